@@ -37,6 +37,9 @@ _SIMPLE: Final = frozenset((int, float, bool, type(None), bytes))
 _NESTED: Final = frozenset((dict, list, tuple))
 # Of so many members the types are compared at once.
 _MANY: Final = 16
+# Of a value with more members it is seen first how many there would be to go through.
+_FEW: Final = 2**20
+_ATOMS: Final = _SIMPLE | {str}
 # Of a text that is not ASCII every letter is looked at. So many of them count as one member.
 _LETTERS: Final = 16
 
@@ -181,6 +184,33 @@ def _within(other: Any) -> Iterable[Any]:
     return ()
 
 
+def _members_of(value: Any, most: int) -> int:
+    """How many members of maps and lists a writer would go through; any number above `most` if there are more.
+
+    Each container is looked into once for each level that it is on, however often it is there.
+
+    Raises:
+        NotPortable: it is nested too deep, or contains itself.
+    """
+    level: dict[int, tuple[Any, int]] = {0: ((value,), 1)}
+    members = 0
+    for _ in range(MAX_LEVELS + 2):
+        below: dict[int, tuple[Any, int]] = {}
+        for container, times in level.values():
+            for some in (container,) if type(container) in _NESTED else _within(container):
+                members += times * len(some)
+                if members > most:
+                    return members
+                for member in some.values() if type(some) is dict else some:
+                    if type(member) not in _ATOMS:
+                        _, before = below.get(id(member), (None, 0))
+                        below[id(member)] = (member, before + times)
+        if not below:
+            return members
+        level = below
+    raise NotPortable(f"it is nested more than {MAX_LEVELS} levels deep, or contains itself")
+
+
 def portable(value: Any) -> bytes:
     """Its canonical CBOR, which can be read again.
 
@@ -191,9 +221,11 @@ def portable(value: Any) -> bytes:
         NotPortable: there is none, or nobody could read it.
     """
     try:
-        seen = glance(value, MAX_STATE_BYTES)
+        seen = glance(value, _FEW)
         if seen is Glance.LARGE:
-            raise NotPortable(f"it has more members than the {MAX_STATE_BYTES} bytes of a state")
+            if _members_of(value, MAX_STATE_BYTES) > MAX_STATE_BYTES:
+                raise NotPortable(f"it has more members than the {MAX_STATE_BYTES} bytes of a state")
+            seen = glance(value)
         encoded = cbor2.dumps(value, canonical=True)
     except NotPortable:
         raise

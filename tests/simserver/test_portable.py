@@ -2,6 +2,7 @@
 
 import datetime
 import enum
+import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -139,14 +140,36 @@ def doubled(levels: int) -> Any:
     return [0, inside]
 
 
+def tagged(levels: int) -> Any:
+    """The same with tags of which the value is twice the one below."""
+    inside: Any = 7
+    for _ in range(levels):
+        inside = cbor2.CBORTag(4000, [inside, inside])
+    return inside
+
+
 def test_what_contains_the_same_many_times_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cbor2.loads(portable(doubled(3))) == doubled(3)
     monkeypatch.setattr("simserver.portable.MAX_STATE_BYTES", 1000)
+    monkeypatch.setattr("simserver.portable._FEW", 500)
     twice: list[Any] = [0]
     twice += [twice, twice]
-    for value in (doubled(300), {"a": doubled(300)}, twice, {"a": twice}):
+    for value in (doubled(300), {"a": doubled(300)}, twice, {"a": twice}, tagged(300), deque([doubled(300)])):
         with pytest.raises(NotPortable, match="more members than the 1000 bytes"):
             portable(value)
+    with pytest.raises(NotPortable, match="more members than the 1000 bytes"):
+        portable([0] * 1001)
+    with pytest.raises(NotPortable, match="contains itself"):
+        portable([circle(), [0] * 501])
+    assert cbor2.loads(portable([0] * 999)) == [0] * 999
+
+
+def test_nor_is_it_where_that_is_allowed_to_be_as_large_as_any_state() -> None:
+    began_s = time.process_time()
+    for value in (doubled(300), tagged(300)):
+        with pytest.raises(NotPortable, match="more members"):
+            portable(value)
+    assert time.process_time() - began_s < 30, "2^300 members would take longer"
 
 
 def test_what_refers_to_something_else_is_written_and_would_not_be_read() -> None:
