@@ -1,5 +1,6 @@
 """What a server holds, and where what left has gone."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -174,14 +175,14 @@ async def test_an_entity_is_not_found_before_it_is_seen_to_and_nothing_is_writte
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("no space left on device"), SystemExit("panic"), BaseExceptionGroup("", [SystemExit()])]
+    "make", [lambda: OSError("no space left on device"), SystemExit, lambda: BaseExceptionGroup("", [SystemExit()])]
 )
 @pytest.mark.parametrize("what", ["custody", "owner", "inputs", "follower"])
 async def test_an_entity_of_which_others_have_heard_that_it_is_here_is_so_whatever_goes_wrong(
-    system: System, monkeypatch: pytest.MonkeyPatch, what: str, error: BaseException
+    system: System, monkeypatch: pytest.MonkeyPatch, what: str, make: Callable[[], BaseException]
 ) -> None:
     def full(*_: object) -> None:
-        raise error
+        raise make()
 
     stage, notes = Stage(system), Written()
     known = Holdings(stage.environment, notes)
@@ -198,7 +199,7 @@ async def test_an_entity_of_which_others_have_heard_that_it_is_here_is_so_whatev
     known.see_to(holding)
     monkeypatch.undo()
     assert known.get(BALL) is holding
-    assert (holding.life.broken, stage.counts["internal_error"]) == (f"{type(error).__name__} when it began here", 1)
+    assert (holding.life.broken, stage.counts["internal_error"]) == (f"{type(make()).__name__} when it began here", 1)
     assert notes.lines == [f"{BALL} lives as ball under 1"]
     assert at_rest(holding).broken == holding.life.broken, "it can be handed over"
 
@@ -215,16 +216,18 @@ async def test_an_entity_of_which_nobody_has_heard_is_not_held_if_anything_goes_
     assert known.get(BALL) is None
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), BaseExceptionGroup("", [KeyboardInterrupt()])])
-async def test_who_is_told_to_stop_in_between_has_the_entity_and_stops(system: System, error: BaseException) -> None:
+@pytest.mark.parametrize("make", [KeyboardInterrupt, lambda: BaseExceptionGroup("", [KeyboardInterrupt()])])
+async def test_who_is_told_to_stop_in_between_has_the_entity_and_stops(
+    system: System, make: Callable[[], BaseException]
+) -> None:
     def stopped(_: str) -> None:
-        raise error
+        raise make()
 
     stage, notes = Stage(system), Written()
     known = Holdings(stage.environment, notes)
     stage.begun = stopped
     holding = known.begin(BALL, Fence(1), stage.fresh())
-    with pytest.raises(type(error)):
+    with pytest.raises(type(make())):
         known.see_to(holding)
     assert (known.get(BALL), len(notes.lines)) == (holding, 1)
 
