@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from types import TracebackType
 
+from actors.failing import is_stopping
+
 logger = logging.getLogger("actors")
 
 Event: TypeAlias = tuple[str, ...]
@@ -174,7 +176,10 @@ class Telemetry:
             if inspect.iscoroutine(result):
                 result.close()
                 raise TypeError("it returned a coroutine, which nobody awaits")
-        except Exception as error:
+        except BaseException as error:
+            # A handler may end the program.
+            if is_stopping(error) or isinstance(error, SystemExit):
+                raise
             # It may have been detached already, by itself or by an event it caused.
             self.detach(handler.id)
             logger.exception(

@@ -15,7 +15,7 @@ import cbor2
 from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from authority.admission import MAX_PLACES
-from authority.cbor import loads_unshared
+from authority.cbor import loads_plain_untrusted
 from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
 from authority.entity_messages import Despawn, Despawned, OwnerHint, OwnerRequest, OwnerWord, Release, Spawn, Spawned
 from authority.epoch import Fence
@@ -529,6 +529,6 @@ def decode_link_untrusted(body: bytes) -> Parcel | LinkMessage:
 
 def _loads(body: bytes) -> Any:
     try:
-        return loads_unshared(body)
+        return loads_plain_untrusted(body)
     except Exception as error:
         raise MessageError("not CBOR") from error

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 import trio
 
 from actors.clock import Clock
+from actors.failing import is_stopping
 from authority.governor import Governor
 from authority.hops import Trace
 from authority.lease import LeasePhase
@@ -190,7 +191,9 @@ class Balancer:
             if self._leads():
                 try:
                     busy = await self._round()
-                except Exception:
+                except BaseException as error:
+                    if is_stopping(error):
+                        raise
                     # It must not take the homeserver with it, nor stop the rounds.
                     _log.exception("a round of the balancer ran into an error")
             else:
@@ -244,7 +247,9 @@ class Balancer:
             return []
         try:
             return _checked(self._policy(view, self._balance))
-        except Exception as error:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             self.governor.counts["policy_failed"] += 1
             failure = type(error).__name__
             if failure not in self._failures and len(self._failures) < MAX_FAILURES:

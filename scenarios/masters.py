@@ -15,6 +15,7 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Clock
+from actors.failing import is_stopping
 from authority.names import instance_of
 from crypto import jose
 from crypto.keys import Identity
@@ -127,7 +128,9 @@ class Master:
         if question.transfer_id not in self._decided:
             try:
                 allow = _checked(self._decide(question))
-            except Exception:
+            except BaseException as error:
+                if is_stopping(error):
+                    raise
                 _log.exception("%s could not decide about %s", self._name, question)
                 allow = None
             self._decided[question.transfer_id] = allow

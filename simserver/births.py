@@ -5,6 +5,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
+from actors.failing import said
 from authority.epoch import Fence
 from authority.hops import Trace
 from authority.messages import Despawn, Despawned, NotHere, Spawn, Spawned
@@ -145,4 +146,8 @@ class Births:
 
 def _sentence(error: Exception) -> str:
     """What an error says, as it fits a message: its text is of the world, which may have taken it from anywhere."""
-    return str(error)[:200].encode(errors="replace").decode()
+    try:
+        text = str(error)
+    except Exception:
+        text = said(error)
+    return text[:200].encode(errors="replace").decode()

@@ -15,6 +15,7 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Clock
+from actors.failing import is_stopping
 from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.epoch import Fence
@@ -539,7 +540,9 @@ def _are_equal(one: Any, other: Any) -> bool:
     """Whether two states are known to be the same. They are data of a world, which may be nested too deep for that."""
     try:
         return bool(one == other)
-    except Exception:
+    except BaseException as error:
+        if is_stopping(error):
+            raise
         return False
 
 

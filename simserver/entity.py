@@ -13,9 +13,9 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from actors.failing import is_stopping, said
 from actors.ref import From
 from actors.server import IGNORE, Ignore, Reply, Server
-from simserver.failing import is_stopping
 from simserver.inputs import PendingInput
 from simserver.life import EntityEnvironment, Life
 from simserver.sleep import may_sleep
@@ -104,7 +104,7 @@ class Entity(Server[Life]):
         except BaseException as error:
             if is_stopping(error):
                 raise
-            life.stand_still(f"{type(error).__name__}: {error}")
+            life.stand_still(said(error))
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
             return
         finally:

@@ -13,13 +13,13 @@ from typing import Any, Final, Protocol
 import trio
 
 from actors.exits import CallTimeout, Exit, NoProc
+from actors.failing import is_stopping, said
 from actors.ref import DEFAULT_TIMEOUT_S, Ref
 from authority.epoch import Fence
 from authority.messages import MAX_STATE_BYTES, InputItem
 from authority.ownership import UNTOLD, Ownership
 from simserver.black_box import BlackBox
 from simserver.entity import Inspect, NewInput, TickNow
-from simserver.failing import is_stopping
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
 from simserver.portable import portable
@@ -54,7 +54,7 @@ class WorldFailed(Exception):
     """The world's own code raised what it should not, or its state cannot be encoded; the cause is what was raised."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(f"the world failed: {type(error).__name__}: {error}")
+        super().__init__(f"the world failed: {said(error)}")
 
 
 @dataclass(slots=True)
@@ -257,12 +257,14 @@ class Holdings:
             if is_stopping(error):
                 raise
             raise WorldFailed(error) from error
-        schema = schema_version(self._environment.world)
-        snapshot = Snapshot(kind, 0, state, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
         try:
+            schema = schema_version(self._environment.world)
+            snapshot = Snapshot(kind, 0, state, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
             portable(state)
             size_bytes = len(snapshot.encode())
-        except Exception as error:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             raise WorldFailed(error) from error
         if size_bytes > MAX_STATE_BYTES:
             raise StateTooLarge(size_bytes)
@@ -335,9 +337,9 @@ class Holdings:
         self._gone.pop(holding.id, None)
         self._lived.pop(holding.id, None)
         try:
-            self._notes.lives(holding.id, life.kind, life.fence)
+            self._guarded(holding, partial(self._notes.lives, holding.id, life.kind, life.fence))
             with self._environment.black_box.simulating(holding.id, life.fence.epoch):
-                life.rehydrate()
+                self._guarded(holding, life.rehydrate)
         finally:
             self.attend(life)
 

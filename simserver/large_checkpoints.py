@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import cbor2
 
-from authority.cbor import loads_unshared
+from authority.cbor import loads_state_untrusted
 from authority.names import BadName, check_name
 from tree.disk import REAL_DISK, Disk, replace_file
 
@@ -69,7 +69,7 @@ class LargeCheckpoints:
             self._disk.rename(path, path.with_name(path.name + ".bad"))
             self._names.discard(entity)
             return None
-        row: dict[str, Any] = loads_unshared(data[_DIGEST_BYTES:])
+        row: dict[str, Any] = loads_state_untrusted(data[_DIGEST_BYTES:])
         return row
 
     def _path(self, entity: str) -> Path:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.exits import SHUTDOWN, Reason, cause_of
+from actors.failing import is_stopping, said
 from actors.restart import RestartWindow
 from authority.epoch import Fence
 from authority.messages import InputAck, InputItem, NotOwner
@@ -22,7 +23,6 @@ from simserver.custody import Stint
 from simserver.description import described
 from simserver.encoding import LifeEncoder
 from simserver.environment import EntityEnvironment
-from simserver.failing import is_stopping
 from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.journal import Journal
 from simserver.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
@@ -159,7 +159,7 @@ class Life:
             if is_stopping(error):
                 raise
             if not self.broken:
-                self.broken, self._is_unread = shortened(f"{type(error).__name__}: {error}"), True
+                self.broken, self._is_unread = shortened(said(error)), True
                 self._env.count("entity_broken")
 
     def rehydrate(self) -> None:
@@ -655,8 +655,8 @@ class Life:
         """It was found that it cannot leave: it stands still here, unless it does already."""
         self._env.count("state_not_portable")
         if not self.broken:
-            _log.error("%s cannot be written, and stands still here: %s", self.id, error)
-            self.stand_still(f"its state cannot travel: {error}")
+            _log.error("%s cannot be written, and stands still here: %s", self.id, said(error))
+            self.stand_still(f"its state cannot travel: {said(error)}")
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -676,4 +676,4 @@ class Life:
 
 
 def _told(reason: Reason) -> str:
-    return f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else repr(reason)
+    return said(reason) if isinstance(reason, BaseException) else repr(reason)

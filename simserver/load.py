@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol, runtime_checkable
 import trio
 
 from actors.clock import Clock
+from actors.failing import is_stopping
 from authority.hops import Trace
 from authority.messages import Message
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, Census, CensusRequest, CensusRow, Load, LoadReport
 from authority.records import DirectoryRow
 from simserver.departures import Departures
-from simserver.failing import is_stopping
 from simserver.holdings import Holding, Holdings
 from simserver.life import Life
 from simserver.world import World, yes_or_no

@@ -7,8 +7,8 @@ them, a moment later.
 from collections import OrderedDict
 from typing import Final
 
+from actors.failing import is_stopping, said
 from authority.errors import MessageError
-from simserver.failing import is_stopping
 from simserver.life import Snapshot
 from simserver.portable import Glance, glance, portable
 
@@ -58,5 +58,5 @@ def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
     except BaseException as error:
         if is_stopping(error):
             raise
-        raise MessageError(f"the state of {entity} cannot be read: {error}") from error
+        raise MessageError(f"the state of {entity} cannot be read: {said(error)}") from error
     return snapshot

@@ -22,9 +22,9 @@ from typing import Any, Final, Protocol
 
 import cbor2
 
-from authority.cbor import loads_unshared
+from actors.failing import is_stopping
+from authority.cbor import loads_state_untrusted
 from authority.messages import MAX_STATE_BYTES
-from simserver.failing import is_stopping
 from simserver.portable import portable
 
 __all__ = [
@@ -123,7 +123,7 @@ def rehydrate(world: Any, entity: str, state: Any, parts: Mapping[str, bytes], c
             count("part_unknown")
             continue
         try:
-            participant.rehydrate(entity, state, loads_unshared(encoded))
+            participant.rehydrate(entity, state, loads_state_untrusted(encoded))
         except BaseException as error:
             if is_stopping(error):
                 raise

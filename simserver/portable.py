@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import cbor2
 
-from authority.cbor import loads_unshared
+from actors.failing import is_stopping, said
+from authority.cbor import loads_state_untrusted
 from authority.messages import MAX_STATE_BYTES
-from simserver.failing import is_stopping
 
 __all__ = ["MAX_LEVELS", "Glance", "NotPortable", "glance", "is_text", "portable"]
 
@@ -161,7 +161,10 @@ def _has_beyond_64_bits(container: Any) -> bool:
 
 def _is_plain_key(key: Any) -> bool:
     kind = type(key)
-    return kind is bytes or kind is int or (kind is str and (key.isascii() or is_text(key)))
+    if kind is int:
+        # Beyond that a reader takes none: their hashes can be made equal.
+        return bool(_LOWEST <= key <= _HIGHEST)
+    return kind is bytes or (kind is str and (key.isascii() or is_text(key)))
 
 
 def is_text(text: str) -> bool:
@@ -201,7 +204,7 @@ def _members_of(value: Any, most: int) -> int:
                 members += times * len(some)
                 if members > most:
                     return members
-                for member in some.values() if type(some) is dict else some:
+                for member in (*some, *some.values()) if type(some) is dict else some:
                     if type(member) not in _ATOMS:
                         _, before = below.get(id(member), (None, 0))
                         below[id(member)] = (member, before + times)
@@ -232,12 +235,12 @@ def portable(value: Any) -> bytes:
     except BaseException as error:
         if is_stopping(error):
             raise
-        raise NotPortable(f"it cannot be written: {type(error).__name__}: {error}") from error
+        raise NotPortable(f"it cannot be written: {said(error)}") from error
     if seen is Glance.OTHER:
         try:
-            loads_unshared(encoded, MAX_LEVELS)
+            loads_state_untrusted(encoded, MAX_LEVELS)
         except BaseException as error:
             if is_stopping(error):
                 raise
-            raise NotPortable(f"it could not be read again: {type(error).__name__}: {error}") from error
+            raise NotPortable(f"it could not be read again: {said(error)}") from error
     return encoded

@@ -8,8 +8,7 @@ from collections import Counter, OrderedDict
 from dataclasses import replace
 from typing import Any, Final
 
-import cbor2
-
+from actors.failing import is_stopping
 from authority.epoch import MAX_EPOCH, Fence
 from authority.hops import Trace
 from authority.messages import Adopt, Adopted, Collect, Collected
@@ -249,7 +248,9 @@ class Recovery:
             return "without_copy"
         try:
             snapshot = Snapshot.decode(copy.state)
-        except (ValueError, KeyError, TypeError, cbor2.CBORDecodeError) as error:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             self._counts["adopt_unreadable"] += 1
             _log.error("the copy of %s cannot be read: %s", item.entity, error)
             return "unreadable"

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import cbor2
 
-from authority.cbor import loads_unshared
+from authority.cbor import loads_state_untrusted
 from authority.epoch import MAX_EPOCH, Fence
 from authority.ownership import UNTOLD, Ownership
 from simserver.inputs import check_inbox
@@ -61,7 +61,7 @@ class Snapshot:
         Raises:
             Exception: `ValueError`, `KeyError`, `TypeError` or what reading CBOR raises, when it is anything else.
         """
-        fields = loads_unshared(data)
+        fields = loads_state_untrusted(data)
         ownership = Ownership.from_data(fields["ownership"])
         schema = fields.get("schema", 1)
         if not isinstance(schema, int) or not 0 <= schema < 2**31:

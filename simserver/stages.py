@@ -17,7 +17,7 @@ from typing import Any, Final
 import cbor2
 import trio
 
-from authority.cbor import loads_unshared
+from authority.cbor import loads_state_untrusted
 from authority.epoch import Fence
 from authority.errors import Reason
 from tree.disk import REAL_DISK, Disk
@@ -210,5 +210,5 @@ class Stages:
                 _log.error("%s is damaged and set aside as %s.bad", path, path.name)
                 self._disk.rename(path, path.with_suffix(".bad"))
                 continue
-            fields: dict[str, Any] = loads_unshared(data[32:])
+            fields: dict[str, Any] = loads_state_untrusted(data[32:])
             self._keep(Stage(**fields))

@@ -44,7 +44,11 @@ class Carried:
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` wrote; raises `ValueError` when it is anything else, `TypeError` sometimes."""
         timers, (seed, drawn) = data.get("timers", {}), data.get("random", (b"", 0))
-        if len(timers) > MAX_TIMERS or not all(_is_timer(name, due) for name, due in timers.items()):
+        if (
+            type(timers) is not dict
+            or len(timers) > MAX_TIMERS
+            or not all(_is_timer(name, due) for name, due in timers.items())
+        ):
             raise ValueError(f"at most {MAX_TIMERS} timers, with names of at most {MAX_TIMER_NAME} characters")
         if not isinstance(seed, bytes) or len(seed) > _MAX_SEED or not _is_whole(drawn):
             raise ValueError(f"chance is a seed of at most {_MAX_SEED} bytes and how often was drawn")

@@ -130,6 +130,21 @@ def test_a_handler_that_raises_is_detached_and_reported_and_the_others_are_told(
     assert "'bad' failed on shop.order.paid and was detached" in caplog.text
 
 
+def test_a_handler_that_panics_is_detached_like_any_other(
+    telemetry: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Panic(BaseException):
+        """As code in Rust raises."""
+
+    def panics(*_: Any) -> None:
+        raise Panic
+
+    telemetry.attach("panics", PAID, panics)
+    with caplog.at_level(logging.ERROR, "actors"):
+        telemetry.execute(PAID, {}, {})
+    assert telemetry.list_handlers() == []
+
+
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
 def test_an_end_of_the_program_that_is_asked_for_in_a_handler_goes_on_its_way(
     telemetry: Telemetry, end: type[BaseException]

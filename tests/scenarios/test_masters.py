@@ -1,6 +1,6 @@
 """A master answers by a function of the user's: once a question, in the order given, signed."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -116,3 +116,16 @@ async def test_what_is_no_answer_leaves_this_question_without_one_and_no_other(
         await ada.answer_all("alpha")
     assert (instance.answers, judge.asked) == ([("two", True)], ["one", "two"])
     assert "True, False or None" in caplog.text
+
+
+async def test_a_function_that_panics_has_not_decided(caplog: pytest.LogCaptureFixture) -> None:
+    class Panic(BaseException):
+        """As code in Rust raises."""
+
+    def panics(_question: Question) -> bool:
+        raise Panic
+
+    instance = Instance("one")
+    await master(instance, cast(Any, panics)).answer_all("alpha")
+    assert instance.answers == []
+    assert "could not decide" in caplog.text

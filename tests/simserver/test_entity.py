@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import Exit, NoProc, System
+from actors.failing import is_stopping
 from authority.epoch import Fence
 from authority.messages import MAX_BODY_BYTES, MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
 from authority.ownership import Ownership
 from simserver import inputs, journal
 from simserver.entity import TickNow
-from simserver.failing import is_stopping
 from simserver.inputs import Inbox
 from simserver.life import Snapshot, state_hash
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks

@@ -97,7 +97,7 @@ def test_a_state_that_cannot_be_written_again_is_no_state() -> None:
     """Who begins with one writes it again, and has answered before that."""
     encoded = Snapshot("ball", 3, SETS, Inbox().to_data()).encode()
     assert Snapshot.decode(encoded).world == SETS, "a reader takes it"
-    with pytest.raises(MessageError, match="cannot be read: it has sets on more than 8 levels"):
+    with pytest.raises(MessageError, match="cannot be read: NotPortable: it has sets on more than 8 levels"):
         OfferedStates().read_untrusted(encoded, "", "alpha.e")
 
 

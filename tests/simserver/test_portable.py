@@ -2,8 +2,10 @@
 
 import datetime
 import enum
+import re
 import time
 from collections import Counter, OrderedDict, defaultdict, deque
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from authority.cbor import loads_state_untrusted
 from simserver.portable import MAX_LEVELS, READER_LEVELS, Glance, NotPortable, glance, portable
 
 
@@ -80,9 +83,9 @@ def test_what_is_portable_is_read_again_as_it_was_and_all_else_is_said_not_to_be
         encoded = portable(value)
     except NotPortable:
         with pytest.raises((Exception, RecursionError)):
-            cbor2.loads(cbor2.dumps({"world": value}, canonical=True))
+            loads_state_untrusted(cbor2.dumps({"world": value}, canonical=True))
         return
-    read = cbor2.loads(cbor2.dumps({"world": value}, canonical=True))["world"]
+    read = loads_state_untrusted(cbor2.dumps({"world": value}, canonical=True))["world"]
     assert cbor2.dumps(read, canonical=True) == encoded
     assert portable(read) == encoded, "nor is anything else made of it on the way"
 
@@ -190,3 +193,31 @@ def test_what_ends_programs_when_it_is_written_is_not_portable() -> None:
     with pytest.raises((NotPortable, SystemExit)) as raised:
         portable({1: Panicking(a=1)})
     assert raised.type is NotPortable
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{2**64: 1}, {-(2**64) - 1: 1}, {"a": {2**70: 1}}, {(2**70, 1): 1}, {2**70}, re.compile("a"), {Fraction(1, 3)}],
+    ids=repr,
+)
+def test_what_nobody_would_read_is_not_portable(value: Any) -> None:
+    with pytest.raises(NotPortable, match="could not be read again"):
+        portable(value)
+    assert glance(value) is Glance.OTHER
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("detail")
+
+
+class Unwritable(dict[str, int]):
+    def items(self) -> Any:
+        raise Mute
+
+    values = items
+
+
+def test_an_error_that_cannot_say_what_is_wrong_is_one_all_the_same() -> None:
+    with pytest.raises(NotPortable, match="Mute, which cannot say more"):
+        portable({1: Unwritable(a=1)})

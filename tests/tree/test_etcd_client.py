@@ -265,3 +265,24 @@ async def test_a_watch_whose_token_is_refused_may_be_had_with_a_new_one() -> Non
         async with client.watch(b"a", b"b", 1):
             pass
     assert (tokens, watched) == (2, 2)
+
+
+@pytest.mark.parametrize("reason", ["etcdserver: invalid auth token", "revision of auth store is old"])
+async def test_a_watch_that_is_cancelled_for_its_token_is_begun_again_with_a_new_one(reason: str) -> None:
+    """So etcd 3.4 and 3.5 do it."""
+    keeper: dict[str, Any] = {"user": "homeserver", "password": "secret"}
+    cancelled = json.dumps({"result": {"header": HEADER, "canceled": True, "cancel_reason": reason}}).encode()
+    tokens = 0
+
+    def script(path: str) -> Answer:
+        nonlocal tokens
+        if path.endswith("authenticate"):
+            tokens += 1
+            return 200, json.dumps({"header": HEADER, "token": f"token {tokens}"}).encode()
+        return 200, cancelled + b"\n"
+
+    async with scripted(script) as url, EtcdClient(config(url, **keeper)) as client:
+        for _ in range(2):
+            async with client.watch(b"a", b"b", 1) as messages:
+                assert [message.cancelled async for message in messages] == [True]
+    assert tokens == 2

@@ -8,8 +8,9 @@ import json
 import logging
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import trio
@@ -55,6 +56,7 @@ _EXHAUSTED: Final = 8
 _OUT_OF_RANGE: Final = 11
 _UNAUTHENTICATED: Final = 16
 _REFUSALS: Final = frozenset({_INVALID_ARGUMENT, 5, 7, _EXHAUSTED, 9, _OUT_OF_RANGE, 12, _UNAUTHENTICATED})
+_INVALID_AUTH: Final = "invalid auth token"
 _OLD_AUTHENTICATION: Final = "revision of auth store is old"
 
 
@@ -75,10 +77,14 @@ class RevisionCompacted(Exception):
 
 
 class Watch:
-    """The messages of one watch, in order, until the connection breaks; an asynchronous iterator."""
+    """The messages of one watch, in order, until the connection breaks; an asynchronous iterator.
 
-    def __init__(self, response: Response) -> None:
+    etcd refuses the token of a watch in a message that cancels it (3.4, 3.5): the next one has a new token then.
+    """
+
+    def __init__(self, response: Response, renew: Callable[[], None]) -> None:
         self._response: Final = response
+        self._renew: Final = renew
         self._lines: Final = Lines()
         self._ready: deque[bytes] = deque()
 
@@ -96,7 +102,10 @@ class Watch:
             if not data:
                 raise StopAsyncIteration
             self._ready.extend(self._lines.receive_untrusted(data))
-        return read_watch_untrusted(self._ready.popleft())
+        message = read_watch_untrusted(self._ready.popleft())
+        if message.cancelled and any(text in message.reason for text in (_INVALID_AUTH, _OLD_AUTHENTICATION)):
+            self._renew()
+        return message
 
 
 class EtcdClient:
@@ -209,7 +218,7 @@ class EtcdClient:
                     if self._is_renewable(failure, used):
                         raise NotSent(f"{endpoint}: {failure.message}")
                     self._raise_for(endpoint, failure)
-                yield Watch(response)
+                yield Watch(response, partial(self._renew, used))
         except (NotConnected, Broken) as error:
             self.avoid(endpoint)
             raise NotSent(f"{endpoint}: {error}") from error
@@ -235,10 +244,13 @@ class EtcdClient:
         """Whether a request was refused for the token that it had, and may have a new one."""
         if used is None or not (failure.code == _UNAUTHENTICATED or _OLD_AUTHENTICATION in failure.message):
             return False
+        self._renew(used)
+        return True
+
+    def _renew(self, used: str | None) -> None:
         if self._token is used:
             # Else another request that was refused has seen to it.
             self._token = None
-        return True
 
     async def _exchange(
         self, endpoint: str, path: str, request: dict[str, Any], headers: list[tuple[str, str]]

@@ -3,11 +3,16 @@
 import contextlib
 import hashlib
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import cbor2
 from pydantic import BaseModel
 
+from authority.cbor import loads_plain_untrusted, loads_state_untrusted
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate
 from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
@@ -37,6 +42,12 @@ from tests.fuzz.plain import from_cbor, from_json, to_cbor, to_json
 from tests.fuzz.target import Target
 from tests.fuzz.world import IDENTITIES, NOW_S
 
+STATE: dict[Any, Any] = {
+    1: 2**70,
+    "a": {1, 2},
+    (0, 1): [Decimal("1.5"), Fraction(1, 3), UUID(int=7), datetime(2026, 11, 26, tzinfo=UTC)],
+    b"b": -(2**70),
+}
 TRACE = Trace("transfer-1").leave("alpha.s1", "handoff", 10).arrive("alpha.h1", 20, 500).mark("alpha.h1", "seen", 4)
 MESSAGE = AdmitRequest(transfer_id="transfer-1", entity="alpha.e", target="beta.s1")
 SEALERS = {name: Sealer(name, identity) for name, identity in IDENTITIES.items()}
@@ -222,6 +233,22 @@ def _read_recipe(data: bytes) -> None:
 
 
 TARGETS = [
+    # Whoever reads takes any exception for bytes that are none. They must not take long, nor much memory.
+    # They are not changed as CBOR: whoever changes them reads them, and that may take long.
+    Target(
+        "cbor-plain",
+        loads_plain_untrusted,
+        ["authority.cbor:loads_plain_untrusted"],
+        lambda: [encode_message(MESSAGE), cbor2.dumps([2**70, -(2**70), {b"a": 0.5}])],
+        (Exception,),
+    ),
+    Target(
+        "cbor-state",
+        loads_state_untrusted,
+        ["authority.cbor:loads_state_untrusted"],
+        lambda: [cbor2.dumps(value) for value in (STATE, list(STATE), {(1, 2): STATE})],
+        (Exception,),
+    ),
     Target(
         "parcel",
         _open_parcel,
