@@ -23,12 +23,12 @@ from uuid import UUID
 
 import cbor2
 
+from tree.data import KNOWN_TAGS
+
 __all__ = ["loads_plain_untrusted", "loads_state_untrusted"]
 
 # What `cbor2` takes if it is not told.
 _MAX_LEVELS: Final = 400
-# Every tag that `cbor2` would turn into an object by itself, but for whole numbers beyond 64 bits (2, 3).
-_KNOWN: Final = (0, 1, 4, 5, *range(21, 41), *range(52, 55), *range(100, 105), *range(256, 262), 1004, 43000, 55799)
 _SHARING: Final = (25, 28, 29, 256)
 _COSTLY: Final = (5, 35, 36)
 # Ten thousand digits.
@@ -84,7 +84,7 @@ def _uuid(value: Any, is_key: bool) -> UUID:
     return UUID(bytes=_bytes(value))
 
 
-_OF_MESSAGES: Final = dict.fromkeys(_KNOWN, _refuse) | {2: _whole, 3: _negative}
+_OF_MESSAGES: Final = dict.fromkeys(KNOWN_TAGS, _refuse) | {2: _whole, 3: _negative}
 _OF_STATES: Final = dict.fromkeys((*_SHARING, *_COSTLY), _refuse) | {
     2: _whole,
     3: _negative,

@@ -532,7 +532,7 @@ class Players:
         """Ask whoever has the entity how far it is, and its home instance who that is, if it has not answered before.
 
         Who follows many entities that move all the time would ask home hundreds of times a second else: where two
-        servers handed 256 of them to and fro on two busy cores, that took more than the hand-overs.
+        servers handed 256 of them to and fro on two busy cores, that was one request for up to every second hand-over.
         """
         given = stream.target in self._servers and self._give(stream, [applied])
         if stream.asked_in_vain or not given:

@@ -305,10 +305,10 @@ class Holdings:
         So it is, whatever goes wrong: it stands still then, can be looked at and handed over, and no other is asked.
         """
         life = holding.life
+        steps = (partial(self._take_up, holding), partial(life.owned, ownership), partial(life.take_inputs, inputs))
         try:
-            for step in (partial(self._take_up, holding), partial(life.owned, ownership)):
+            for step in steps:
                 self._guarded(holding, step)
-            self._guarded(holding, partial(life.take_inputs, inputs))
         finally:
             self._hold(holding)
 

@@ -16,6 +16,7 @@ import cbor2
 from tree.errors import BadData
 
 __all__ = [
+    "KNOWN_TAGS",
     "MAX_DATA_DEPTH",
     "decode",
     "decode_array_untrusted",
@@ -29,7 +30,7 @@ __all__ = [
 # and answers hold it a few levels down.
 MAX_DATA_DEPTH: Final = 64
 # Every tag that cbor2 would turn into an object by itself; others arrive at the tag hook.
-_KNOWN_TAGS: Final = (*range(6), *range(21, 41), 43000, 55799, *range(100, 105), *range(258, 262), 1004)
+KNOWN_TAGS: Final = (*range(6), *range(21, 41), 52, 53, 54, *range(100, 105), *range(256, 262), 1004, 43000, 55799)
 
 
 # What is written can be read again: no tags, no nesting, no keys. Not numbers: beyond 64 bits they have tags.
@@ -53,7 +54,7 @@ def _refuse_large(*_: Any) -> NoReturn:
     raise _Beyond64Bits
 
 
-_SEMANTICS: Final = dict.fromkeys(_KNOWN_TAGS, _refuse_tag) | dict.fromkeys((2, 3), _refuse_large)
+_SEMANTICS: Final = dict.fromkeys(KNOWN_TAGS, _refuse_tag) | dict.fromkeys((2, 3), _refuse_large)
 
 
 def decode_untrusted(encoded: bytes) -> Any:

@@ -125,6 +125,14 @@ def test_tags_and_tricks_are_refused(encoded: bytes) -> None:
         decode_untrusted(encoded)
 
 
+@pytest.mark.parametrize("tag", [*range(300), 1004, 43000, 55799])
+def test_no_tag_makes_an_object_of_anything(tag: int) -> None:
+    values: list[Any] = [0, b"", bytes(4), bytes(16), "a", [], [1, 1], {}, 0.5]
+    for value in values:
+        with pytest.raises(BadData):
+            decode_untrusted(cbor2.dumps(cbor2.CBORTag(tag, value)))
+
+
 def test_nesting_is_limited() -> None:
     with pytest.raises(BadData):
         decode_untrusted(b"\x81" * 1000 + b"\x00")
