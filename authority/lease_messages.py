@@ -11,6 +11,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from authority.certificates import Name, OwnerName
 from authority.message_base import MessageModel
+from authority.records import DirectoryRow
 
 __all__ = [
     "MAX_LEASES",
@@ -22,6 +23,7 @@ __all__ = [
     "Renew",
     "RenewReply",
     "digest_of",
+    "digest_of_members",
     "number_of",
 ]
 
@@ -36,7 +38,7 @@ Incarnation = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 PreviousNonce = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
 Position = Annotated[str, Field(max_length=MAX_POSITION_CHARS)]
-PeersDigest = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
+ListDigest = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
 
 
 class Renew(MessageModel):
@@ -47,6 +49,7 @@ class Renew(MessageModel):
     `shared`: nothing is durable by its disk alone any more (`authority.sole`).
     `position`: where the log was, as a homeserver signed it last for this server, empty if none has
     (`authority.log_positions`); None, and left out of what is sent, of one that knows of no such thing.
+    `members` is the digest of the homeservers and their addresses that it knows: of others there is word in the answer.
     """
 
     type: Literal["renew"] = "renew"
@@ -55,9 +58,10 @@ class Renew(MessageModel):
     nonce: Nonce
     previous_nonce: PreviousNonce = ""
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
-    peers: PeersDigest = ""
+    peers: ListDigest = ""
     shared: bool = False
     position: Position | None = None
+    members: ListDigest = ""
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -74,6 +78,7 @@ class RenewReply(MessageModel):
     `went_back`: the log has not been where the server's `position` says, so that nothing is granted.
     `position`: where it is now, for a server that takes one.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
+    `members_changed`: the directory has other homeservers, or other addresses of them, than `Renew.members` says.
     """
 
     type: Literal["renew_reply"] = "renew_reply"
@@ -89,6 +94,7 @@ class RenewReply(MessageModel):
     peers: Annotated[list[Name], Field(max_length=MAX_PEERS)] | None = None
     aside: list[Name] = Field(default_factory=list, max_length=MAX_PEERS)
     position: Position | None = None
+    members_changed: bool = False
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -97,7 +103,16 @@ class RenewReply(MessageModel):
 
 def digest_of(peers: Sequence[str], aside: Iterable[str]) -> str:
     """By which a list of servers, and of those of them that are drained, is recognised; see `Renew.peers`."""
-    return hashlib.sha256("\n".join([*peers, *(f"-{name}" for name in sorted(aside))]).encode()).hexdigest()[:16]
+    return _digest([*peers, *(f"-{name}" for name in sorted(aside))])
+
+
+def digest_of_members(rows: Iterable[DirectoryRow]) -> str:
+    """By which a list of homeservers, and of where they are, is recognised; see `Renew.members`."""
+    return _digest(sorted(f"{row.name} {row.rest_url} {row.link_host} {row.link_port}" for row in rows))
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def number_of(digest: str) -> int:
@@ -109,8 +124,9 @@ def _sparing(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
     if data["position"] is None:
         del data["position"]
-    if not data.get("aside", True):
-        del data["aside"]
+    for field in ("aside", "members", "members_changed"):
+        if not data.get(field, True):
+            del data[field]
     return data
 
 

@@ -15,9 +15,9 @@ import trio
 from actors.clock import Clock
 from authority.errors import MessageError, Reason, Refused
 from authority.lease import Granter, LeasePhase, LeaseTerms
-from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, number_of
+from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
 from authority.messages import Message
-from authority.records import LeaseOffice, LeaseRow
+from authority.records import LeaseOffice, LeaseRow, Role
 from authority.sealing import Opened
 from homeserver.log_positions import LogPositions
 from homeserver.store import Store
@@ -125,7 +125,12 @@ class Leases:
             peers=None if digest_of(peers, aside) == message.peers else peers,
             aside=aside,
             position=None if message.position is None or self._positions is None else self._positions.now(office),
+            members_changed=self._knows_other_members(message),
         )
+
+    def _knows_other_members(self, message: Renew) -> bool:
+        """Whether a server, which says whom it knows, knows other homeservers than there are: it may ask again."""
+        return message.members not in ("", digest_of_members(self._store.servers(Role.HOMESERVER)))
 
     def aside_of(self, peers: Sequence[str]) -> list[str]:
         """Those of these servers that are drained: they may be stopped soon, and should be nobody's followers."""
@@ -292,6 +297,7 @@ def _answer(
     peers: list[str] | None = None,
     aside: Sequence[str] = (),
     position: str | None = None,
+    members_changed: bool = False,
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -307,6 +313,7 @@ def _answer(
             "peers": peers,
             "aside": [] if peers is None else list(aside),
             "position": position,
+            "members_changed": members_changed,
         }
     )
 

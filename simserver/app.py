@@ -306,6 +306,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("admissions", node.admissions.serve),
             ServiceSpec("lease", node.lease.serve),
             ServiceSpec("home_log", node.home_log.serve),
+            ServiceSpec("members", node.home.serve_members),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("copies", node.copier.serve),
             ServiceSpec("passivation", node.passivation.serve),

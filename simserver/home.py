@@ -19,6 +19,7 @@ from actors.combining import Combiner
 from authority.enrolment import DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
+from authority.lease_messages import digest_of_members
 from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import Message, NoAnswer, Parcel
 from authority.names import BadName, check_name
@@ -97,6 +98,9 @@ class Home:
         self._client = client
         self._clock = clock
         self._members: list[DirectoryRow] = []
+        self.members_digest = ""
+        """By which the home instance sees whether the members are still those that are known; empty before any are."""
+        self._other_members = clock.bell()
         self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
         self._asking: Combiner[Letter, Opened | None] = Combiner(self.ask_each, most=MAX_BATCH)
@@ -145,9 +149,32 @@ class Home:
         if not members:
             raise HomeUnreachable("the home instance has registered no homeserver yet")
         leader = (await self._request("GET", "/v1/cluster")).get("leader")
+        # Of all that were shown: one that is not believed is no news with every renewal.
+        self.members_digest = digest_of_members(rows)
         self._members = sorted(members, key=lambda row: (row.name != leader, row.name))
         leading = [row.rest_url for row in self._members]
         self._urls = leading + [url for url in self._urls if url not in leading]
+
+    def members_changed(self) -> None:
+        """There is word that the homeservers, or where they are, are not as they were: `serve_members` asks."""
+        self._other_members.ring()
+
+    async def serve_members(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Learn who the homeservers are whenever that has changed, until cancelled.
+
+        Beside the renewals, which must not wait for it. Without this a server would know for good whoever had
+        registered when it did: of one that came later nobody would hear the load, and a drain asked of it had no end.
+        """
+        task_status.started()
+        while True:
+            await self._other_members.wait()
+            await self._refresh_in_peace()
+
+    async def _refresh_in_peace(self) -> None:
+        try:
+            await self.refresh_members()
+        except (HomeUnreachable, HomeRefused) as error:
+            _log.info("there are other homeservers, and nobody says where: %s", error)
 
     async def _is_believed(self, row: DirectoryRow) -> bool:
         try:
@@ -279,10 +306,7 @@ class Home:
         long as another one answers.
         """
         if name and all(row.name != name for row in self._members):
-            try:
-                await self.refresh_members()
-            except HomeUnreachable as error:
-                _log.info("%s is not known, and nobody says where it is: %s", name, error)
+            await self._refresh_in_peace()
         self._members.sort(key=lambda row: (row.name != name, row.name == to))
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:

@@ -208,6 +208,7 @@ class LeaseKeeper:
         if self.is_alone and self.has_shared():
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
+        position = self._home_log.position or ("" if self._renewal >= self._offer_at else None)
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -216,7 +217,9 @@ class LeaseKeeper:
             renewal=self._renewal,
             peers=self._peers_digest,
             shared=self._says_shared,
-            position=self._home_log.position or ("" if self._renewal >= self._offer_at else None),
+            position=position,
+            # Who refuses the one as unknown does not know of the other either.
+            members="" if position is None else self._home.members_digest,
         )
         try:
             # Alone: in company the answer would wait for whatever else is decided, of hundreds that leave, say.
@@ -247,6 +250,8 @@ class LeaseKeeper:
             self.is_drained, self.is_alone, self._says_shared = reply.draining, reply.alone, False
             if reply.peers is not None:
                 self._learn_peers(reply.peers, reply.aside)
+            if reply.members_changed:
+                self._home.members_changed()
             return True
         if reply.verdict == "over":
             self._is_over(reply.known, now_ns)

@@ -5,10 +5,12 @@ import json
 import httpx
 import pytest
 import trio
+import trio.testing
 
 from actors.clock import Clock
 from authority.enrolment import DIRECTORY, rows_proof
 from authority.hops import Trace
+from authority.lease_messages import digest_of_members
 from authority.letters import Letter
 from authority.messages import OwnerRequest, Renew
 from authority.records import DirectoryRow, Role
@@ -62,6 +64,44 @@ async def test_one_that_has_registered_since_is_found_when_it_is_named() -> None
     instance.rows.append(member("alpha.h3"))
     await instance.home.prefer("alpha.h3", to="alpha.h1")
     assert instance.asked() == ["alpha.h3", "alpha.h2", "alpha.h1"]
+    await instance.http.aclose()
+
+
+async def test_who_registered_later_or_moved_is_known_as_soon_as_there_is_word_of_it() -> None:
+    """Not only when it leads: every homeserver has to hear how much is to be done here, or a drain it is asked for
+    never ends.
+    """
+    instance = Instance()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(instance.home.serve_members)
+        await instance.home.refresh_members()
+        assert instance.home.members_digest == digest_of_members(instance.rows)
+        instance.rows.append(member("alpha.h3"))
+        assert instance.home.members_digest != digest_of_members(instance.rows)
+        instance.home.members_changed()
+        await trio.testing.wait_all_tasks_blocked()
+        assert instance.asked() == ["alpha.h1", "alpha.h2", "alpha.h3"]
+        moved = instance.rows[1].model_copy(update={"link_port": 7})
+        instance.rows[1] = moved
+        assert instance.home.members_digest != digest_of_members(instance.rows)
+        instance.is_there = False
+        instance.home.members_changed()
+        await trio.testing.wait_all_tasks_blocked()
+        instance.is_there = True
+        instance.home.members_changed()
+        await trio.testing.wait_all_tasks_blocked()
+        assert moved in instance.home.members()
+        assert instance.home.members_digest == digest_of_members(reversed(instance.rows))
+        nursery.cancel_scope.cancel()
+    await instance.http.aclose()
+
+
+async def test_one_that_is_not_believed_is_no_news_again_and_again() -> None:
+    instance = Instance()
+    instance.home.pins.accept(instance.rows[1].model_copy(update={"role": Role.SIMSERVER}), now_s=0.0)
+    await instance.home.refresh_members()
+    assert instance.asked() == ["alpha.h1"], "a name stays what it once was"
+    assert instance.home.members_digest == digest_of_members(instance.rows)
     await instance.http.aclose()
 
 

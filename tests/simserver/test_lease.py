@@ -10,6 +10,7 @@ import trio
 from authority.hops import Trace
 from authority.lease import LeaseTerms, Renewed
 from authority.lease_messages import Renew, RenewReply, digest_of, number_of
+from authority.sealing import Opened
 from simserver.home import HomeRefused
 from simserver.home_log import HomeLog
 from simserver.lease import LeaseKeeper, Nonces
@@ -87,9 +88,12 @@ async def test_a_home_of_before_there_were_positions_is_not_told_of_them(tmp_pat
     seen: list[str | None] = []
 
     class HomeOfBefore:
+        members_digest = "0123456789abcdef"
+
         async def ask_alone(self, message: Renew, trace: Trace) -> None:
             seen.append(message.position)
-            assert ("position" in message.model_dump()) == (message.position is not None)
+            for field in ("position", "members"):
+                assert (field in message.model_dump()) == (message.position is not None)
             if message.position is not None:
                 raise HomeRefused("unknown field", "bad_message")
 
@@ -143,3 +147,29 @@ def test_what_it_knows_of_the_others_is_told_apart_by_who_is_alive_and_who_is_dr
     assert len(set(seen)) == len(seen)
     assert keeper.may_follow == ("alpha.s1", "alpha.s2")
     assert "alpha.s3" in keeper.peers, "who is drained has entities that others keep copies of"
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_whom_it_knows_is_said_with_each_renewal_and_word_of_others_is_passed_on(
+    changed: bool, tmp_path: Path
+) -> None:
+    class HomeOfOthers:
+        members_digest = "0123456789abcdef"
+        asked_again = 0
+
+        async def ask_alone(self, message: Renew, trace: Trace) -> Opened:
+            assert message.members == self.members_digest
+            known = {"server": message.server, "incarnation": message.incarnation, "renewal": message.renewal}
+            fields = known | {"verdict": "granted", "term_ms": 60_000, "members_changed": changed}
+            return Opened(RenewReply.model_validate(fields), "alpha.h1", trace)
+
+        def members_changed(self) -> None:
+            self.asked_again += 1
+
+    home = HomeOfOthers()
+    keeper = LeaseKeeper(
+        "alpha.s1", Nonces(tmp_path / "lease.json"), cast(Any, home), TrioClock(), Counter(), lambda: None
+    )
+    keeper._begin_as(1)
+    assert await keeper._renewed(TrioClock().monotonic_ns())
+    assert home.asked_again == changed

@@ -30,6 +30,8 @@ class WayHome:
         self._keys: Final = keys
         self._calls: Final = calls
         self._members = list(keys.homes(instance_of(name)))
+        # They are the same from beginning to end here: nobody has to be told whom this server knows.
+        self.members_digest: Final = ""
         self._in_company: Final = in_company
         self._asking: Final[VirtualCombiner[Letter, Opened | None]] = VirtualCombiner(process, self.ask_each, most=most)
 

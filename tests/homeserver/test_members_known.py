@@ -1,0 +1,31 @@
+"""Simulation servers learn of homeservers that registered after they did, and of those that have moved."""
+
+import trio
+
+from authority.records import DirectoryRow, Role
+from crypto.keys import Identity
+from homeserver.registration import register
+from tests.homeserver.served import Home, until
+
+
+async def test_whoever_registers_later_or_moves_hears_the_loads_and_never_had_to_lead(alpha: Home) -> None:
+    """Else a drain that it is asked for has no end: it would wait for the server's word that it is empty."""
+    s1 = await alpha.simserver("alpha.s1")
+    assert [row.name for row in s1.home.members()] == ["alpha.h1"]
+    keys = Identity.generate().public.to_jwks()
+    with trio.socket.socket(trio.socket.AF_INET, trio.socket.SOCK_DGRAM) as late:
+        await late.bind(("127.0.0.1", 0))
+        for port in (9, late.getsockname()[1]):
+            row = DirectoryRow(
+                name="alpha.h2",
+                role=Role.HOMESERVER,
+                keys=keys,
+                rest_url="http://127.0.0.1:1",
+                link_host="127.0.0.1",
+                link_port=port,
+            )
+            await register(alpha.node.store, row)
+            await until(lambda port=port: port in [one.link_port for one in s1.home.members()])
+        datagram, _ = await late.recvfrom(2048)
+    assert datagram
+    assert next(s1.home.members()).name == "alpha.h1", "it leads, and is asked first"
