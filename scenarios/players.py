@@ -45,6 +45,9 @@ MAX_KEPT: Final = 8192
 # How many of them are under way at a time: so many after a silence, at most so many when all is well.
 MIN_IN_FLIGHT: Final = 4
 MAX_IN_FLIGHT: Final = 64
+# What home said of a server's address counts for so long after it, or after the server's last word. Who says nothing
+# may have been started elsewhere; however many streams lead there, home is asked for its address at most so often.
+ADDRESS_FRESH_S: Final = 2.0
 # In place of a player, where an entity has no owner.
 NOBODY: Final = "nobody"
 
@@ -292,6 +295,10 @@ class InputStream:
         self.asked_in_vain = False
 
 
+def _where(server: dict[str, Any]) -> tuple[str, int]:
+    return server["link_host"], server["link_port"]
+
+
 def _nothing(stream: "InputStream", more: int, server: str) -> None:
     pass
 
@@ -318,6 +325,7 @@ class Players:
         self.streams: dict[str, InputStream] = {}
         self._client = client
         self._servers: dict[str, dict[str, Any]] = {}
+        self._fresh_until_s: dict[str, float] = {}
         self._keys: dict[str, PublicIdentity] = {}
         self._link = LinkEndpoint(name, self.identity, self, host=host)
         self._nursery: trio.Nursery | None = None
@@ -327,19 +335,41 @@ class Players:
     async def keys_of(self, name: str) -> PublicIdentity | None:
         """The public keys of a server, as its home instance shows them now (for the link); they may change at any time.
 
-        While home cannot be asked, those that it has shown before.
+        While home cannot be asked, those that it has shown before. The link asks for them also when a server is silent:
+        its address comes with them.
         """
         try:
-            row = await self._client.call(instance_of(name), "GET", f"/v1/servers/{name}")
+            row = await self._fetch(name)
             self._keys[name] = PublicIdentity.from_jwks_untrusted(row["keys"])
         except (ApiFailure, CryptoError) as error:
             _log.info("no keys for %s: %s", name, error)
         return self._keys.get(name)
 
-    async def _server(self, name: str) -> dict[str, Any]:
-        if name not in self._servers:
-            self._servers[name] = await self._client.call(instance_of(name), "GET", f"/v1/servers/{name}")
-        return self._servers[name]
+    async def _fetch(self, name: str) -> dict[str, Any]:
+        row: dict[str, Any] = await self._client.call(instance_of(name), "GET", f"/v1/servers/{name}")
+        before, self._servers[name] = self._servers.get(name, row), row
+        if _where(before) != _where(row):
+            for stream in self.streams.values():
+                if stream.target == name:
+                    stream.retarget(name)
+                    self._send(stream)
+        return row
+
+    async def _find(self, name: str) -> None:
+        """Have this server's address, and anew where it may have been started elsewhere since.
+
+        Raises ApiFailure where home cannot say and has never said it.
+        """
+        is_known = name in self._servers
+        if is_known and trio.current_time() < self._fresh_until_s.get(name, 0.0):
+            return
+        self._fresh_until_s[name] = trio.current_time() + ADDRESS_FRESH_S
+        try:
+            await self._fetch(name)
+        except ApiFailure as error:
+            if not is_known:
+                raise
+            _log.info("%s is taken to be where it was: %s", name, error)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Register this player's keys, then exchange messages until cancelled."""
@@ -356,7 +386,8 @@ class Players:
 
     async def follow(self, entity: str, authority: str) -> InputStream:
         """Begin a stream for an entity that `authority` simulates now."""
-        await self._server(authority)
+        if authority not in self._servers:
+            await self._find(authority)
         stream = InputStream(entity, authority, progressed_at_s=trio.current_time())
         self.streams[entity] = stream
         return stream
@@ -408,8 +439,7 @@ class Players:
 
     def _give(self, stream: InputStream, inputs: list[tuple[int, bytes]]) -> bool:
         """Send these; whether the link took them."""
-        server = self._servers[stream.target]
-        where = (server["link_host"], server["link_port"])
+        where = _where(self._servers[stream.target])
         try:
             for seq, data in inputs:
                 self._link.post(stream.target, where, encode_link(stream.as_input(seq, data)))
@@ -430,6 +460,7 @@ class Players:
             return
         if received.peer == stream.target:
             stream.asked_in_vain = False
+            self._fresh_until_s[received.peer] = trio.current_time() + ADDRESS_FRESH_S
         if isinstance(message, InputAck):
             before = stream.given_again
             news = stream.acknowledged_as(message, trio.current_time())
@@ -472,7 +503,7 @@ class Players:
             if not record["authority"]:
                 # Its authority died, and its successor is not decided: asked again with the next repetition.
                 return
-            await self._server(record["authority"])
+            await self._find(record["authority"])
             stream.learn_owner(record["owner"], record["owner_rev"], self.name)
             self._until_acknowledged.unpark_all()
             self._retarget(stream, record["authority"])
@@ -511,7 +542,7 @@ class Players:
             return
         message = encode_link(Present(entity=stream.entity))
         try:
-            self._link.post(stream.target, (server["link_host"], server["link_port"]), message)
+            self._link.post(stream.target, _where(server), message)
         except (LinkDown, LinkFull) as error:
             _log.info("%s: %s", stream.entity, error)
 

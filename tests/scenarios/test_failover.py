@@ -4,6 +4,7 @@ What must hold however slow the machine is: no input that was acknowledged as du
 epochs rise, and no two servers ever simulate an entity at the same time.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -229,6 +230,24 @@ async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_wh
         await running.cluster.restart("alpha.s1", same_code=True)
         after = await running.until(lambda record: record["authority"] == "alpha.s1" and record["epoch"] > 1)
         assert all(after[name]["epoch"] == before[name]["epoch"] + 2 for name in before)
+        await running.push(20)
+        await running.exactly_once()
+        await running.nobody_overlaps("alpha.s1")
+
+
+async def test_a_player_finds_a_server_that_was_started_again_on_another_port() -> None:
+    async with world(simservers=1) as running:
+        await running.spawn(4, "alpha.s1")
+        await running.push(20)
+        await running.everything_durable()
+        await running.keep_custody("alpha.s1")
+        await running.cluster.kill("alpha.s1")
+        config = running.cluster.directory / "alpha.s1" / "config.toml"
+        text, changed = re.subn(r"(\[link\][^\[]*?\bport = )\d+", r"\g<1>0", config.read_text())
+        assert changed == 1, "it takes any port that is free"
+        config.write_text(text)
+        await running.cluster.restart("alpha.s1", same_code=True)
+        await running.until(lambda record: record["authority"] == "alpha.s1" and record["epoch"] > 1)
         await running.push(20)
         await running.exactly_once()
         await running.nobody_overlaps("alpha.s1")

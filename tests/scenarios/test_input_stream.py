@@ -1,6 +1,7 @@
 """A player's stream of inputs against a server's inbox: everything arrives once and in order, whatever gets lost."""
 
 from contextlib import nullcontext
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,8 +13,10 @@ from trio.testing import MockClock
 
 from actors.udp import LinkDown, Received
 from authority.messages import InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
+from crypto.keys import Identity
 from scenarios.client import ApiFailure, RestClient
 from scenarios.players import (
+    ADDRESS_FRESH_S,
     ASK_AFTER_S,
     MAX_IN_FLIGHT,
     MAX_RESEND_S,
@@ -412,6 +415,68 @@ async def test_home_is_asked_who_has_the_entity_only_when_whoever_should_have_it
         assert looked_up_s == []
     else:
         assert first_look_up_s < looked_up_s[0] < first_look_up_s + 3 * RESEND_S
+
+
+class Elsewhere(Directory):
+    """A home instance that says when it was asked where `alpha.s1` is, which was started again on another port."""
+
+    def __init__(self) -> None:
+        super().__init__(local=True)
+        self.asked_s = list[float]()
+        self.is_away = False
+
+    async def call(self, _instance: str, _method: str, path: str, consistency: str = "log", **more: str) -> object:
+        if not path.startswith("/v1/servers/"):
+            return await super().call(_instance, _method, path, consistency, **more)
+        self.asked_s.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+        if self.is_away:
+            raise ApiFailure("unavailable", "nobody answers")
+        keys = Identity.generate().public.to_jwks()
+        return {"name": "alpha.s1", "link_host": "127.0.0.1", "link_port": 2, "keys": keys}
+
+
+@pytest.mark.parametrize("streams", [1, 40])
+async def test_a_server_that_says_nothing_is_looked_for_elsewhere_but_not_by_every_stream(
+    autojump_clock: MockClock, streams: int
+) -> None:
+    home, players = Elsewhere(), Players(PLAYER, cast(RestClient, None))
+    players._client = cast(RestClient, home)
+    players._servers["alpha.s1"] = {"link_host": "127.0.0.1", "link_port": 1}
+    given = [await players.follow(f"alpha.ball-{number}", "alpha.s1") for number in range(streams)]
+
+    def post(peer: str, where: tuple[str, int], message: bytes) -> None:
+        entity = getattr(decode_link_untrusted(message), "entity", "")
+        if where[1] == 2 and not home.is_away:
+            answer = InputAck(entity=entity, epoch=1, sub=0, applied=1, durable=1, tick=1)
+            players._take(Received(peer, encode_link(answer), 0, where))
+
+    players._link = cast(Any, SimpleNamespace(post=post))
+    home.is_away = True
+    async with trio.open_nursery() as nursery:
+        players._nursery = nursery
+        nursery.start_soon(players._repeat)
+        for stream in given:
+            assert players.push(stream, b"push")
+        await trio.sleep(60)
+        assert all(stream.waiting for stream in given), "home is away, and it is not where it was"
+        home.is_away = False
+        assert await players.drained(MAX_RESEND_S + ADDRESS_FRESH_S)
+        nursery.cancel_scope.cancel()
+    assert all(later - earlier >= ADDRESS_FRESH_S for earlier, later in pairwise(home.asked_s))
+
+
+async def test_the_address_of_a_server_comes_with_the_keys_that_the_link_asks_for(autojump_clock: MockClock) -> None:
+    """Who only watches has nothing under way: the link notices the silence, and asks for keys."""
+    players = Players(PLAYER, cast(RestClient, Elsewhere()))
+    players._servers["alpha.s1"] = {"link_host": "127.0.0.1", "link_port": 1}
+    stream, went = InputStream("alpha.ball", "alpha.s1"), list[int]()
+    players.streams["alpha.ball"] = stream
+    players._link = cast(Any, SimpleNamespace(post=lambda _peer, where, _message: went.append(where[1])))
+    players._say_present(stream)
+    assert await players.keys_of("alpha.s1") is not None
+    players._say_present(stream)
+    assert went == [1, 2]
 
 
 @pytest.mark.parametrize("knows", [{"local": False, "log": False}, {"local": False, "log": True}, {"local": True}])
