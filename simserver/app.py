@@ -61,6 +61,7 @@ from simserver.recovery import Recovery
 from simserver.silence import Silences
 from simserver.stages import Stages
 from simserver.status import make_status_app
+from simserver.whereabouts import Whereabouts
 from simserver.world import load_world
 
 __all__ = ["build", "main", "run", "supervision_tree"]
@@ -93,14 +94,18 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity, agrees_ahead=True)
     home = Home(sealer, config.instance, config.home_urls, read_secret(config.join_token_file), client, clock, pins)
+    whereabouts = Whereabouts()
+    home.is_silent = whereabouts.is_silent
     link = LinkService(
-        lambda port: LinkEndpoint(config.name, keys.identity, home.handshakes, host=config.link.host, port=port),
+        lambda port: whereabouts.watching(
+            LinkEndpoint(config.name, keys.identity, home.handshakes, host=config.link.host, port=port)
+        ),
         config.link.port,
     )
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
     counts: Counter[str] = Counter()
-    courier = Courier(sealer, home, link, clock, counts)
+    courier = Courier(sealer, home, link, clock, counts, whereabouts)
     telemetry = Telemetry(lambda: clock.monotonic_ns() / 1e9)
     spans = Spans(telemetry, config.name, clock.monotonic_ns)
     attach_listeners(config.telemetry.handlers, telemetry, config.name)

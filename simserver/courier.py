@@ -23,6 +23,7 @@ from authority.sealing import Sealer
 from crypto.keys import PublicIdentity
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.under_way import UnderWay
+from simserver.whereabouts import MAX_KNOWN_ADDRESSES, Whereabouts
 
 __all__ = ["Courier"]
 
@@ -35,7 +36,6 @@ _log = logging.getLogger("simserver.courier")
 STATE_CHANNEL = 1
 MEDIUM_STATE_CHANNEL = 16
 LARGE_STATE_CHANNEL = 17
-MAX_KNOWN_ADDRESSES = 100_000
 # What is sent to somebody to whom nothing was sent for so long leaves at once; what follows it waits for the end of the
 # turn, so that of many who leave together only the first pays for a seal of its own.
 _QUIET_NS = 2_000_000
@@ -53,14 +53,22 @@ class _Letter(Letter):
 class Courier:
     """Sends messages in this server's name, while it is served."""
 
-    def __init__(self, sealer: Sealer, home: Home, link: LinkService, clock: Clock, counts: Counter[str]) -> None:
+    def __init__(
+        self,
+        sealer: Sealer,
+        home: Home,
+        link: LinkService,
+        clock: Clock,
+        counts: Counter[str],
+        whereabouts: Whereabouts,
+    ) -> None:
         self._sealer = sealer
         self._home = home
         self._link = link
         self._clock = clock
         self._nursery: trio.Nursery | None = None
         self._counts = counts
-        self._addresses: dict[str, tuple[str, int]] = {}
+        self._whereabouts = whereabouts
         self._outbox = Outbox()
         self._sent_ns: dict[_Destination, int] = {}
         # Bounded by how many something can be sent to in `_READY_AFTER_S`.
@@ -83,10 +91,7 @@ class Courier:
 
     def heard_from(self, peer: str, address: tuple[str, int]) -> None:
         """Remember where an authenticated peer sends from."""
-        if self._addresses.get(peer) != address:
-            if len(self._addresses) >= MAX_KNOWN_ADDRESSES:
-                self._addresses.pop(next(iter(self._addresses)))
-            self._addresses[peer] = address
+        self._whereabouts.heard_from(peer, address)
 
     def send(
         self,
@@ -142,7 +147,7 @@ class Courier:
         to, address, channel = destination
         if not self._is_quiet(destination):
             return False
-        keys, where = self._home.keys_at_hand(to), address or self._addresses.get(to)
+        keys, where = self._home.keys_at_hand(to), address or self._whereabouts.of_server(to)
         if keys is None or where is None:
             return False
         self._note_sent(destination, self._clock.monotonic_ns())
@@ -192,7 +197,7 @@ class Courier:
     ) -> None:
         try:
             keys = await self._home.keys_of(to)
-            where = address or self._addresses.get(to) or await self._address(to)
+            where = address or self._whereabouts.of_server(to) or await self._address(to)
         except (HomeUnreachable, HomeRefused) as error:
             self._counts["unsent_no_address"] += len(letters)
             _log.info("cannot send %s to %s now: %s", letters[0].message.type, to, error)
@@ -234,7 +239,7 @@ class Courier:
 
     def _tell_ahead(self, name: str, header: bytes) -> None:
         """Have a receiver agree on the key of the next message, too, unless messages to it are many."""
-        where = self._addresses.get(name)
+        where = self._whereabouts.of_server(name)
         if header and where is not None and self._sealer.agrees_ahead(name) and self._is_quiet((name, None, 0)):
             self._post(name, where, encode_link(KeyAhead(header=header)), 0)
 
@@ -244,7 +249,7 @@ class Courier:
 
     def tell_player(self, player: str, message: LinkMessage) -> None:
         """Send a bare player message to where the player last sent from; unknown players miss it."""
-        where = self._addresses.get(player)
+        where = self._whereabouts.of_player(player)
         if where is None:
             self._counts["unsent_unknown_player"] += 1
             return
@@ -257,5 +262,5 @@ class Courier:
         except (LinkDown, LinkFull) as error:
             self._counts["unsent_link"] += 1
             # It may have moved: look its address up again next time.
-            self._addresses.pop(to, None)
+            self._whereabouts.forget(to)
             _log.info("cannot send to %s over the link: %s", to, error)

@@ -37,6 +37,8 @@ _log = logging.getLogger("simserver.home")
 
 REQUEST_TIMEOUT_S: Final = 2.0
 ROW_TTL_NS: Final = 30_000_000_000
+# The row of a peer that is silent: it may have come back elsewhere.
+SILENT_ROW_TTL_NS: Final = 2_000_000_000
 # Keys of this age are asked for again before they are used; those of peers with a link are asked for earlier.
 KEYS_TTL_NS: Final = 60_000_000_000
 # At a handshake, and for a key id that is not known, keys are asked for anew, except so soon after the last time. New
@@ -107,6 +109,8 @@ class Home:
         self.pins: Final = Pins() if pins is None else pins
         self.why_not_asked: Callable[[], str] = lambda: ""
         """Why the home instance is asked for nothing but the lease, because its log went back; empty if it is."""
+        self.is_silent: Callable[[str], bool] = lambda _: False
+        """Whether a peer may be elsewhere by now."""
         self.handshakes: Final = Handshakes(self)
 
     # --- registration and directory --------------------------------------------------------------------------------
@@ -206,6 +210,8 @@ class Home:
             check_name(name)
         except BadName:
             return None
+        if self.is_silent(name):
+            max_age_ns = min(max_age_ns, SILENT_ROW_TTL_NS)
         now_ns = self._clock.monotonic_ns()
         cached = self._rows.get(name)
         if cached is not None and now_ns - cached[0] < max_age_ns and cached[1] is not None:

@@ -79,6 +79,19 @@ class World:
                 return
             await trio.sleep(0.02)
 
+    async def hand_over(self, to: str) -> None:
+        """Ask for the transfer of all entities, and wait until it is decided."""
+        for name in self.streams:
+            await self.client.call("alpha", "POST", f"/v1/entities/{name}/transfers", {"to": to})
+        await self.until(lambda record: record["authority"] == to)
+
+    def move_link(self, server: str) -> None:
+        """Have a server that does not run listen on another port when it is started: any that is free then."""
+        config = self.cluster.directory / server / "config.toml"
+        text, changed = re.subn(r"(\[link\][^\[]*?\bport = )\d+", r"\g<1>0", config.read_text())
+        assert changed == 1, text
+        config.write_text(text)
+
     async def keep_custody(self, server: str) -> None:
         """Remember the custody log of a server that is about to be killed."""
         self.custody += (await answer(f"{self.cluster.server(server).rest_url}/v1/local/custody"))["stints"]
@@ -242,15 +255,30 @@ async def test_a_player_finds_a_server_that_was_started_again_on_another_port() 
         await running.everything_durable()
         await running.keep_custody("alpha.s1")
         await running.cluster.kill("alpha.s1")
-        config = running.cluster.directory / "alpha.s1" / "config.toml"
-        text, changed = re.subn(r"(\[link\][^\[]*?\bport = )\d+", r"\g<1>0", config.read_text())
-        assert changed == 1, "it takes any port that is free"
-        config.write_text(text)
+        running.move_link("alpha.s1")
         await running.cluster.restart("alpha.s1", same_code=True)
         await running.until(lambda record: record["authority"] == "alpha.s1" and record["epoch"] > 1)
         await running.push(20)
         await running.exactly_once()
         await running.nobody_overlaps("alpha.s1")
+
+
+async def test_a_server_that_came_back_on_another_port_is_handed_entities_though_it_has_nothing_to_say() -> None:
+    async with world(simservers=2) as running:
+        await running.spawn(2, "alpha.s1")
+        await running.hand_over("alpha.s2")  # so that each knows where the other is
+        await running.hand_over("alpha.s1")
+        await running.push(10)
+        await running.everything_durable()
+        await running.has_left("alpha.s2")
+        await running.keep_custody("alpha.s2")
+        await running.cluster.kill("alpha.s2")
+        running.move_link("alpha.s2")
+        await running.cluster.restart("alpha.s2", same_code=True)
+        await running.hand_over("alpha.s2")
+        await running.push(10)
+        await running.exactly_once()
+        await running.nobody_overlaps("alpha.s1", "alpha.s2")
 
 
 async def test_what_waits_for_its_killed_server_loses_nothing_durable_and_is_there_again_in_the_end() -> None:

@@ -17,6 +17,7 @@ from crypto import base64url
 from crypto.keys import Identity, PublicIdentity
 from simserver import courier as module
 from simserver.courier import Courier
+from simserver.whereabouts import Whereabouts
 from tests.simserver.test_departures import TrioClock
 
 HERE, THERE = Sealer("alpha.s1", Identity.generate()), Sealer("alpha.s2", Identity.generate())
@@ -31,8 +32,9 @@ class Place:
         self.counts: Counter[str] = Counter()
         self.at_hand: PublicIdentity | None = THERE.identity.public
         self.looked_up = 0
-        self.courier = Courier(HERE, cast(Any, self), cast(Any, self), TrioClock(), self.counts)
-        self.courier.heard_from("alpha.s2", WHERE)
+        self.whereabouts = Whereabouts()
+        self.whereabouts.heard_from("alpha.s2", WHERE)
+        self.courier = Courier(HERE, cast(Any, self), cast(Any, self), TrioClock(), self.counts, self.whereabouts)
 
     # As the way home.
 

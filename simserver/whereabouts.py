@@ -1,0 +1,63 @@
+"""Where other servers and players are: whence they last sent, unless they have been silent since.
+
+A server may be started again at another address. Who has nothing to say to us does not tell us so: its link is silent,
+and then its row in the directory counts, which it wrote when it came.
+"""
+
+from typing import Final
+
+from actors.link import Event, LinkExpired, PeerReachable, PeerUnreachable
+from actors.udp import LinkEndpoint
+
+__all__ = ["MAX_KNOWN_ADDRESSES", "Whereabouts"]
+
+MAX_KNOWN_ADDRESSES: Final = 100_000
+
+
+class Whereabouts:
+    """What one simulation server has heard, and of whom it hears nothing."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[str, int]] = {}
+        # Bounded by the links there are.
+        self._silent: set[str] = set()
+
+    def watching(self, endpoint: LinkEndpoint) -> LinkEndpoint:
+        """Learn of silence from this endpoint, which is new: what another one said does not count any more."""
+        self._silent.clear()
+        endpoint.listen(self.on_news)
+        return endpoint
+
+    def on_news(self, peer: str, event: Event) -> None:
+        """The link says how it stands with a peer."""
+        match event:
+            case PeerUnreachable():
+                self._silent.add(peer)
+            case PeerReachable() | LinkExpired():
+                self._silent.discard(peer)
+            case _:
+                pass
+
+    def heard_from(self, peer: str, address: tuple[str, int]) -> None:
+        """Remember where an authenticated peer sends from."""
+        self._silent.discard(peer)
+        if self._heard.get(peer) != address:
+            if len(self._heard) >= MAX_KNOWN_ADDRESSES:
+                self._heard.pop(next(iter(self._heard)))
+            self._heard[peer] = address
+
+    def is_silent(self, peer: str) -> bool:
+        """Whether it has not answered for so long that it may be elsewhere by now, or nowhere."""
+        return peer in self._silent
+
+    def of_server(self, name: str) -> tuple[str, int] | None:
+        """Where it is, unless the directory knows better."""
+        return None if name in self._silent else self._heard.get(name)
+
+    def of_player(self, name: str) -> tuple[str, int] | None:
+        """Where it was last: players are in no directory, and say themselves where they are now."""
+        return self._heard.get(name)
+
+    def forget(self, peer: str) -> None:
+        """It cannot be reached there."""
+        self._heard.pop(peer, None)
