@@ -244,12 +244,18 @@ class Courier:
             self._post(name, where, encode_link(KeyAhead(header=header)), 0)
 
     async def _address(self, name: str) -> tuple[str, int] | None:
-        row = await self._home.row(name)
+        try:
+            row = await self._home.row(name)
+        except (HomeUnreachable, HomeRefused):
+            # Nobody can say that a silent server is elsewhere now; it may be back where it was.
+            if (last := self._whereabouts.last_of(name)) is None:
+                raise
+            return last
         return (row.link_host, row.link_port) if row is not None and row.link_port else None
 
     def tell_player(self, player: str, message: LinkMessage) -> None:
         """Send a bare player message to where the player last sent from; unknown players miss it."""
-        where = self._whereabouts.of_player(player)
+        where = self._whereabouts.last_of(player)
         if where is None:
             self._counts["unsent_unknown_player"] += 1
             return

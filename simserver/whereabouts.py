@@ -54,8 +54,8 @@ class Whereabouts:
         """Where it is, unless the directory knows better."""
         return None if name in self._silent else self._heard.get(name)
 
-    def of_player(self, name: str) -> tuple[str, int] | None:
-        """Where it was last: players are in no directory, and say themselves where they are now."""
+    def last_of(self, name: str) -> tuple[str, int] | None:
+        """Where it was last, silent or not. Of players no directory says more: they write, wherever they are now."""
         return self._heard.get(name)
 
     def forget(self, peer: str) -> None:

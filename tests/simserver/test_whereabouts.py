@@ -17,7 +17,7 @@ from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from crypto.keys import Identity
 from simserver.courier import Courier
-from simserver.home import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home
+from simserver.home import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home, HomeUnreachable
 from simserver.whereabouts import Whereabouts
 from tests.simserver.test_departures import TrioClock
 
@@ -38,7 +38,7 @@ def test_a_server_is_where_it_was_heard_last_unless_its_link_has_fallen_silent_s
             whereabouts.on_news(PEER, step)
             silent = {PeerUnreachable: True, PeerReachable: False, LinkExpired: False}.get(type(step), silent)
         assert whereabouts.of_server(PEER) == (None if silent else heard)
-        assert whereabouts.of_player(PEER) == heard, "no directory knows where a player is"
+        assert whereabouts.last_of(PEER) == heard, "no directory knows where a player is"
         assert whereabouts.is_silent(PEER) == silent
 
 
@@ -56,8 +56,9 @@ def test_what_an_earlier_endpoint_said_of_silence_does_not_count_for_the_next() 
     assert not whereabouts.is_silent(PEER)
 
 
-async def test_what_is_sent_to_a_silent_server_goes_to_where_the_directory_has_it(
-    autojump_clock: trio.testing.MockClock,
+@pytest.mark.parametrize("is_home_away", [False, True])
+async def test_what_is_sent_to_a_silent_server_goes_to_where_the_directory_has_it_if_that_can_be_asked(
+    autojump_clock: trio.testing.MockClock, is_home_away: bool
 ) -> None:
     there, went = Identity.generate().public, list[tuple[str, int]]()
 
@@ -71,6 +72,8 @@ async def test_what_is_sent_to_a_silent_server_goes_to_where_the_directory_has_i
             return there
 
         async def row(self, _name: str) -> DirectoryRow:
+            if is_home_away:
+                raise HomeUnreachable("nobody answers")
             return row_at(SINCE)
 
         def post(self, _to: str, where: tuple[str, int], _data: bytes, *, channel: int = 0) -> None:
@@ -88,7 +91,7 @@ async def test_what_is_sent_to_a_silent_server_goes_to_where_the_directory_has_i
             courier.send(OwnerRequest(entity="alpha.ball"), Trace("t"), PEER, on_path=False)
             await trio.sleep(1.0)
         nursery.cancel_scope.cancel()
-    assert went == [BEFORE, SINCE, BEFORE]
+    assert went == [BEFORE, BEFORE if is_home_away else SINCE, BEFORE]
 
 
 @pytest.mark.parametrize(("is_silent", "asked_every_ns"), [(False, ROW_TTL_NS), (True, SILENT_ROW_TTL_NS)])
