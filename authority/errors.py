@@ -39,7 +39,10 @@ class Reason(StrEnum):
     GROUP_FAILED = "group_failed"
     """Another member of the group was not ready in time."""
     HOME_UNREACHABLE = "home_unreachable"
-    """The home instance of a server cannot be asked whether its lease is over, so nobody goes on with its entities."""
+    """The home instance of a server cannot be asked.
+
+    Whether its lease is over, so nobody goes on with its entities; or whether it would have an entity, so that stays.
+    """
     INCOMPATIBLE = "incompatible"
     """The target does not know the entity's kind, or a later version of its world has written the state.
 

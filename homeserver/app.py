@@ -158,7 +158,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             messages,
             ServiceSpec("leases", node.leases.serve),
             ServiceSpec("recoveries", partial(_serve_recoveries, node)),
-            ServiceSpec("abroad", node.abroad.serve),
+            ServiceSpec("abroad", partial(_serve_abroad, node)),
             ServiceSpec("rest", partial(_serve_rest, node, web)),
             ServiceSpec("balancer", partial(_serve_balancer, node)),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
@@ -192,6 +192,14 @@ async def _serve_recoveries(node: Node, *, task_status: trio.TaskStatus[None] = 
         await nursery.start(node.reminders.serve)
         await nursery.start(node.orders.serve)
         await nursery.start(node.farewells.serve)
+        task_status.started()
+
+
+async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Who looks after what other instances have of this one, and where they are."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(node.federation.serve)
+        await nursery.start(node.abroad.serve)
         task_status.started()
 
 

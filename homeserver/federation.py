@@ -5,6 +5,7 @@ proved with the federation secret, which relays do not have, so a relay cannot p
 """
 
 import logging
+import math
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
@@ -33,6 +34,11 @@ _log = logging.getLogger("homeserver.federation")
 REQUEST_TIMEOUT_S: Final = 3.0
 # Members of another instance change rarely; a failed request asks again at once.
 MEMBERS_TTL_NS: Final = 30_000_000_000
+# One of them did not answer: it may have moved, and the others may do so next.
+DOUBTED_TTL_NS: Final = 1_000_000_000
+# So that members which move one after the other, so long apart, are found though nobody has anything to say to them:
+# one small request to each other instance.
+LOOK_AROUND_S: Final = 10.0
 ROW_TTL_NS: Final = 60_000_000_000
 # Names that another instance does not have are remembered briefly: a stranger's made-up sender costs a query a second.
 # Whoever asks for fresh rows has seen a key that is not in the one that is known, or a handshake.
@@ -128,21 +134,33 @@ class Federation:
         self._members[instance] = (now_ns, rows)
         return rows
 
-    async def exchange(self, instance: str, message: Message, trace: Trace, *, on_path: bool) -> tuple[Message, Trace]:
+    async def exchange(
+        self, instance: str, message: Message, trace: Trace, *, on_path: bool, within_s: float = math.inf
+    ) -> tuple[Message, Trace]:
         """Send a sealed message to a homeserver of another instance; return its sealed answer, opened.
 
-        Tries its members one after the other, the one that answered last first; the same message may therefore reach
-        two of them, which is why messages are idempotent.
+        Tries its members one after the other, the one that answered last first, and those last that did not; the same
+        message may therefore reach two of them, which is why messages are idempotent.
 
         Raises:
-            PeerUnreachable: none answered.
+            PeerUnreachable: none answered, or none `within_s`.
         """
+        with trio.move_on_after(within_s):
+            return await self._exchange(instance, message, trace, on_path=on_path)
+        raise PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
+
+    async def _exchange(self, instance: str, message: Message, trace: Trace, *, on_path: bool) -> tuple[Message, Trace]:
         problem: PeerUnreachable | None = None
         for refresh in (False, True):
             for member in await self.members(instance, refresh=refresh):
                 try:
                     answer = await self._exchange_with(instance, member, message, trace, on_path=on_path)
+                except trio.Cancelled:
+                    # Whoever asked does not wait any longer: next time another one comes first.
+                    self._doubt(instance, member)
+                    raise
                 except PeerUnreachable as error:
+                    self._doubt(instance, member)
                     problem = error
                     continue
                 self._prefer(instance, member)
@@ -187,16 +205,57 @@ class Federation:
             rest = [row for row in cached[1] if row.name != member.name]
             self._members[instance] = (cached[0], [member, *rest])
 
+    def _doubt(self, instance: str, member: DirectoryRow) -> None:
+        """Try this member last next time, and look soon whether all are still where they were: it did not answer."""
+        cached = self._members.get(instance)
+        if cached is not None:
+            rest = [row for row in cached[1] if row.name != member.name]
+            soon_ns = self._clock.monotonic_ns() + DOUBTED_TTL_NS - MEMBERS_TTL_NS
+            self._members[instance] = (min(cached[0], soon_ns), [*rest, member])
+
+    async def look_around(self) -> None:
+        """Learn where the members of the other instances are by now, once."""
+        for instance, peer in self._peers.items():
+            if peer.hops == 1:
+                try:
+                    await self.members(instance, refresh=True)
+                except PeerUnreachable as error:
+                    _log.debug("where the members of %s are is not known: %s", instance, error)
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look around from time to time, until cancelled."""
+        task_status.started()
+        while True:
+            await self.look_around()
+            await trio.sleep(LOOK_AROUND_S)
+
     async def _query(self, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
         """The rows that an instance shows, with the keys to use."""
         return await self._believed(instance, await self._ask(instance, query), frozenset())
 
     async def _ask(self, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
         """The rows that an instance shows, proved to come from it, and no more."""
-        peer = self._peer(instance)
+        problem = PeerUnreachable(f"instance {instance} did not answer (no address)")
+        for url in self._urls(instance):
+            try:
+                return await self._ask_at(url, instance, query)
+            except PeerUnreachable as error:
+                problem = error
+        raise problem
+
+    def _urls(self, instance: str) -> list[str]:
+        """Where an instance can be asked: where its members were last, and where the configuration has them.
+
+        They may have moved one by one since this member was started.
+        """
+        peer, (_, members) = self._peer(instance), self._members.get(instance, (0, []))
+        learned = [row.rest_url for row in members if row.rest_url] if peer.hops == 1 else []
+        return list(dict.fromkeys([*learned, *peer.urls]))
+
+    async def _ask_at(self, url: str, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
         nonce = secrets.token_urlsafe(16)
         body = {"to_instance": instance, "query": query | {"nonce": nonce}}
-        answer = await self._post(instance, peer.urls, body)
+        answer = await self._post(instance, (url,), body)
         rows, proof = answer.get("rows"), answer.get("proof")
         if not isinstance(rows, list):
             raise PeerUnreachable(f"instance {instance} answered a directory query with something else")

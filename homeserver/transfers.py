@@ -48,6 +48,7 @@ from authority.spans import SILENT, Spans
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
+from homeserver.admissions import PATIENCE_S, Admissions
 from homeserver.admitting import Admitting
 from homeserver.certification import Certification
 from homeserver.chains import Chains
@@ -87,6 +88,7 @@ class Transfers:
     # A chain of so many passes is replaced by a new grant. Each pass makes a hand-over longer by some 700 bytes, and a
     # grant takes a signature, a message and two verifications.
     renew_after = 4
+    admission_patience_s = PATIENCE_S
 
     def __init__(
         self,
@@ -120,6 +122,7 @@ class Transfers:
         self._alone: Final = Alone(store, self.certificates)
         self._company: Final = Company(store, self.certificates, spans)
         self._admitting: Final = Admitting(sealer.name, store, clock)
+        self._admissions: Final = Admissions(federation, clock, self.admission_patience_s)
         self.decisions: Final = DecisionSpans(spans)
         self._in_bulk: Final = InBulk(self, store, self._submit_all, sealer.name, clock, reached)
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
@@ -318,7 +321,7 @@ class Transfers:
         with self.decisions.of(request, ruling_ns) as told:
             admitted = AdmitReply(transfer_id=request.transfer_id, accepted=True)
             if not repeated and instance_of(request.target) != self._instance:
-                admitted, trace = await self._ask_target_home(request, trace)
+                admitted, trace = await self._admissions.ask(request, trace)
             deciding_ns = self._clock.monotonic_ns()
             trace = trace.mark(self._sealer.name, "deciding", deciding_ns)
             told.ruled(deciding_ns)
@@ -369,18 +372,6 @@ class Transfers:
         row = await self._directory.row(sender)
         if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance_of(source):
             raise MessageError(f"{sender} does not speak for {source}")
-
-    async def _ask_target_home(self, request: HandoffRequest, trace: Trace) -> tuple[AdmitReply, Trace]:
-        """Whether the home of a target of another instance would have the entity there, by which incarnation."""
-        target_home = instance_of(request.target)
-        if self._federation.hops_to(target_home) is None:
-            reason = Reason.UNKNOWN_TARGET.value
-            return AdmitReply(transfer_id=request.transfer_id, accepted=False, reason=reason), trace
-        message = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
-        reply, trace = await self._federation.exchange(target_home, message, trace, on_path=True)
-        if not isinstance(reply, AdmitReply):
-            raise MessageError(f"{target_home} answered an admission with {reply.type}")
-        return reply, trace
 
     async def _submit_all(self, steps: Sequence[Step]) -> list[Any]:
         return await self._company.submit_all(steps)

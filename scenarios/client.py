@@ -1,5 +1,6 @@
 """A client of homeservers' REST API for scenarios: asks whichever member answers, repeats what may be repeated."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ __all__ = ["ApiFailure", "RestClient"]
 
 REQUEST_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.1
+_MOVES: Final = {"transfers": "transfer_id", "groups": "group"}
 
 
 class ApiFailure(Exception):
@@ -20,6 +22,12 @@ class ApiFailure(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
+
+
+def _with_id(method: str, path: str, body: Any) -> Any:
+    """A request to move something, under an id: the homeserver would choose another one for each repetition."""
+    kind = _MOVES.get(path.rpartition("/")[2]) if method == "POST" and isinstance(body, Mapping) else None
+    return {kind: secrets.token_hex(12), **body} if kind else body
 
 
 class RestClient:
@@ -44,10 +52,12 @@ class RestClient:
     ) -> Any:
         """One request to an instance; what must not be done twice has to be idempotent (and is, in this API).
 
+        Transfers and groups that come without an id are given one, so that a repetition is no second one.
+
         Raises:
             ApiFailure: the instance refused (4xx), or nobody answered for `patience_s` (code `unreachable`).
         """
-        problem = "no address"
+        problem, body = "no address", _with_id(method, path, body)
         with trio.move_on_after(patience_s):
             while True:
                 for url in list(self._urls[instance]):

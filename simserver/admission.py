@@ -30,6 +30,9 @@ _log = logging.getLogger("simserver.admission")
 PATIENCE_NS: Final = 5_000_000_000
 FIRST_REPEAT_NS: Final = 250_000_000
 MAX_REPEAT_NS: Final = 1_000_000_000
+# Questions without an answer after which the target may have been started again elsewhere: 1.75 s after the first. Its
+# link says so after five seconds of silence only, which is when the question is given up.
+DOUBTED_AFTER: Final = 3
 _TRACE: Final = Trace("reservation")
 
 Decided = Callable[[str], None]
@@ -143,6 +146,8 @@ class Admissions:
                 del self._questions[key]
                 self._give_up(question, now_ns)
                 continue
+            if question.attempt >= DOUBTED_AFTER:
+                self._courier.doubt(question.target)
             question.repeat_ns = now_ns + min(FIRST_REPEAT_NS << question.attempt, MAX_REPEAT_NS)
             question.attempt += 1
             self._send(question)

@@ -93,6 +93,10 @@ class Courier:
         """Remember where an authenticated peer sends from."""
         self._whereabouts.heard_from(peer, address)
 
+    def doubt(self, peer: str) -> None:
+        """It does not answer what it was sent: what comes next goes to where its home has it by now."""
+        self._whereabouts.doubt(peer)
+
     def send(
         self,
         message: Message,

@@ -1,7 +1,7 @@
 """Where other servers and players are: whence they last sent, unless they have been silent since.
 
 A server may be started again at another address. Who has nothing to say to us does not tell us so: its link is silent,
-and then its row in the directory counts, which it wrote when it came.
+or it does not answer what it is asked, and then its row in the directory counts, which it wrote when it came.
 """
 
 from typing import Final
@@ -19,7 +19,6 @@ class Whereabouts:
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[str, int]] = {}
-        # Bounded by the links there are.
         self._silent: set[str] = set()
 
     def watching(self, endpoint: LinkEndpoint) -> LinkEndpoint:
@@ -32,7 +31,7 @@ class Whereabouts:
         """The link says how it stands with a peer."""
         match event:
             case PeerUnreachable():
-                self._silent.add(peer)
+                self.doubt(peer)
             case PeerReachable() | LinkExpired():
                 self._silent.discard(peer)
             case _:
@@ -45,6 +44,12 @@ class Whereabouts:
             if len(self._heard) >= MAX_KNOWN_ADDRESSES:
                 self._heard.pop(next(iter(self._heard)))
             self._heard[peer] = address
+
+    def doubt(self, peer: str) -> None:
+        """It does not answer: until it is heard, it may be elsewhere."""
+        if len(self._silent) >= MAX_KNOWN_ADDRESSES:
+            self._silent.clear()
+        self._silent.add(peer)
 
     def is_silent(self, peer: str) -> bool:
         """Whether it has not answered for so long that it may be elsewhere by now, or nowhere."""

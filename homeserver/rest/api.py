@@ -317,15 +317,15 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
         try:
             await node.transfers.order(transfer)
         except NOT_TOLD as error:
-            raise _not_told(error, transfer.id) from error
+            raise _not_told(error, transfer.id, " with this transfer_id") from error
         if transfer.group:
             await order_all(node.store, node.transfers.order, transfer.group)
     return TransferView.of(transfer, is_left=node.store.is_left(transfer))
 
 
-def _not_told(error: Exception, value: str) -> ApiError:
+def _not_told(error: Exception, value: str, how: str = "") -> ApiError:
     """What was asked for is in the log, but the server that has to act on it could not be told."""
-    text = f"{error}; it was decided, but nobody acts on it yet: repeat the same request"
+    text = f"{error}; it was decided, but nobody acts on it yet: repeat the same request{how}"
     return ApiError(503, "authority_unreachable", text, value)
 
 

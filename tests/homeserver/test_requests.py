@@ -97,6 +97,19 @@ async def test_failures_row_1_what_is_lost_is_asked_again_under_its_id_and_moves
     assert [one["id"] for one in await game.api.get(f"{PATH}/transfers")] == ["transfer-1"]
 
 
+async def test_failures_row_1_who_names_no_transfer_asks_for_one_however_often_its_client_repeats_that(
+    game: Game,
+) -> None:
+    async with client_by(Lossy("answer", "request", "answer"), game) as client:
+        moved = await client.call("alpha", "POST", f"{PATH}/transfers", {"to": "alpha.s2"})
+    await game.home.finished(moved["id"])
+    assert [one["id"] for one in await game.api.get(f"{PATH}/transfers")] == [moved["id"]]
+    async with client_by(Lossy("answer", "request", "answer"), game) as client:
+        moved = await client.call("alpha", "POST", "/v1/groups", {"entities": [BALL], "to": "alpha.s1"})
+        assert (await client.call("alpha", "GET", f"/v1/groups/{moved['group']}"))["group"] == moved["group"]
+    assert len(await game.api.get(f"{PATH}/transfers")) == 2
+
+
 async def test_failures_row_1_a_request_that_never_arrives_is_given_up_at_its_deadline_and_changes_nothing(
     game: Game, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ epochs rise, and no two servers ever simulate an entity at the same time.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +24,9 @@ from tests.scenarios.test_leases import answer
 pytestmark = pytest.mark.timeout(120)
 
 TERM_S = 3.0
+# After that long two servers have said to each other all that they had to say, and it is acknowledged. What is not has
+# them notice sooner that one of them is gone. Nothing fails when it is too short; less is tried then.
+QUIET_S = 8.0
 PLAYER = "alpha.ada"
 Entity = dict[str, Any]
 
@@ -38,8 +41,9 @@ class World:
     streams: dict[str, InputStream]
     custody: list[dict[str, Any]]
 
-    async def spawn(self, count: int, server: str, **fields: Any) -> None:
-        for number in range(count):
+    async def spawn(self, which: int | Sequence[int], server: str, **fields: Any) -> None:
+        """So many, or those of these numbers."""
+        for number in range(which) if isinstance(which, int) else which:
             entity = f"alpha.ball-{number}"
             params = {"p": [1000 * number, 0, 0], "v": [1, 2, 3]}
             body = {"id": entity, "kind": "ball", "spawner": PLAYER, "server": server, "params": params, **fields}
@@ -118,11 +122,13 @@ class World:
 
 @asynccontextmanager
 async def world(*, environment: Mapping[str, str] | None = None, **options: Any) -> AsyncIterator[World]:
-    spec = ClusterSpec(instances={"alpha": 1}, lease_term_s=TERM_S, log_level="WARNING", **{"simservers": 3} | options)
+    usual: dict[str, Any] = {"instances": {"alpha": 1}, "simservers": 3, "lease_term_s": TERM_S, "log_level": "WARNING"}
+    spec = ClusterSpec(**usual | options)
     with trio.fail_after(110):
         async with LocalCluster.start(spec, environment=environment) as cluster:
-            urls = [server.rest_url for server in cluster.servers if server.role == "homeserver"]
-            client = RestClient({"alpha": urls}, {"alpha": cluster.client_token("alpha")})
+            homes = [server for server in cluster.servers if server.role == "homeserver"]
+            urls = {one: [home.rest_url for home in homes if home.instance == one] for one in spec.instances}
+            client = RestClient(urls, {one: cluster.client_token(one) for one in spec.instances})
             players = Players(PLAYER, client)
             async with trio.open_nursery() as nursery:
                 await nursery.start(players.serve)
@@ -263,15 +269,22 @@ async def test_a_player_finds_a_server_that_was_started_again_on_another_port() 
         await running.nobody_overlaps("alpha.s1")
 
 
-async def test_a_server_that_came_back_on_another_port_is_handed_entities_though_it_has_nothing_to_say() -> None:
-    async with world(simservers=2) as running:
-        await running.spawn(2, "alpha.s1")
+@pytest.mark.parametrize("follower", ["alpha.s2", "alpha.s3"])
+async def test_a_server_that_came_back_on_another_port_is_handed_entities_though_it_has_nothing_to_say(
+    follower: str,
+) -> None:
+    """At the first time of asking, whether copies flow to it or nothing else does."""
+    async with world() as running:
+        servers = ("alpha.s1", "alpha.s2", "alpha.s3")
+        fitting = [n for n in range(99) if followers_of(f"alpha.ball-{n}", "alpha.s1", servers, 1) == (follower,)]
+        await running.spawn(fitting[:2], "alpha.s1")
         await running.hand_over("alpha.s2")  # so that each knows where the other is
         await running.hand_over("alpha.s1")
         await running.push(10)
         await running.everything_durable()
         await running.has_left("alpha.s2")
         await running.keep_custody("alpha.s2")
+        await trio.sleep(QUIET_S)
         await running.cluster.kill("alpha.s2")
         running.move_link("alpha.s2")
         await running.cluster.restart("alpha.s2", same_code=True)
@@ -279,6 +292,28 @@ async def test_a_server_that_came_back_on_another_port_is_handed_entities_though
         await running.push(10)
         await running.exactly_once()
         await running.nobody_overlaps("alpha.s1", "alpha.s2")
+
+
+async def test_failures_row_21_an_entity_goes_on_where_it_is_when_the_home_of_its_target_is_dead() -> None:
+    """The target itself is alive and would take it, for as long as it has its lease."""
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=1, lease_term_s=60.0) as running:
+        await running.spawn(2, "alpha.s1")
+        await running.hand_over("beta.s1")  # so that everybody in alpha knows who that is
+        await running.hand_over("alpha.s1")
+        await running.push(10)
+        before = await running.until(lambda record: record["authority"] == "alpha.s1")
+        await running.cluster.kill("beta.h1")
+        for name in running.streams:
+            await running.client.call("alpha", "POST", f"/v1/entities/{name}/transfers", {"to": "beta.s1"})
+        await running.push(10)
+        after = await running.until(lambda record: record["epoch"] > before[record["id"]]["epoch"])
+        assert {record["authority"] for record in after.values()} == {"alpha.s1"}
+        await running.push(10)
+        await running.exactly_once()
+        await running.cluster.restart("beta.h1", same_code=True)
+        await running.hand_over("beta.s1")
+        await running.push(10)
+        await running.exactly_once()
 
 
 async def test_what_waits_for_its_killed_server_loses_nothing_durable_and_is_there_again_in_the_end() -> None:

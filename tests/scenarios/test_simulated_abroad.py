@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from authority.errors import Reason
+from authority.records import Phase
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 
@@ -41,6 +42,12 @@ class World:
         holding = self.cluster.servers[server].holding(ENTITY)
         return self.authority == server and holding is not None and not holding.life.frozen
 
+    def is_simulated(self, entity: str) -> bool:
+        """By whoever has it by the log."""
+        record = self.cluster.record(entity)
+        holding = self.cluster.servers[record.authority].holding(entity) if record and record.authority else None
+        return holding is not None and not holding.life.frozen
+
     def order(self, target: str) -> None:
         self.moves += 1
         home = self.cluster.homes["alpha.h1"]
@@ -65,6 +72,18 @@ class World:
     def restart(self, server: str) -> None:
         self.cluster.crash(server)
         self.cluster.servers[server].start()
+
+    def part_homes(self) -> None:
+        """Have the homes of both instances hear nothing of each other."""
+        for home, other in ((home, other) for home in ("alpha.h1", "alpha.h2") for other in ("beta.h1", "beta.h2")):
+            self.cluster.mail.cut(home, other)
+            self.cluster.mail.cut(other, home)
+
+    def refused(self) -> dict[str, str]:
+        """Why which transfers were refused, by the log of the entities' home."""
+        store = self.cluster.homes["alpha.h1"].store
+        transfers = {name: store.transfer(name) for name in store.transfer_ids()}
+        return {name: one.reason for name, one in transfers.items() if one is not None and one.phase is Phase.REFUSED}
 
     def comes_to_rest(self) -> None:
         """Everything is somewhere and goes on, nothing that was promised is broken, and no input is missing."""
@@ -142,9 +161,7 @@ def test_failures_row_10_the_source_abroad_dies_before_it_has_brought_the_word_o
 def test_failures_row_21_nobody_takes_over_while_the_home_of_the_dead_server_cannot_be_asked() -> None:
     world = World()
     world.move(FAR)
-    for home, other in ((home, other) for home in ("alpha.h1", "alpha.h2") for other in ("beta.h1", "beta.h2")):
-        world.cluster.mail.cut(home, other)
-        world.cluster.mail.cut(other, home)
+    world.part_homes()
     world.kill(FAR)
     world.until(lambda: world.seen_abroad()[0]["reason"] == Reason.HOME_UNREACHABLE)
     world.passing(8.0)
@@ -155,6 +172,38 @@ def test_failures_row_21_nobody_takes_over_while_the_home_of_the_dead_server_can
     world.until(lambda: world.is_simulated_by(FAR_TOO))
     world.comes_to_rest()
     assert not world.seen_abroad()[0]["reason"]
+
+
+def test_failures_row_21_what_is_to_go_where_no_home_answers_goes_on_where_it_is() -> None:
+    """Its own home is well, and has committed nothing without the word of the other."""
+    world = World()
+    world.move(NEAR)
+    world.part_homes()
+    before = world.cluster.record(ENTITY)
+    world.order(FAR)
+    world.until(lambda: not world.is_simulated_by(NEAR), step_s=FINE_S)
+    world.until(lambda: world.is_simulated_by(NEAR), at_most_s=6.0)
+    after = world.cluster.record(ENTITY)
+    assert before is not None
+    assert after is not None
+    assert (after.authority, after.epoch) == (NEAR, before.epoch + 1)
+    assert list(world.refused().values()) == ["home_unreachable"]
+    world.cluster.mail.heal()
+    world.move(FAR)
+    world.comes_to_rest()
+    assert world.authority == FAR
+
+
+def test_failures_row_21_a_group_that_is_to_go_where_no_home_answers_goes_on_where_it_is() -> None:
+    world, both = World(), (ENTITY, "alpha.e2")
+    world.part_homes()
+    home = world.cluster.homes["alpha.h1"]
+    home.process.start_soon(home.move_together, "group-away", both, FAR, {"mode": "eager"})
+    world.until(lambda: not any(world.is_simulated(one) for one in both), step_s=FINE_S)
+    world.until(lambda: all(world.is_simulated(one) for one in both), at_most_s=9.0)
+    assert list(world.refused().values()) == ["home_unreachable"] * 2
+    world.cluster.mail.heal()
+    world.comes_to_rest()
 
 
 def test_a_group_moves_abroad_and_back_in_one_step() -> None:

@@ -23,6 +23,10 @@ NEED = Need("tally", 1, 1024)
 class Post:
     def __init__(self) -> None:
         self.sent: list[tuple[str, Message]] = []
+        self.doubted: dict[str, float] = {}
+
+    def doubt(self, peer: str) -> None:
+        self.doubted.setdefault(peer, trio.current_time())
 
     def send(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         assert not on_path
@@ -154,6 +158,21 @@ async def test_a_question_is_repeated_until_it_is_answered(pair: Pair, autojump_
         assert pair.counts["late_reserved"] >= 1
         await trio.sleep(30)
         assert pair.post.sent == []
+
+
+async def test_a_target_that_does_not_answer_is_looked_for_before_it_is_given_up(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
+    """It may have been started again elsewhere, and have nothing to say to us."""
+    began_s = trio.current_time()
+    async with pair.served():
+        pair.ask()
+        await trio.sleep(1.5)
+        assert not pair.post.doubted, "a question or two may be lost"
+        await trio.sleep(8.5)
+    assert pair.post.doubted[THERE] == pytest.approx(began_s + 1.75)
+    asked = [message for _, message in pair.post.sent]
+    assert len(asked) == 7, "four of them to where its home has it by then"
 
 
 async def test_a_silent_target_is_given_up_after_a_while(pair: Pair, autojump_clock: MockClock) -> None:

@@ -25,15 +25,18 @@ PEER, BEFORE, SINCE = "alpha.s2", ("127.0.0.1", 1), ("127.0.0.1", 2)
 NEWS = (PeerRestarted(), PeerUnreachable(), PeerReachable(), PeerClosed(), LinkExpired(0))
 
 
-@given(steps=st.lists(st.one_of(st.sampled_from(NEWS), st.sampled_from([BEFORE, SINCE])), max_size=12))
-def test_a_server_is_where_it_was_heard_last_unless_its_link_has_fallen_silent_since(
-    steps: list[Event | tuple[str, int]],
+@given(steps=st.lists(st.one_of(st.sampled_from(NEWS), st.sampled_from([BEFORE, SINCE, "doubt"])), max_size=12))
+def test_a_server_is_where_it_was_heard_last_unless_it_has_fallen_silent_since(
+    steps: list[Event | tuple[str, int] | str],
 ) -> None:
     whereabouts, heard, silent = Whereabouts(), None, False
     for step in steps:
         if isinstance(step, tuple):
             whereabouts.heard_from(PEER, step)
             heard, silent = step, False
+        elif isinstance(step, str):
+            whereabouts.doubt(PEER)
+            silent = True
         else:
             whereabouts.on_news(PEER, step)
             silent = {PeerUnreachable: True, PeerReachable: False, LinkExpired: False}.get(type(step), silent)

@@ -36,6 +36,7 @@ from authority.messages import (
 from authority.names import instance_of
 from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
 from authority.transfer_rows import DECIDED
+from homeserver.admissions import Unanswered
 from homeserver.certification import delegation_grant
 from homeserver.in_bulk import args_of_report, not_learned, reply_of
 from scenarios.simulation.machines.granting import Granting
@@ -50,10 +51,12 @@ from scenarios.simulation.schedule import Schedule
 
 _EPOCH: Final[int] = EntityRecord.model_fields["epoch"].default
 
-__all__ = ["RENEW_AFTER", "Home", "home_of"]
+__all__ = ["ADMISSION_PATIENCE_NS", "RENEW_AFTER", "Home", "home_of"]
 
 RENEW_AFTER: Final = 4
 """Passes after which a chain is replaced by a new grant, as `homeserver.transfers` does it."""
+ADMISSION_PATIENCE_NS: Final = 1_000_000_000
+"""How long another home may say nothing about a target: as long as a lease lasts here."""
 
 
 def home_of(instance: str) -> str:
@@ -94,6 +97,7 @@ class Home:
         self._procedures: Final = procedures
         self._is_mute = False
         self._admitting: dict[str, tuple[HandoffRequest, str, str]] = {}
+        self._unanswered: Final = Unanswered()
         self.orders: Final = Orders(self, schedule)
         self.others: Final[dict[str, str]] = {}
         self.unreported: Final[dict[str, TransferRecord]] = {}
@@ -233,11 +237,20 @@ class Home:
         known = self.rows.data.get(("transfers", request.transfer_id))
         repeated = known is not None and known["phase"] in DECIDED
         if not repeated and instance_of(request.target) != self.instance:
-            self._admitting[request.transfer_id] = (request, by, via)
-            asked = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
-            self.send(home_of(instance_of(request.target)), asked)
+            self._ask_target_home(request, by, via)
             return
         self._decide(request, by, via, AdmitReply(transfer_id=request.transfer_id, accepted=True), repeated=repeated)
+
+    def _ask_target_home(self, request: HandoffRequest, by: str, via: str) -> None:
+        """As `homeserver.admissions` does."""
+        now_ns = round(self.schedule.now_s * 1e9)
+        self._admitting[request.transfer_id] = (request, by, via)
+        if now_ns - self._unanswered.since_ns(request.transfer_id, now_ns) >= ADMISSION_PATIENCE_NS:
+            reason = Reason.HOME_UNREACHABLE.value
+            self._admitted(AdmitReply(transfer_id=request.transfer_id, accepted=False, reason=reason))
+            return
+        asked = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
+        self.send(home_of(instance_of(request.target)), asked)
 
     def _admit(self, request: AdmitRequest, sender: str) -> None:
         """The home of an entity asks whether a server of this instance would take it."""
@@ -260,6 +273,7 @@ class Home:
 
     def _admitted(self, reply: AdmitReply) -> None:
         waiting = self._admitting.pop(reply.transfer_id, None)
+        self._unanswered.over(reply.transfer_id)
         if waiting is not None:
             try:
                 self._decide(*waiting, reply)

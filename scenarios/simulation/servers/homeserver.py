@@ -59,6 +59,8 @@ _BALANCE: Final = Balance(min_hold_s=1.0, moves_per_s=10.0, drain_moves_per_s=50
 class Home(Transfers):
     """One member of an instance, from one crash to the next; parcels are messages that are not sealed."""
 
+    admission_patience_s = 1.7
+
     def __init__(
         self, seat: Seat, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, dice: random.Random,
         parts: Parts, mix: ServerMix,

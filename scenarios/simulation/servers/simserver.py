@@ -388,6 +388,9 @@ class SimulationServer:
         self._outbox.send(to, message)
         return True
 
+    def doubt(self, peer: str) -> None:
+        """As `Courier.doubt`; here everybody is where he was."""
+
     def is_under_way(self, _transfer_id: str, to: str) -> bool:
         """As `Courier.is_under_way`, of any transfer."""
         return (self.name, to) in self._mail.under_way

@@ -1,0 +1,174 @@
+"""Finding the homeservers of another instance, wherever they are by now."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from trio.testing import MockClock
+
+from authority.enrolment import federation_purpose, rows_proof
+from authority.hops import Trace
+from authority.messages import AdmitReply, AdmitRequest, Parcel
+from authority.records import DirectoryRow, Role
+from authority.sealing import Sealer
+from crypto.keys import Identity
+from homeserver.config import PeerConfig
+from homeserver.federation import LOOK_AROUND_S, Federation, PeerUnreachable
+from tests.simserver.test_departures import TrioClock
+
+SECRET = b"s" * 32
+REQUEST = AdmitRequest(transfer_id="transfer-1", entity="alpha.ball", target="beta.s1")
+YES = AdmitReply(transfer_id="transfer-1", accepted=True, incarnation=1)
+
+
+class Beta:
+    """An instance of three homeservers, which move, die and hang."""
+
+    def __init__(self) -> None:
+        self.clock = TrioClock()
+        self.sealers = {name: Sealer(name, Identity.generate()) for name in ("beta.h1", "beta.h2", "beta.h3")}
+        self.urls = {name: f"http://{name}.old" for name in self.sealers}
+        self.hanging: set[str] = set()
+        self.liars: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.alpha = Sealer("alpha.h1", Identity.generate())
+
+    def federation(self, *urls: str, hops: int = 1) -> Federation:
+        """Alpha's way there, by these addresses of its configuration."""
+        client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer), trust_env=False)
+        peer = PeerConfig(instance="beta", urls=urls or tuple(self.urls.values()), hops=hops)
+        return Federation(self.alpha, (peer,), SECRET, client, self.clock)
+
+    def move(self, name: str, to: str) -> None:
+        self.urls[name] = f"http://{name}.{to}"
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        where = f"{request.url.scheme}://{request.url.host}"
+        self.asked.append(where)
+        name = next((name for name, url in self.urls.items() if url == where), "")
+        body = json.loads(request.content)
+        if where in self.liars:
+            return httpx.Response(200, json=self._rows(body["query"], self.liars[where]))
+        if not name:
+            raise httpx.ConnectError("nobody listens there", request=request)
+        if name in self.hanging:
+            await trio.sleep_forever()
+        if "query" in body:
+            return httpx.Response(200, json=self._rows(body["query"], SECRET))
+        return httpx.Response(200, json={"parcel": self._decided(self.sealers[body["to"]], body["parcel"])})
+
+    def _rows(self, query: dict[str, Any], secret: bytes) -> dict[str, Any]:
+        rows = [
+            DirectoryRow(
+                name=name,
+                role=Role.HOMESERVER,
+                keys=self.sealers[name].identity.public.to_jwks(),
+                rest_url=url,
+                link_host="127.0.0.1",
+                link_port=9,
+            ).to_data()
+            for name, url in self.urls.items()
+        ]
+        return {"rows": rows, "proof": rows_proof(secret, federation_purpose("beta"), query["nonce"], rows)}
+
+    def _decided(self, sealer: Sealer, parcel: dict[str, Any]) -> dict[str, Any]:
+        now: dict[str, Any] = {"now_ns": self.clock.monotonic_ns(), "now_s": self.clock.unix_s()}
+        keys = self.alpha.identity.public
+        opened = sealer.open_untrusted(Parcel.from_data_untrusted(parcel), sender=keys, **now)
+        return sealer.seal(YES, opened.trace, to="alpha.h1", keys=keys, on_path=True, **now).to_data()
+
+
+@pytest.fixture
+def beta() -> Beta:
+    return Beta()
+
+
+async def names(federation: Federation) -> list[str]:
+    return [row.rest_url for row in await federation.members("beta", refresh=True)]
+
+
+async def ask(federation: Federation, within_s: float = 10.0) -> Any:
+    answer, _ = await federation.exchange("beta", REQUEST, Trace("transfer-1"), on_path=True, within_s=within_s)
+    return answer
+
+
+async def with_a_question(federation: Federation) -> None:
+    """Somebody in alpha has something to say to beta between two moves."""
+    assert await ask(federation) == YES
+    await trio.sleep(1.5)
+
+
+async def while_it_looks_around(federation: Federation) -> None:
+    """Nobody has."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(federation.serve)
+        await trio.sleep(LOOK_AROUND_S * 1.5)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("between", [with_a_question, while_it_looks_around])
+async def test_members_that_move_one_after_the_other_are_found_where_none_is_that_was_configured(
+    beta: Beta, between: Callable[[Federation], Any], autojump_clock: MockClock
+) -> None:
+    federation = beta.federation()
+    await between(federation)
+    for name in beta.urls:
+        beta.move(name, "new")
+        await between(federation)
+    assert await ask(federation) == YES
+    await trio.sleep(1000.0)
+    assert await ask(federation) == YES, "however long ago that was"
+    assert sorted(await names(federation)) == sorted(beta.urls.values())
+
+
+async def test_what_is_configured_is_asked_when_nobody_is_where_he_was_last(
+    beta: Beta, autojump_clock: MockClock
+) -> None:
+    federation = beta.federation("http://beta.h1.spare", "http://beta.h1.old")
+    assert await ask(federation) == YES
+    for name in beta.urls:
+        beta.move(name, "new")
+    with pytest.raises(PeerUnreachable):
+        await ask(federation)
+    beta.move("beta.h1", "spare")
+    assert await ask(federation) == YES
+
+
+async def test_who_cannot_prove_to_be_of_the_instance_keeps_nobody_from_who_can(
+    beta: Beta, autojump_clock: MockClock
+) -> None:
+    """A stranger may listen now where a homeserver was."""
+    federation = beta.federation()
+    assert await ask(federation) == YES
+    beta.move("beta.h1", "new")
+    beta.liars["http://beta.h1.old"] = b"x" * 32
+    await trio.sleep(60.0)
+    assert "http://beta.h1.new" in await names(federation)
+
+
+async def test_a_relay_is_asked_at_its_own_address_alone(beta: Beta, autojump_clock: MockClock) -> None:
+    federation = beta.federation("http://beta.h2.old", hops=2)
+    await federation.look_around()
+    assert beta.asked == [], "where the members are beyond a relay is nothing to us"
+    await ask(federation)
+    assert set(beta.asked) == {"http://beta.h2.old"}
+
+
+async def test_a_member_that_hangs_is_asked_last_from_then_on(beta: Beta, autojump_clock: MockClock) -> None:
+    federation = beta.federation()
+    assert await ask(federation) == YES
+    beta.hanging.add("beta.h1")
+    with pytest.raises(PeerUnreachable):
+        await ask(federation, within_s=1.5)
+    assert await ask(federation, within_s=1.5) == YES
+
+
+async def test_nobody_is_waited_for_longer_than_wanted(beta: Beta, autojump_clock: MockClock) -> None:
+    beta.hanging.update(beta.urls)
+    began_s = trio.current_time()
+    with pytest.raises(PeerUnreachable, match=r"beta did not answer within 1\.5 s"):
+        await ask(beta.federation(), within_s=1.5)
+    assert trio.current_time() == pytest.approx(began_s + 1.5)
