@@ -154,3 +154,18 @@ def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.Ca
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "there is no weakness 'none'; `--weakness list` lists them" in err
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_a_server_without_a_lease_has_set_aside_is_there_until_it_is_killed(*, is_killed: bool) -> None:
+    """So an old authority may drop the same state, which it stood still with (`leases` 104)."""
+    judge = Judge(lambda server, entity: False, lambda line: None, has_leases=True)
+    judge.created("alpha.e1", "alpha.s1", Fence(1))
+    judge.begins("alpha.e1", "alpha.s1", Fence(1), State())
+    judge.given("alpha.e1", "alpha.s2", Fence(2))
+    judge.takes_over("alpha.e1", "alpha.s2", Fence(2), State())
+    judge.sets_aside("alpha.e1", "alpha.s2")
+    if is_killed:
+        judge.killed("alpha.s2")
+    judge.leaves("alpha.e1", "alpha.s1")
+    assert [one.kind for one in judge.violations] == ["lost"] * is_killed

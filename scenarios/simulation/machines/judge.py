@@ -33,6 +33,8 @@ class Thread:
     """Who simulates it, or thinks so."""
     copies: dict[str, State] = field(default_factory=dict)
     """What servers hold of it, running or frozen."""
+    set_aside: dict[str, State] = field(default_factory=dict)
+    """What servers whose leases ended under it came to, and keep as copies."""
     digests: list[bytes] = field(default_factory=lambda: [State().digest])
     """The folds over its player's inputs, by number."""
     deaths: int = 0
@@ -175,6 +177,18 @@ class Judge:
         self._note(f"{server} is dead")
         self.debts.died(server)
 
+    def sets_aside(self, entity: str, server: str) -> None:
+        """A life of it ends there, and what it came to is kept as a copy, for as long as the process lives."""
+        thread = self.threads[entity]
+        thread.running.pop(server, None)
+        if (state := thread.copies.pop(server, None)) is not None:
+            thread.set_aside[server] = state
+
+    def killed(self, server: str) -> None:
+        """Whatever a server had set aside is gone."""
+        for thread in self.threads.values():
+            thread.set_aside.pop(server, None)
+
     def crashed(self, entity: str, server: str) -> None:
         """What a server had in memory is gone."""
         thread = self.threads[entity]
@@ -212,7 +226,8 @@ class Judge:
         self._note(f"{server} drops {entity}")
         thread.running.pop(server, None)
         dropped = thread.copies.pop(server, None)
-        if dropped == thread.state and not thread.is_taken and thread.state not in thread.copies.values():
+        left = (*thread.copies.values(), *thread.set_aside.values())
+        if dropped == thread.state and not thread.is_taken and thread.state not in left:
             self.violated("lost", f"{server} dropped {entity}, and nobody has tick {thread.state.tick}")
 
     # --- inputs ----------------------------------------------------------------------------------------------------

@@ -129,6 +129,7 @@ class Server:
         self.note(f"{self.name} is killed")
         for entity in self.stays:
             self.judge.crashed(entity, self.name)
+        self.judge.killed(self.name)
         self.judge.died(self.name)
         self.lives += 1
         self.is_up = self.is_paused = False
@@ -291,7 +292,7 @@ class Server:
     def forget(self, entity: str) -> None:
         """End a life of which a copy is kept here."""
         self.stays.pop(entity, None)
-        self.judge.crashed(entity, self.name)
+        self.judge.sets_aside(entity, self.name)
 
     def resume(self, entity: str, fence: Fence) -> None:
         """It was not handed over after all."""
