@@ -5,6 +5,7 @@ transfer's phase is stands in its own row, and entries that are answered, forgot
 question comes. Time is an argument, so that every member decides alike.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -41,7 +42,8 @@ def ask(rows: Rows, transfer: TransferRecord, now_s: float, timeout_s: int = ASK
         text = f"{MAX_ASKS_EACH} requests of {transfer.requester} for {transfer.entity} wait already: cancel one"
         raise Refused(Reason.FULL, text, limit=MAX_ASKS_EACH)
     rows.put(path, [*(other.id for other in others), transfer.id])
-    return transfer.changed(phase=Phase.ASKED, ask_expires_at_s=int(now_s) + min(timeout_s, ASK_LIFETIME_S))
+    # In whole seconds, and no earlier than was said.
+    return transfer.changed(phase=Phase.ASKED, ask_expires_at_s=math.ceil(now_s) + min(timeout_s, ASK_LIFETIME_S))
 
 
 def waiting(rows: Rows, entity_id: str, now_s: float) -> list[TransferRecord]:

@@ -12,6 +12,7 @@ from actors.application import run_application
 from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ServiceSpec
 from actors.clock import Clock
+from actors.exits import reason_of
 from actors.http_client import trusted_authorities
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
@@ -33,6 +34,7 @@ from authority.spans import Spans
 from crypto.continuity import Published
 from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
+from homeserver import exit_status
 from homeserver.abroad import Abroad
 from homeserver.backend import REFUSALS, BackendService, make_backend
 from homeserver.balancer import Balancer, load_policy
@@ -53,7 +55,9 @@ from homeserver.reminders import Reminders
 from homeserver.rest import make_app
 from homeserver.store import Store
 from homeserver.transfers import Transfers
+from tree.roster import REMOVED
 from tree.submissions import NoQuorum, OutcomeUnknown
+from tree.transport import RefusedByInstance
 
 __all__ = ["build", "main", "run", "supervision_tree"]
 
@@ -246,7 +250,10 @@ async def _register(
                     _log.info("%s is ready on %s", node.config.name, rest_url)
                 return shown
 
-    await node.keys.serve(publish)
+    try:
+        await node.keys.serve(publish)
+    except Refused as error:
+        node.last_word.say(error)
 
 
 async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:
@@ -275,7 +282,14 @@ def main(config: HomeserverConfig) -> int:
     status = 0
     try:
         run_until_signalled(config.name, lambda: run(config))
-    except* REFUSALS:
+    except* REFUSALS as group:
         # Why is in the log already: it is the last word of the backend.
-        status = 3
+        status = exit_status.REMOVED if group.subgroup(_is_removal) else exit_status.REFUSED
+    except* Refused as group:
+        _log.critical("%s stops: the directory of its instance refused it: %s", config.name, reason_of(group))
+        status = exit_status.REFUSED
     return status
+
+
+def _is_removal(error: BaseException) -> bool:
+    return isinstance(error, RefusedByInstance) and error.code == REMOVED

@@ -32,21 +32,26 @@ async def register(store: Store, row: DirectoryRow) -> DirectoryRow:
         Refused: they do not follow, the name is another's, or the directory is full.
         NoQuorum, OutcomeUnknown: see `tree.submissions`.
     """
-    # This member's copy may be behind; a conflict that comes from that is none the second time.
+    # This member's copy may be behind, as after a start from a snapshot; a conflict that comes from that is none the
+    # second time, whether it was found here or in the log.
     for is_last in (False, True):
-        existing = await store.find_row(row.name)
-        wanted, follows = (_first(row), None) if existing is None else _following(existing, row)
-        if follows is not None:
-            await trio.sleep(CHANGE_PAUSE_S)
         try:
-            data = await store.submit("directory.register", row=wanted.to_data(), follows=follows)
+            return await _registered(store, row)
         except Refused as error:
             if is_last or error.reason is not Reason.KEY_CONFLICT:
                 raise
             await store.fresh()
-        else:
-            return DirectoryRow.from_data(data)
     raise AssertionError("the second attempt answers or raises")
+
+
+async def _registered(store: Store, row: DirectoryRow) -> DirectoryRow:
+    """As `register`, as far as this member's copy of the directory knows."""
+    existing = await store.find_row(row.name)
+    wanted, follows = (_first(row), None) if existing is None else _following(existing, row)
+    if follows is not None:
+        await trio.sleep(CHANGE_PAUSE_S)
+    data = await store.submit("directory.register", row=wanted.to_data(), follows=follows)
+    return DirectoryRow.from_data(data)
 
 
 async def reset_keys(

@@ -25,6 +25,7 @@ import httpx
 import trio
 
 from actors.http_client import trusted_authorities
+from homeserver.exit_status import REMOVED
 from scenarios.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
 from scenarios.client import RestClient
 from scenarios.cluster_events import (
@@ -32,6 +33,7 @@ from scenarios.cluster_events import (
     ClusterEvent,
     Crashed,
     Kept,
+    Left,
     NotInPeace,
     Progress,
     Ready,
@@ -158,6 +160,9 @@ class LocalCluster:
             fate.ran = True
 
             def on_crash(end: ChildExit) -> None:
+                if _was_let_go(end, cluster._plans[end.name]):
+                    progress(Left(end.name))
+                    return
                 fate.crashes.append(end)
                 plan = cluster._plans[end.name]
                 again = shlex.join(("baton", plan.role.value, "--config", str(plan.config_file)))
@@ -369,6 +374,9 @@ class LocalCluster:
     ) -> None:
         child, url = self._children[name], self._plans[name].rest_url
         while True:
+            if child.exit is not None and _was_let_go(child.exit, self._plans[name]):
+                waiting.is_left_out(name)
+                return
             if child.exit is not None:
                 waiting.failure = f"not all servers came up: {child.exit.sentence}"
                 all_waits.cancel()
@@ -383,6 +391,11 @@ class LocalCluster:
                 return
             waiting.reasons[name] = health.reason
             await trio.sleep(HEALTH_POLL_S)
+
+
+def _was_let_go(end: ChildExit, plan: ServerPlan) -> bool:
+    """Whether a homeserver has ended because it is no member of its instance any more, since an operator said so."""
+    return plan.role is Role.HOMESERVER and end.returncode == REMOVED
 
 
 @dataclass
@@ -443,6 +456,10 @@ class _Waiting:
         self._servers = len(reasons)
         self._progress = progress
         self._since_s = trio.current_time()
+
+    def is_left_out(self, name: str) -> None:
+        del self.reasons[name]
+        self._servers -= 1
 
     def is_ready(self, name: str) -> None:
         del self.reasons[name]

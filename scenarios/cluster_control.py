@@ -132,6 +132,9 @@ def ask_cluster(directory: Path, request: dict[str, str], timeout_s: float) -> d
             connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as answers:
                 answer = json.loads(answers.readline() or b"{}")
+    except TimeoutError as error:
+        text = f"the `baton up` in {directory} did not do it in {timeout_s:g} s, and goes on; give a longer --timeout"
+        raise EnvironmentFailed(text) from error
     except (OSError, ValueError) as error:
         text = f"no `baton up` answers in {directory} ({error}); is it running, with --dir?"
         raise EnvironmentFailed(text) from error

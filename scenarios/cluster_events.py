@@ -11,6 +11,7 @@ __all__ = [
     "ClusterEvent",
     "Crashed",
     "Kept",
+    "Left",
     "NotInPeace",
     "Progress",
     "Ready",
@@ -86,6 +87,18 @@ class Crashed:
 
 
 @dataclass(frozen=True)
+class Left:
+    """A homeserver has ended because its instance let it go: it is no member any more."""
+
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return f"{self.name} is no member of its instance any more and has ended; its files stay"
+
+
+@dataclass(frozen=True)
 class Stopping:
     """The servers are being asked to end."""
 
@@ -121,6 +134,6 @@ class Kept:
         return f"logs and state are kept in {self.directory}"
 
 
-ClusterEvent = Started | Ready | Added | Removed | Crashed | Stopping | NotInPeace | Kept
+ClusterEvent = Started | Ready | Added | Removed | Crashed | Stopping | NotInPeace | Kept | Left
 Progress = Callable[[ClusterEvent], None]
 """Called with each event as it happens. Must not raise."""

@@ -9,6 +9,7 @@ in order), a log file for its output, and a stdin pipe whose other end only the 
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ BATON: Final = (sys.executable, "-m", "scenarios.cli")
 TAIL_LINES = 12
 TAIL_BYTES = 16_384
 MAX_LAST_WORD_CHARS = 300
+# Why a server ends; what its parts say of that on their way out comes after it.
+_CRITICAL = re.compile(r"^\S+ CRITICAL ")
 # A stop signal takes effect when the target next leaves the kernel; this bounds the polling for it.
 PAUSE_TIMEOUT_S = 5.0
 PAUSE_POLL_S = 0.002
@@ -78,7 +81,8 @@ class ChildExit:
     @property
     def sentence(self) -> str:
         """One line that names the child, how it ended, its last word, and where to read on."""
-        last = f', saying "{self.log_tail[-1][:MAX_LAST_WORD_CHARS]}"' if self.log_tail else ""
+        critical = [line for line in self.log_tail if _CRITICAL.match(line)] or self.log_tail
+        last = f', saying "{critical[-1][:MAX_LAST_WORD_CHARS]}"' if critical else ""
         return f"{self.name} (pid {self.pid}) ended with {self.how}{last}; its log is {self.log_file}"
 
     @property

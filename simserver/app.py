@@ -276,6 +276,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         lambda: lease.is_drained,
         copier.leaning,
         lambda: lease.knows,
+        reception.is_full,
     )
     return node
 

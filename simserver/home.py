@@ -237,6 +237,7 @@ class Home:
         """
         now_ns = self._clock.monotonic_ns()
         known = self._keys.get(name)
+        max_age_ns = min(max_age_ns, self._keys_ttl_ns(name))
         if known is not None and kid and not known[1].knows(kid):
             await trio.sleep(max(UNKNOWN_KEY_NS - (now_ns - known[0]), 0) / 1e9)
             now_ns, known = self._clock.monotonic_ns(), self._keys.get(name, known)
@@ -247,10 +248,14 @@ class Home:
 
     def keys_at_hand(self, name: str, kid: str = "") -> PublicIdentity | None:
         """As `keys_of`, if nobody has to be asked for it; else None."""
-        known = self._keys.get(name)
-        if known is None or self._clock.monotonic_ns() - known[0] >= KEYS_TTL_NS or (kid and not known[1].knows(kid)):
+        known, now_ns = self._keys.get(name), self._clock.monotonic_ns()
+        if known is None or now_ns - known[0] >= self._keys_ttl_ns(name) or (kid and not known[1].knows(kid)):
             return None
         return known[1].valid_at(self._clock.unix_s())
+
+    def _keys_ttl_ns(self, name: str) -> int:
+        """For how long keys are good without asking: who does not answer may have been given others."""
+        return SILENT_ROW_TTL_NS if self.is_silent(name) else KEYS_TTL_NS
 
     async def role_of(self, name: str) -> Role | None:
         """The role of a server or player of any instance, or None. What it once was, it stays, so any row tells.

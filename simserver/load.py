@@ -94,7 +94,7 @@ class LoadMeter:
         leaving: int,
         inputs: int,
         moved_bytes: int,
-        **others: int,
+        **others: Any,
     ) -> Load:
         """The load since the last measurement. Without a tick meanwhile it is as before: the ticks are late.
 
@@ -244,10 +244,12 @@ class Loads:
         is_drained: Callable[[], bool] = lambda: False,
         leaning: Callable[[], int] = lambda: 0,
         knows: Callable[[], int] = lambda: 0,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`leaning` and `knows` are as of `Load`."""
+        """`leaning`, `knows` and `is_full` are as of `Load`."""
         self.leaning: Final = leaning
         self.knows: Final = knows
+        self.is_full: Final = is_full
         self.meter: Final = meter
         self._is_drained = is_drained
         self._holdings = holdings
@@ -280,6 +282,7 @@ class Loads:
             too_large=self._departures.stayers.too_large(self._holdings.ids()),
             leaning=self.leaning(),
             knows=self.knows(),
+            is_full=self.is_full(),
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, Query
 from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.names import instance_of
+from authority.records import Role
 from homeserver.node import Node
 from homeserver.rest.cluster_models import ClusterView, LeaderBody, LeaderView, MemberBody, MemberView, cluster_view
 from tree.membership import ChangeRefused, Member
@@ -69,6 +70,11 @@ def cluster_routes(node: Node) -> APIRouter:
             # It would count as a member that cannot be reached: a homeserver of another instance is refused here.
             text = f"{body.name} belongs to another instance; members of this one are named {node.config.instance}.NAME"
             raise ApiError(422, "bad_member", text, body.name)
+        row = node.store.row(body.name)
+        if row is not None and row.role is not Role.HOMESERVER:
+            # It would be a member that never comes, and count as soon as somebody had it vote.
+            text = f"{body.name} is registered as a {row.role}; give the new homeserver another name"
+            raise ApiError(422, "bad_member", text, body.name)
         async with _changing():
             if body.replaces is None:
                 await raft().add_member(member, timeout_s=timeout_s)
@@ -80,7 +86,13 @@ def cluster_routes(node: Node) -> APIRouter:
     async def remove(name: str, timeout_s: TimeoutS = 30.0) -> ClusterView:
         """Let a member go; the leader hands its leadership over first. Answers when it is gone."""
         async with _changing():
-            await raft().remove_member(name, timeout_s=timeout_s)
+            try:
+                await raft().remove_member(name, timeout_s=timeout_s)
+            except ChangeRefused as refused:
+                row = node.store.row(name)
+                if refused.code != "unknown_member" or row is None or row.role is not Role.HOMESERVER:
+                    raise
+                # It was one: the directory remembers it. Somebody asks again, and it is gone.
         return cluster_view(node)
 
     @routes.post("/leader", dependencies=[operator])

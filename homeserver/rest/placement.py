@@ -133,6 +133,8 @@ def _drain_view(node: Node, name: str) -> DrainView:
     load = _fresh_load(node, name)
     waiting = sum(_waits_for(node, name, row) for row in node.store.recoveries())
     followed = 0 if _has_no_lease(node, name) else _followed(node)
+    others = [other.name for other in node.balancer.loads() if other.name != name and not other.draining]
+    full = sum((other := _fresh_load(node, one)) is not None and other.is_full for one in others)
     return DrainView(
         server=name,
         draining=record is not None,
@@ -145,7 +147,8 @@ def _drain_view(node: Node, name: str) -> DrainView:
         too_large=None if load is None else load.too_large,
         waiting=waiting,
         followed=followed,
-        targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
+        targets=len(others) - full,
+        full=full,
         empty=record is not None and not (entities or delegated or waiting or _why_missed(node, name, load, followed)),
     )
 

@@ -60,6 +60,7 @@ class DrainView(BaseModel):
         "None while not all servers have said"
     )
     targets: int = Field(description="how many other servers of this instance take entities now; 0: nothing can leave")
+    full: int = Field(description="how many others would take some if they had room (`max_entities`)")
     empty: bool = Field(
         description="drained, and nothing is left by the log and its own report, or by the log alone if it has no "
         "lease and is silent (`held` is None), nor waits for it, nor is kept there alone (`followed`): it can be "

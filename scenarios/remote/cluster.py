@@ -76,7 +76,7 @@ def replace(server: Server, old: str, name: str, address: str, wait_s: float, js
 @_operator()
 def remove(server: Server, name: str, wait_s: float, json_wanted: bool) -> int:
     """Let a member go, and wait until it is gone; the leader hands its leadership over first."""
-    _show(server.call("DELETE", f"/v1/cluster/members/{name}", params={"timeout_s": wait_s}), json_wanted)
+    _show(server.call("DELETE", f"/v1/cluster/members/{name}", params=_within(server, wait_s)), json_wanted)
     return 0
 
 
@@ -87,7 +87,7 @@ def remove(server: Server, name: str, wait_s: float, json_wanted: bool) -> int:
 @_operator()
 def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool) -> int:
     """Have NAME lead, or whoever is best prepared."""
-    answer = server.call("POST", "/v1/cluster/leader", json={"name": name}, params={"timeout_s": wait_s})
+    answer = server.call("POST", "/v1/cluster/leader", json={"name": name}, params=_within(server, wait_s))
     if json_wanted:
         show(answer)
     else:
@@ -95,12 +95,20 @@ def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool)
     return 0
 
 
+def _within(server: Server, wait_s: float) -> dict[str, float]:
+    """How long the server is to wait: it must answer before it is given up."""
+    if wait_s >= server.timeout_s:
+        text = f"--wait ({wait_s:g} s) must be less than --timeout ({server.timeout_s:g} s): give a longer --timeout"
+        raise click.UsageError(text)
+    return {"timeout_s": wait_s}
+
+
 def _admit(server: Server, name: str, address: str, replaces: str | None, wait_s: float, json_wanted: bool) -> int:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit():
         raise click.UsageError(f"{address!r} is not HOST:RAFT_PORT, for example 127.0.0.1:17104")
     body = {"name": name, "host": host.strip("[]"), "raft_port": int(port), "replaces": replaces}
-    member = server.call("POST", "/v1/cluster/members", json=body, params={"timeout_s": wait_s})
+    member = server.call("POST", "/v1/cluster/members", json=body, params=_within(server, wait_s))
     if json_wanted:
         show(member)
     else:

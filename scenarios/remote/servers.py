@@ -151,7 +151,8 @@ def _sentence(view: dict[str, Any]) -> str:
         return f"{view['server']} is empty{_by_the_log(view)}"
     held = "does not report" if view["held"] is None else f"holds {view['held']:,}, {view['leaving']:,} of them leaving"
     more = f", and {view['delegated']:,} may be passed to it" if view["delegated"] else ""
-    stuck = "" if view["targets"] else "; no other server takes entities"
+    full = f" ({view['full']:,} full)" if view.get("full") else ""
+    stuck = "" if view["targets"] else f"; no other server takes entities{full}"
     if waiting := view.get("waiting"):
         stuck += f"; {waiting:,} that it left wait for it, or for copies: see `baton recoveries`"
     if too_large := view.get("too_large"):

@@ -130,6 +130,15 @@ def test_the_masters_yes_holds_under_the_rights_of_that_moment(log: Log) -> None
     assert log.commit()["outcome"] == "committed"
 
 
+@given(asked_s=st.floats(1e9, 2e9), timeout_s=st.integers(1, asks.ASK_LIFETIME_S))
+def test_a_question_waits_no_shorter_than_its_requester_would_and_a_second_longer_at_most(
+    asked_s: float, timeout_s: int
+) -> None:
+    log = new_log()
+    log.propose(requester=BOB, now_s=asked_s, ask_timeout_s=timeout_s)
+    assert asked_s + timeout_s <= log.transfer("transfer-1").ask_expires_at_s < asked_s + timeout_s + 1.0
+
+
 def test_a_question_that_waits_too_long_is_refused() -> None:
     late_s = asks.ASK_LIFETIME_S + 1.0
     by_answer, by_repetition, by_expiry = new_log(), new_log(), new_log()

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import trio
 
+from authority.errors import Refused
 from authority.pins import published
 from authority.records import DirectoryRow, Role
 from crypto.continuity import MAX_OWN_VERSION, Published, Statement, sign_again, sign_reset, sign_successor
 from crypto.keys import Identity, PublicIdentity
 from crypto.public_keys import MAX_REVOKED
 from homeserver import federation as federation_module
+from homeserver.app import run as run_homeserver
 from homeserver.config import PeerConfig
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 from tests.homeserver.test_keys import always, operator_of
@@ -114,6 +116,51 @@ async def test_a_server_that_changes_its_keys_all_the_time_does_not_keep_its_ope
         finally:
             is_over = True
     assert PublicIdentity.from_jwks_untrusted((await _row(alpha, NAME)).keys).kids == new.kids
+
+
+async def test_a_member_whose_copy_is_of_before_a_reset_lets_in_whoever_was_reset(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was started from a snapshot; what it refused then, a server took for its end."""
+    before, after = Rogue(alpha), Rogue(alpha)
+    await before.register()
+    old = await _row(alpha, NAME)
+    await reset(alpha, NAME, after.identity.public)
+    store, asked = alpha.node.store, list[str]()
+    find, fresh = store.find_row, store.fresh
+
+    async def find_behind(name: str) -> DirectoryRow | None:
+        return await find(name) if "fresh" in asked else old
+
+    async def catch_up() -> None:
+        await fresh()
+        asked.append("fresh")
+
+    monkeypatch.setattr(store, "find_row", find_behind)
+    monkeypatch.setattr(store, "fresh", catch_up)
+    assert (await after.register())["version"] == 2
+    asked.clear()
+    route = ("PUT", f"/v1/servers/{NAME}")
+    await alpha.api.refused(409, "key_conflict", *route, before.registration())
+    assert asked == ["fresh"], "refused by what it is now"
+
+
+async def test_a_homeserver_with_other_keys_than_its_directory_has_says_so_and_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one whose directory was lost."""
+    with new_ports() as ports:
+        config = homeserver_config(tmp_path, ports)
+        async with served(config):
+            pass
+        kept = [path for path in config.directory.rglob("*") if "keys" in path.name]
+        assert kept, sorted(config.directory.rglob("*"))
+        for path in kept:
+            path.rename(path.with_name("moved-away"))
+        with trio.fail_after(60), pytest.raises(Refused) as refused:
+            await run_homeserver(config)
+    assert "baton keys reset alpha.h1" in str(refused.value)
+    assert not [record for record in caplog.records if record.exc_info], "nothing failed; it was refused"
 
 
 async def _row(home: Home, name: str) -> DirectoryRow:

@@ -248,6 +248,21 @@ async def test_with_nowhere_to_go_entities_are_simulated_where_they_are(alpha: H
     await alpha.api.drained("alpha.s2")
 
 
+async def test_full_servers_are_no_targets_until_they_have_room(alpha: Home) -> None:
+    await alpha.simserver("alpha.s1")
+    await spawn(alpha, 2, "alpha.s1")
+    target = await alpha.simserver("alpha.s2", max_entities=1)
+    await alpha.entity("alpha.full", await alpha.player("alpha.bob"), "alpha.s2")
+    await Operator(alpha).do("POST", "/v1/servers/alpha.s1/drain")
+
+    await until(lambda: (report := alpha.node.balancer.report("alpha.s2")) is not None and report.load.is_full)
+    view = await alpha.api.get("/v1/servers/alpha.s1/drain")
+    assert (view["empty"], view["targets"], view["full"], view["entities"]) == (False, 0, 1, 2)
+    target.reception._vacancies.max_entities = 10
+    view = await alpha.api.drained("alpha.s1")
+    assert (view["targets"], view["full"]) == (1, 0)
+
+
 async def test_failures_33_moves_back_that_somebody_asked_for_are_counted_too(world: Home) -> None:
     await spawn(world, 1, "alpha.s1")
     for number, target in enumerate(("alpha.s2", "alpha.s1", "alpha.s2")):

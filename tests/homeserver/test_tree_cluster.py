@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import trio
 
+from authority.records import DirectoryRow, Role
+from crypto.keys import Identity
 from homeserver.app import run as run_homeserver
 from homeserver.config import HomeserverConfig, MemberConfig
 from homeserver.rest.cluster import CHANGE_STATUS
@@ -43,14 +45,24 @@ async def test_only_an_operator_changes_members(alpha: Home) -> None:
         await alpha.api.refused(401, "no_token", method, path, body, token=False)
         await alpha.api.refused(403, "wrong_token", method, path, body)
     headers = operator(alpha)
+    await alpha.player("alpha.ada")
     for status, code, method, path, change in (
         (409, "last_voter", "DELETE", "/v1/cluster/members/alpha.h1", None),
         (404, "unknown_member", "DELETE", "/v1/cluster/members/alpha.h9", None),
         (404, "unknown_member", "POST", "/v1/cluster/members", new | {"replaces": "alpha.h9"}),
         (422, "invalid_field", "POST", "/v1/cluster/members", new | {"raft_port": 0}),
         (422, "bad_member", "POST", "/v1/cluster/members", new | {"name": "beta.h2"}),
+        (422, "bad_member", "POST", "/v1/cluster/members", new | {"name": "alpha.ada"}),
+        (404, "unknown_member", "DELETE", "/v1/cluster/members/alpha.ada", None),
     ):
         await alpha.api.refused(status, code, method, path, change, headers=headers)
+
+
+async def test_a_member_that_is_removed_again_is_gone(alpha: Home) -> None:
+    row = DirectoryRow(name="alpha.h7", role=Role.HOMESERVER, keys=Identity.generate().public.to_jwks())
+    await alpha.node.store.submit("directory.register", row=row.to_data(), follows=None)
+    view = await alpha.api.do("DELETE", "/v1/cluster/members/alpha.h7", headers=operator(alpha))
+    assert [member["name"] for member in view["members"]] == ["alpha.h1"]
 
 
 async def test_without_an_operator_token_nobody_changes_members(tmp_path: Path) -> None:

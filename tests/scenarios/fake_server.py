@@ -3,7 +3,8 @@
     python fake_server.py CONFIG.toml [BEHAVIOUR]
 
 Behaviours: `well` (default), `crash` (say something, exit 7), `unready` (503 for ever), `stubborn` (ignores SIGTERM),
-`sulky` (exit status 4 when stopped), `impostor` (answers under another name).
+`sulky` (exit status 4 when stopped), `impostor` (answers under another name), `let_go` (as a homeserver that is no
+member any more).
 """
 
 import json
@@ -14,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import FrameType
 
+from homeserver.exit_status import REMOVED
 from scenarios.orphans import die_with_parent
 
 
@@ -52,6 +54,8 @@ def main() -> None:
     config = tomllib.loads(Path(sys.argv[1]).read_text())
     behaviour = sys.argv[2] if len(sys.argv) > 2 else "well"
     sys.stderr.write(f"{config['name']} starts\n")
+    if behaviour == "let_go":
+        sys.exit(REMOVED)
     if behaviour == "crash":
         sys.stderr.write("the dog ate my journal\n")
         sys.exit(7)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import trio
 
 from scenarios.blueprint import remembered_spec
 from scenarios.cluster import ClusterSpec, LocalCluster
-from scenarios.cluster_control import ask_cluster, serve_control
+from scenarios.cluster_control import _SOCKET, ask_cluster, serve_control
 from scenarios.cluster_events import Added, ClusterEvent, Removed
 from scenarios.errors import EnvironmentFailed
 from scenarios.topology import BadSpec
@@ -117,6 +118,14 @@ async def test_a_server_that_does_not_come_up_is_no_part_of_the_cluster(tmp_path
 def test_where_no_cluster_runs_nobody_answers(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"no `baton up` answers .* is it running"):
         ask_cluster(tmp_path, {"do": "add", "instance": "alpha"}, 1.0)
+
+
+def test_who_is_not_answered_in_time_is_told_that_it_goes_on(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / _SOCKET))
+        silent.listen()
+        with pytest.raises(EnvironmentFailed, match=r"did not do it in 0\.05 s, and goes on; give a longer --timeout"):
+            ask_cluster(tmp_path, {"do": "add", "instance": "alpha"}, 0.05)
 
 
 def test_numbers_of_servers_are_not_used_again_while_higher_ones_are_there() -> None:

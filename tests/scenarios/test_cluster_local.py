@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from scenarios.cluster import ClusterFailed, ClusterSpec, LocalCluster
-from scenarios.cluster_events import ClusterEvent, Crashed, Kept, NotInPeace, Ready, Started, Stopping
+from scenarios.cluster_events import ClusterEvent, Crashed, Kept, Left, NotInPeace, Ready, Started, Stopping
 from tests.scenarios.fakes import DEADLINE_S, Witness, fake_launcher, wait_until
 
 SPEC = ClusterSpec({"alpha": 2}, simservers=1, relays=1)
@@ -97,6 +97,19 @@ async def test_a_server_that_ends_during_the_start_fails_it_at_once(temporary_di
     (crash,) = [event for event in events if isinstance(event, Crashed)]
     assert crash.exit.log_tail[-1] == "the dog ate my journal"
     assert [events[-1]] == [Kept(directory) for directory in left_in(temporary_directories)]
+
+
+async def test_a_homeserver_that_is_no_member_any_more_is_not_waited_for(temporary_directories: Path) -> None:
+    events: list[ClusterEvent] = []
+    launcher = fake_launcher({"alpha.h2": "let_go"})
+    async with LocalCluster.start(SPEC, launcher=launcher, progress=events.append) as cluster:
+        assert cluster.crashes == []
+        assert cluster.server("alpha.h2").pid is None
+    assert [event.name for event in events if isinstance(event, Left)] == ["alpha.h2"]
+    assert sorted(event.name for event in events if isinstance(event, Ready)) == ["alpha.h1", "alpha.s1", "relay.r1"]
+    assert left_in(temporary_directories) == [], "nothing failed"
+    with pytest.raises(ClusterFailed):
+        await start_and_leave(alpha_s1="let_go")
 
 
 async def test_a_server_that_is_never_ready_is_named_with_its_reason(

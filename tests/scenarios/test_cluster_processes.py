@@ -153,6 +153,13 @@ async def test_a_crash_is_reported_with_status_log_and_last_lines(tmp_path: Path
     assert end.report.endswith("\n    one\n    two")
 
 
+async def test_of_what_a_child_says_at_last_the_critical_counts_most(tmp_path: Path) -> None:
+    words = "2026-11-27T00:00:00Z CRITICAL tree: a stops", "2026-11-27T00:00:00Z INFO tree: not yet"
+    async with stage(tmp_path) as on:
+        end = await on.start("a", f"print({words[0]!r}); print({words[1]!r}); raise SystemExit(3)").wait()
+    assert f'saying "{words[0]}"' in end.sentence
+
+
 async def test_a_crash_by_a_signal_is_named_after_it(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         child = await on.start_and_wait_up("a", STUBBORN)

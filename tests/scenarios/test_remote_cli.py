@@ -196,6 +196,7 @@ def test_members_are_shown_and_only_an_operator_changes_them(baton: Baton, home:
         (("observe", "..", "--url", "http://127.0.0.1:1"), 2, "is not a name like"),
         (("drain", "alpha.s1"), 1, "unknown_target"),
         (("cluster", "remove", "alpha.h1", "--wait", "nan"), 2, "'nan' is not a number"),
+        (("cluster", "remove", "alpha.h1", "--wait", "40", "--timeout", "40"), 2, "--wait (40 s) must be less than"),
         (("bench", "actors", "--seconds", "nan"), 2, "'nan' is not a number"),
         (("bench", "tree", "--seconds", "nan"), 2, "'nan' is not a number"),
         (("chaos", "transfers", "--only", "nothing"), 2, "no trial is called 'nothing'"),
@@ -247,6 +248,8 @@ def test_a_drain_that_has_nowhere_to_go_is_not_waited_for(
     status, waited_s = Drained(stuck).wait(monkeypatch)
     assert (status, 15.0 <= waited_s <= 18.0) == (1, True)
     assert "3 by the log; no other server takes entities; the drain goes on" in capsys.readouterr().err
+    Drained(stuck | {"full": 2}).wait(monkeypatch)
+    assert "3 by the log; no other server takes entities (2 full); the drain goes on" in capsys.readouterr().err
     # So it is if nobody else is left than those who are too large for any transfer.
     kept = {**full, "targets": 2, "empty": False, "too_large": 3}
     status, waited_s = Drained(kept).wait(monkeypatch)

@@ -19,7 +19,7 @@ from authority.sealing import Sealer
 from crypto.continuity import Published, sign_successor
 from crypto.keys import Identity
 from crypto.pin_file import PinFile
-from simserver.home import FRESH_NS, KEYS_TTL_NS, UNKNOWN_KEY_NS, Home, HomeRefused, HomeUnreachable
+from simserver.home import FRESH_NS, KEYS_TTL_NS, SILENT_ROW_TTL_NS, UNKNOWN_KEY_NS, Home, HomeRefused, HomeUnreachable
 
 NOW_S = 1_700_000_000
 TOKEN = b"a join token of some length"
@@ -99,6 +99,19 @@ async def test_keys_are_asked_for_once_in_a_while(place: Place) -> None:
     place.row = SECOND
     assert await place.keys() == OLD_KID
     place.later(KEYS_TTL_NS)
+    assert await place.keys() == NEW_KID
+
+
+async def test_the_keys_of_a_server_that_does_not_answer_are_asked_for_sooner(place: Place) -> None:
+    """It may have lost them, and been given others: it cannot read what is sealed with those."""
+    assert await place.keys() == OLD_KID
+    place.row = SECOND
+    place.home.is_silent = lambda name: name == "alpha.s2"
+    place.later(SILENT_ROW_TTL_NS // 10)
+    assert await place.keys() == OLD_KID
+    assert place.home.keys_at_hand("alpha.s2") is not None
+    place.later(SILENT_ROW_TTL_NS)
+    assert place.home.keys_at_hand("alpha.s2") is None
     assert await place.keys() == NEW_KID
 
 

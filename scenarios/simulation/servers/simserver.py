@@ -336,6 +336,7 @@ class SimulationServer:
             lambda: lease.is_drained,
             lambda: node.copier.leaning(),  # noqa: PLW0108 — there is none yet
             lambda: lease.knows,
+            reception.is_full,
         )
         return node
 
