@@ -28,7 +28,7 @@ ITEMS = st.builds(
     messages.InputItem, source=NAMES, owner_rev=WHOLE, seq=st.integers(1, 2**63 - 1), data=st.binary(max_size=20)
 )
 
-LOADS = st.builds(Load, **dict.fromkeys(Load.model_fields, WHOLE))
+LOADS = st.builds(Load, **(dict.fromkeys(Load.model_fields, WHOLE) | {"is_full": st.booleans()}))
 CENSUS_ROWS = st.builds(
     CensusRow, entity=NAMES, here_ms=WHOLE, cost_ppm=WHOLE, group=st.text(max_size=20), immovable=st.booleans()
 )
