@@ -6,6 +6,7 @@ master's yes counts for nothing under the next one: what waited for it is asked 
 long as the requester was ready to wait (`asked_anew`). Under the old id it could be begun by a late order of before.
 """
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -66,7 +67,7 @@ def asked_anew(rows: Rows, refused: TransferRecord, record: EntityRecord, now_s:
     It stays without one if nobody had been asked, the requester's time is up, the present master need not be asked, or
     too many questions wait: whoever wants the entity still asks again then.
     """
-    left_s, name = refused.ask_expires_at_s - int(now_s), derived_id(refused.id, _ANEW)
+    left_s, name = refused.ask_expires_at_s - math.ceil(now_s), derived_id(refused.id, _ANEW)
     would_ask = decide(record, refused.requester, refused.want) is Decision.ASKED
     if refused.reason != Reason.MASTER_CHANGED or left_s <= 0 or not would_ask or find_transfer(rows, name) is not None:
         return refused

@@ -46,6 +46,7 @@ FRESH_NS: Final = 20_000_000
 ABSENT_TTL_NS: Final = 1_000_000_000
 MAX_ABSENT: Final = 1_000
 MAX_CACHED_ROWS: Final = 10_000
+MAX_DOUBTED: Final = 1_000
 
 
 class PeerUnreachable(Exception):
@@ -81,6 +82,10 @@ class Federation:
         self._members: dict[str, tuple[int, list[DirectoryRow]]] = {}
         self._rows: dict[str, tuple[int, DirectoryRow]] = {}
         self._absent: dict[str, int] = {}
+        # Addresses where nobody answered when they were tried last.
+        self._doubted: set[str] = set()
+        # Who of each instance answered last.
+        self._answered: dict[str, str] = {}
         self.pins: Final = Pins() if pins is None else pins
 
     def hops_to(self, instance: str) -> int | None:
@@ -126,13 +131,13 @@ class Federation:
         """
         now_ns = self._clock.monotonic_ns()
         cached = self._members.get(instance)
-        if cached is not None and not refresh and now_ns - cached[0] < MEMBERS_TTL_NS:
-            return cached[1]
-        rows = await self._query(instance, {"query": "members"})
-        if not rows:
-            raise PeerUnreachable(f"instance {instance} has registered no homeserver yet")
-        self._members[instance] = (now_ns, rows)
-        return rows
+        if cached is None or refresh or now_ns - cached[0] >= MEMBERS_TTL_NS:
+            rows = await self._query(instance, {"query": "members"})
+            if not rows:
+                raise PeerUnreachable(f"instance {instance} has registered no homeserver yet")
+            self._members[instance] = cached = (now_ns, rows)
+        last = self._answered.get(instance)
+        return sorted(cached[1], key=lambda row: (row.rest_url in self._doubted, row.name != last))
 
     async def exchange(
         self, instance: str, message: Message, trace: Trace, *, on_path: bool, within_s: float = math.inf
@@ -146,24 +151,24 @@ class Federation:
             PeerUnreachable: none answered, or none `within_s`.
         """
         with trio.move_on_after(within_s):
-            return await self._exchange(instance, message, trace, on_path=on_path)
+            # So that one that hangs leaves time for the next.
+            return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2)
         raise PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
 
-    async def _exchange(self, instance: str, message: Message, trace: Trace, *, on_path: bool) -> tuple[Message, Trace]:
+    async def _exchange(
+        self, instance: str, message: Message, trace: Trace, *, on_path: bool, each_s: float
+    ) -> tuple[Message, Trace]:
         problem: PeerUnreachable | None = None
         for refresh in (False, True):
             for member in await self.members(instance, refresh=refresh):
                 try:
-                    answer = await self._exchange_with(instance, member, message, trace, on_path=on_path)
-                except trio.Cancelled:
-                    # Whoever asked does not wait any longer: next time another one comes first.
-                    self._doubt(instance, member)
-                    raise
-                except PeerUnreachable as error:
-                    self._doubt(instance, member)
-                    problem = error
+                    with trio.fail_after(each_s):
+                        answer = await self._exchange_with(instance, member, message, trace, on_path=on_path)
+                except (PeerUnreachable, trio.TooSlowError) as error:
+                    problem = error if isinstance(error, PeerUnreachable) else PeerUnreachable(f"{member.name} hangs")
+                    self._look_again_soon(instance)
                     continue
-                self._prefer(instance, member)
+                self._answered[instance] = member.name
                 return answer
         raise problem or PeerUnreachable(f"instance {instance} has no members")
 
@@ -198,20 +203,17 @@ class Federation:
             raise PeerUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
         return opened.message, opened.trace
 
-    def _prefer(self, instance: str, member: DirectoryRow) -> None:
-        """Try this member first next time: it answered."""
-        cached = self._members.get(instance)
-        if cached is not None and cached[1] and cached[1][0].name != member.name:
-            rest = [row for row in cached[1] if row.name != member.name]
-            self._members[instance] = (cached[0], [member, *rest])
-
-    def _doubt(self, instance: str, member: DirectoryRow) -> None:
-        """Try this member last next time, and look soon whether all are still where they were: it did not answer."""
-        cached = self._members.get(instance)
-        if cached is not None:
-            rest = [row for row in cached[1] if row.name != member.name]
+    def _look_again_soon(self, instance: str) -> None:
+        """One of its members did not answer: it may have moved, and the others may do so next."""
+        if (cached := self._members.get(instance)) is not None:
             soon_ns = self._clock.monotonic_ns() + DOUBTED_TTL_NS - MEMBERS_TTL_NS
-            self._members[instance] = (min(cached[0], soon_ns), [*rest, member])
+            self._members[instance] = (min(cached[0], soon_ns), cached[1])
+
+    def _doubt(self, url: str) -> None:
+        """Nobody answers there: it is tried last, until somebody does."""
+        if len(self._doubted) >= MAX_DOUBTED:
+            self._doubted.clear()
+        self._doubted.add(url)
 
     async def look_around(self) -> None:
         """Learn where the members of the other instances are by now, once."""
@@ -226,7 +228,10 @@ class Federation:
         """Look around from time to time, until cancelled."""
         task_status.started()
         while True:
-            await self.look_around()
+            try:
+                await self.look_around()
+            except Exception:
+                _log.exception("looking for the members of other instances ran into an error of ours")
             await trio.sleep(LOOK_AROUND_S)
 
     async def _query(self, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
@@ -244,13 +249,13 @@ class Federation:
         raise problem
 
     def _urls(self, instance: str) -> list[str]:
-        """Where an instance can be asked: where its members were last, and where the configuration has them.
+        """Where an instance can be asked: where the configuration has its members, and where they were last.
 
         They may have moved one by one since this member was started.
         """
         peer, (_, members) = self._peer(instance), self._members.get(instance, (0, []))
         learned = [row.rest_url for row in members if row.rest_url] if peer.hops == 1 else []
-        return list(dict.fromkeys([*learned, *peer.urls]))
+        return sorted(dict.fromkeys([*peer.urls, *learned]), key=lambda url: url in self._doubted)
 
     async def _ask_at(self, url: str, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
         nonce = secrets.token_urlsafe(16)
@@ -309,9 +314,15 @@ class Federation:
             try:
                 with trio.fail_after(REQUEST_TIMEOUT_S):
                     response = await self._client.post(f"{url}/v1/federation", json=body)
-            except (httpx.HTTPError, trio.TooSlowError, OSError) as error:
+            except trio.Cancelled:
+                # Whoever asked does not wait any longer.
+                self._doubt(url)
+                raise
+            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError) as error:
                 problem = f"{url}: {type(error).__name__}"
+                self._doubt(url)
                 continue
+            self._doubted.discard(url)
             try:
                 answer = response.json()
             except ValueError:

@@ -43,6 +43,7 @@ from authority.spans import SILENT, Spans
 from simserver.admission import Admission
 from simserver.alarm import Alarm
 from simserver.begun import Begun
+from simserver.closed_borders import ClosedBorders
 from simserver.convoys import Convoys
 from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
@@ -114,6 +115,7 @@ class Departures:
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self.stayers = Stayers(clock)
+        self._borders: Final = ClosedBorders(clock)
         self._convoys: Final = Convoys(clock, self._spawn, lambda plan: self._safely(self._enter, plan, True))
         self._patience = Patience()
         self._alarm: Final = Alarm(clock, self._spawn, self._next_timer_ns, self._ring)
@@ -165,6 +167,9 @@ class Departures:
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
         if self.is_under_way(entity) or self.stayers.is_known(entity):
+            return
+        if not self._borders.may_try(destination):
+            self._counts["departure_closed"] += 1
             return
         if self._convoys.turnstile.is_full(destination):
             # Before the target is asked: its places are for those who can use them.
@@ -576,6 +581,7 @@ class Departures:
         # First what it was, then that it is not here any more: the ledger never has neither.
         self._kept(entity, departure.frozen)
         sources = self._holdings.leave(entity, authority, fence)
+        self._borders.open(departure.plan.target)
         self._forget(departure)
         self._patience.took(retired_ns - departure.frozen.frozen_ns)
         if departure.state_sent_ns:
@@ -591,6 +597,8 @@ class Departures:
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
         if reason == Reason.ATTACHED:
             self.stayers.note(entity)
+        elif reason == Reason.HOME_UNREACHABLE:
+            self._borders.close(departure.plan.target)
         if departure.plan.in_company:
             self.stayers.refused(entity)
         if departure.stays_nowhere:

@@ -160,10 +160,40 @@ async def test_a_relay_is_asked_at_its_own_address_alone(beta: Beta, autojump_cl
 async def test_a_member_that_hangs_is_asked_last_from_then_on(beta: Beta, autojump_clock: MockClock) -> None:
     federation = beta.federation()
     assert await ask(federation) == YES
-    beta.hanging.add("beta.h1")
+    beta.hanging.update(("beta.h1", "beta.h2"))
     with pytest.raises(PeerUnreachable):
         await ask(federation, within_s=1.5)
+    began_s = trio.current_time()
     assert await ask(federation, within_s=1.5) == YES
+    assert trio.current_time() == began_s
+
+
+@pytest.mark.parametrize("hanging", ["beta.h1", "beta.h2", "beta.h3"])
+async def test_one_that_hangs_for_good_keeps_nobody_from_the_others_however_often_they_are_looked_for(
+    beta: Beta, hanging: str, autojump_clock: MockClock
+) -> None:
+    federation = beta.federation()
+    beta.hanging.add(hanging)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(federation.serve)
+        await trio.sleep(LOOK_AROUND_S)
+        for number in range(40):
+            began_s = trio.current_time()
+            assert await ask(federation, within_s=1.5) == YES
+            assert trio.current_time() - began_s < 1.0, number
+            await trio.sleep(3.7)
+        nursery.cancel_scope.cancel()
+    beta.hanging.clear()
+    assert await ask(federation, within_s=1.5) == YES
+
+
+async def test_an_address_that_is_none_is_one_where_nobody_answers(beta: Beta, autojump_clock: MockClock) -> None:
+    federation = beta.federation()
+    await federation.look_around()
+    beta.urls["beta.h1"] = "http://[::1"
+    await federation.look_around()
+    await federation.look_around()
+    assert await ask(federation) == YES
 
 
 async def test_nobody_is_waited_for_longer_than_wanted(beta: Beta, autojump_clock: MockClock) -> None:

@@ -553,6 +553,23 @@ def refused(transfer_id: str, epoch: int, reason: str = "attached") -> tuple[Ope
     return Opened(message, "alpha.h1", Trace(transfer_id)), message
 
 
+async def test_a_world_is_not_listened_to_where_no_home_answers_as_each_try_is_a_gap_of_seconds(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    holding, frozen_at_s = scene.spawn(), list[float]()
+    began_s = trio.current_time()
+    while trio.current_time() - began_s < 100.0:
+        scene.departures.wants_to_go(BALL, THERE)
+        if holding.life.frozen:
+            frozen_at_s.append(round(trio.current_time() - began_s))
+            transfer_id = scene.departures._leaving[BALL].plan.transfer_id
+            scene.departures.replied(*refused(transfer_id, holding.fence.epoch + 1, "home_unreachable"))
+        await trio.sleep(0.5)
+    assert frozen_at_s == [0, 30, 60, 90]
+    scene.departures.begin(replace(PLAN, ordered=True))
+    assert holding.life.frozen, "what is ordered goes"
+
+
 @pytest.mark.parametrize("reason", ["attached", "target_down"])
 async def test_what_a_drain_was_refused_does_not_stand_still_for_it_again_at_once(
     scene: Scene, autojump_clock: MockClock, reason: str
