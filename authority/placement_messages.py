@@ -38,8 +38,8 @@ class Load(MessageModel):
     `tick_ppm` is the part of the tick period that ticks take, in millionths: 1,000,000 is all of it. `leaving` of its
     `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks;
     `too_large` of them were found too large for a hand-over lately, and of `leaning` a server that is drained has the
-    only copy still. `knows` is what it was told of the other servers, as a number (`authority.lease_messages`). It
-    takes no entity more when it `is_full`.
+    only copy still. `knows` is what it was told of the other servers, as a number (`authority.lease_messages`).
+    A server that `is_full` takes no entity more.
     """
 
     tick_ppm: Whole

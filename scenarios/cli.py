@@ -52,6 +52,7 @@ Exit status:
        or a server refused what was asked
     2  wrong usage or configuration
     3  the cluster or its environment failed
+    4  `baton homeserver`: its instance has let it go, and it is no member any more
   130  interrupted
 """
 

@@ -1,4 +1,4 @@
-"""The exit statuses of `baton`; `baton --help` says what they mean."""
+"""The exit statuses of `baton`; `baton --help` says what they mean. Of a homeserver: `homeserver.exit_status` too."""
 
 from typing import Final
 

@@ -86,7 +86,7 @@ def beta() -> Beta:
     return Beta()
 
 
-async def names(federation: Federation) -> list[str]:
+async def addresses(federation: Federation) -> list[str]:
     return [row.rest_url for row in await federation.members("beta", refresh=True)]
 
 
@@ -121,7 +121,7 @@ async def test_members_that_move_one_after_the_other_are_found_where_none_is_tha
     assert await ask(federation) == YES
     await trio.sleep(1000.0)
     assert await ask(federation) == YES, "however long ago that was"
-    assert sorted(await names(federation)) == sorted(beta.urls.values())
+    assert sorted(await addresses(federation)) == sorted(beta.urls.values())
 
 
 async def test_what_is_configured_is_asked_when_nobody_is_where_he_was_last(
@@ -146,7 +146,7 @@ async def test_who_cannot_prove_to_be_of_the_instance_keeps_nobody_from_who_can(
     beta.move("beta.h1", "new")
     beta.liars["http://beta.h1.old"] = b"x" * 32
     await trio.sleep(60.0)
-    assert "http://beta.h1.new" in await names(federation)
+    assert "http://beta.h1.new" in await addresses(federation)
 
 
 async def test_a_relay_is_asked_at_its_own_address_alone(beta: Beta, autojump_clock: MockClock) -> None:

@@ -255,11 +255,17 @@ async def test_full_servers_are_no_targets_until_they_have_room(alpha: Home) -> 
     await alpha.entity("alpha.full", await alpha.player("alpha.bob"), "alpha.s2")
     await Operator(alpha).do("POST", "/v1/servers/alpha.s1/drain")
 
-    await until(lambda: (report := alpha.node.balancer.report("alpha.s2")) is not None and report.load.is_full)
+    def is_full() -> bool | None:
+        report = alpha.node.balancer.report("alpha.s2")
+        return None if report is None else report.load.is_full
+
+    await until(is_full)
     view = await alpha.api.get("/v1/servers/alpha.s1/drain")
     assert (view["empty"], view["targets"], view["full"], view["entities"]) == (False, 0, 1, 2)
     target.reception._vacancies.max_entities = 10
-    view = await alpha.api.drained("alpha.s1")
+    await alpha.api.drained("alpha.s1")
+    await until(lambda: is_full() is False)
+    view = await alpha.api.get("/v1/servers/alpha.s1/drain")
     assert (view["targets"], view["full"]) == (1, 0)
 
 
