@@ -14,7 +14,7 @@ from authority.messages import AdmitReply, AdmitRequest, HandoffRequest
 from authority.names import instance_of
 from homeserver.federation import Federation, PeerUnreachable
 
-__all__ = ["PATIENCE_S", "PAUSE_NS", "TRY_S", "Admissions", "Unanswered"]
+__all__ = ["GIVEN_UP_NS", "PATIENCE_S", "PAUSE_NS", "TRY_S", "Admissions", "Unanswered"]
 
 _log = logging.getLogger("homeserver.transfers")
 
@@ -26,6 +26,9 @@ TRY_S: Final = 1.5
 # of nine hears of it every 36 s or, where each takes its time, 50 s. After a longer pause it is waited for anew.
 PAUSE_NS: Final = 120_000_000_000
 MAX_UNANSWERED: Final = 65_536
+# Who was given up is tried once for each transfer after that, not waited for, whatever it says in between: one that
+# comes and goes would have an entity stand still for the whole time with each move that is ordered.
+GIVEN_UP_NS: Final = 30_000_000_000
 
 
 class Unanswered:
@@ -63,6 +66,8 @@ class Admissions:
         self._clock: Final = clock
         self._patience_ns: Final = round(patience_s * 1e9)
         self._unanswered: Final = Unanswered()
+        # Until when each instance is not waited for; of those that there is a way to.
+        self._given_up: Final[dict[str, int]] = {}
 
     async def ask(self, request: HandoffRequest, trace: Trace) -> tuple[AdmitReply, Trace]:
         """Whether the home of its target would have the entity there, and by which incarnation.
@@ -70,14 +75,17 @@ class Admissions:
         Raises:
             PeerUnreachable: it does not answer, and has not been silent for so long that this is an answer.
         """
-        if self._federation.hops_to(instance_of(request.target)) is None:
+        home = instance_of(request.target)
+        if self._federation.hops_to(home) is None:
             return _no(request, Reason.UNKNOWN_TARGET), trace
         since_ns = self._unanswered.since_ns(request.transfer_id, self._clock.monotonic_ns())
         try:
             answer = await self._exchange(request, trace)
         except PeerUnreachable as error:
-            if self._clock.monotonic_ns() - since_ns < self._patience_ns:
+            now_ns = self._clock.monotonic_ns()
+            if now_ns - since_ns < self._patience_ns and now_ns >= self._given_up.get(home, 0):
                 raise
+            self._given_up[home] = now_ns + GIVEN_UP_NS
             _log.warning("%s is refused: %s", request.transfer_id, error)
             answer = _no(request, Reason.HOME_UNREACHABLE), trace
         self._unanswered.over(request.transfer_id)

@@ -120,6 +120,8 @@ class Departure:
     asking: set[str] = field(default_factory=set)
     # The lease under which it began is over, so it does not go on here whatever is decided.
     stays_nowhere: bool = False
+    # Its home instance has said that it could not decide, or was not there to be asked.
+    undecided: bool = False
     state_sent_ns: int = 0
     # Whether the next message with the state makes use of what has gone ahead; repetitions bring all of it.
     uses_ahead: bool = True

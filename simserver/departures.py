@@ -112,6 +112,8 @@ class Departures:
         self._new_id = new_id
         # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
         self.may_act: Callable[[int], bool] = lambda now_ns: True
+        # Whether the home instance answered the last time that it was asked to renew it. As above.
+        self.home_answers: Callable[[], bool] = lambda: True
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self.stayers = Stayers(clock)
@@ -339,6 +341,9 @@ class Departures:
             # Whom a takeover does not ask, because he came after it, is not to be passed what it has taken. Whoever is
             # known as a target under the lease has come before. Home orders again what is dropped.
             return "order_without_lease"
+        if not (self.home_answers() or plan.grouped or self._goes_directly(plan, holding)):
+            # It would stand still until somebody there can decide; it goes on meanwhile. Those of a group are waited for.
+            return "order_home_silent"
         return ""
 
     def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
@@ -542,6 +547,7 @@ class Departures:
             answer = await self._home.ask(request, base, on_path=on_path)
         except (HomeUnreachable, HomeRefused) as error:
             # Not the log's word: the machine asks again.
+            departure.undecided = True
             _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)
             return
         finally:
@@ -583,7 +589,9 @@ class Departures:
         sources = self._holdings.leave(entity, authority, fence)
         self._borders.open(departure.plan.target)
         self._forget(departure)
-        self._patience.took(retired_ns - departure.frozen.frozen_ns)
+        if not departure.undecided:
+            # How long somebody was away says nothing of how long hand-overs take.
+            self._patience.took(retired_ns - departure.frozen.frozen_ns)
         if departure.state_sent_ns:
             departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
         departure.trace = departure.trace.mark(self._sealer.name, "retired", retired_ns)

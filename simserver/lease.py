@@ -106,6 +106,8 @@ class LeaseKeeper:
         """Why this server does not follow its home instance, whose log is older than it was; empty if it does."""
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
+        self.was_renewed = True
+        """Whether the home instance granted the lease when it was last asked to."""
         self.is_drained = False
         """Whether this server is drained, so that it takes no entities."""
         self.is_alone = False
@@ -242,7 +244,7 @@ class LeaseKeeper:
             return False
         if reply.verdict in ("granted", "returning"):
             self._home_is_back(reply.position)
-            before = self.holder.phase
+            before, self.was_renewed = self.holder.phase, True
             self.holder.handle(Renewed(sent_ns, LeaseTerms(reply.term_ms * 1_000_000)), now_ns)
             if before is HolderPhase.LAPSED:
                 _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
@@ -298,7 +300,7 @@ class LeaseKeeper:
 
     def _not_granted(self, why: str) -> None:
         """Nothing was granted this time; the term goes on running out."""
-        self.why_not = why[:MAX_WHY_CHARS]
+        self.why_not, self.was_renewed = why[:MAX_WHY_CHARS], False
         before = self.holder.phase
         after = self.holder.handle(RanOut(), self._clock.monotonic_ns())
         if before is HolderPhase.HELD and after is HolderPhase.LAPSED:

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from authority.hops import Trace
-from authority.messages import AdmitReply, Message, NoAnswer
-from homeserver.admissions import MAX_UNANSWERED, PATIENCE_S, PAUSE_NS, Admissions, Unanswered
+from authority.messages import AdmitReply, HandoffRequest, Message, NoAnswer
+from homeserver.admissions import (
+    GIVEN_UP_NS,
+    MAX_UNANSWERED,
+    PATIENCE_S,
+    PAUSE_NS,
+    TRY_S,
+    Admissions,
+    Unanswered,
+)
 from homeserver.federation import PeerUnreachable
 from tests.homeserver.test_server_routes import handoff
 from tests.simserver.test_departures import TrioClock
@@ -46,12 +54,14 @@ def asking(way: Way) -> Admissions:
     return Admissions(cast(Any, way), TrioClock(), PATIENCE_S)
 
 
-async def refused_after_s(admissions: Admissions, pause_s: float) -> tuple[float, AdmitReply]:
+async def refused_after_s(
+    admissions: Admissions, pause_s: float, request: HandoffRequest = REQUEST
+) -> tuple[float, AdmitReply]:
     """An old authority repeats its request until it hears something: after how long it does, and what."""
     began_s = trio.current_time()
     while True:
         try:
-            answer, _ = await admissions.ask(REQUEST, Trace("transfer-1"))
+            answer, _ = await admissions.ask(request, Trace(request.transfer_id))
         except PeerUnreachable:
             await trio.sleep(pause_s)
         else:
@@ -81,6 +91,26 @@ async def test_a_home_that_answers_in_time_is_believed_and_its_silence_forgotten
         waited_s, answer = await refused_after_s(admissions, pause_s=PATIENCE_S / 4)
         assert answer == YES
         assert waited_s < PATIENCE_S
+
+
+async def test_a_home_that_comes_and_goes_costs_each_move_one_try_once_it_was_given_up(
+    autojump_clock: MockClock,
+) -> None:
+    way = Way(takes_s=60.0)
+    admissions = asking(way)
+    waited_s, _ = await refused_after_s(admissions, pause_s=1.0)
+    assert waited_s >= PATIENCE_S
+    for number in range(2, 40):
+        other = handoff(target="beta.s1", transfer_id=f"transfer-{number}")
+        way.takes_s = 0.0 if number % 3 == 0 else 60.0
+        way.answers = iter([AdmitReply(transfer_id=other.transfer_id, accepted=True, incarnation=7)])
+        waited_s, answer = await refused_after_s(admissions, 1.0, other)
+        assert (waited_s, answer.accepted) == ((0.0, True) if number % 3 == 0 else (TRY_S, False))
+        await trio.sleep(3.0)
+    way.takes_s = 60.0
+    await trio.sleep(GIVEN_UP_NS / 1e9)
+    waited_s, _ = await refused_after_s(admissions, 1.0, handoff(target="beta.s1", transfer_id="transfer-40"))
+    assert waited_s >= PATIENCE_S, "after a while without, it may be a restart again"
 
 
 async def test_a_transfer_that_was_not_asked_about_for_long_is_waited_for_anew(autojump_clock: MockClock) -> None:

@@ -197,6 +197,39 @@ async def test_served_again_it_goes_on_asking_until_the_log_has_answered(
     assert (holding.life.frozen, holding.fence, len(scene.departures)) == (False, Fence(2), 0)
 
 
+async def test_how_long_somebody_was_away_has_the_next_transfer_repeated_no_later(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    """As a retransmission timer takes no sample of what was repeated (Karn and Partridge, 1987)."""
+    scene.spawn()
+    async with scene.served():
+        scene.mail.is_open = False
+        scene.departures.begin(PLAN)
+        await trio.sleep(20)
+        scene.mail.is_open = True
+        await trio.sleep(1)
+        scene.departures.activated(*activated())
+        scene.spawn()
+        before = scene.requests()
+        scene.departures.begin(replace(PLAN, transfer_id="transfer-2"))
+        await trio.sleep(1)
+        assert scene.requests() == before + 3
+
+
+@pytest.mark.parametrize(("grouped", "begun"), [(False, 0), (True, 1)], ids=["alone", "of_a_group"])
+async def test_nobody_is_frozen_for_a_home_that_did_not_answer_when_it_was_asked_last(
+    scene: Scene, grouped: bool, begun: int
+) -> None:
+    """It is ordered again after a while; those of a group, of which others may be frozen already, are waited for."""
+    holding = scene.spawn()
+    scene.departures.home_answers = lambda: False
+    scene.departures.begin(replace(PLAN, grouped=grouped))
+    assert (holding.life.frozen, scene.counts["order_home_silent"]) == (grouped, 1 - begun)
+    scene.departures.home_answers = lambda: True
+    scene.departures.begin(replace(PLAN, grouped=grouped))
+    assert holding.life.frozen
+
+
 async def test_what_the_log_has_decided_is_carried_out_at_once_whether_or_not_anybody_serves(scene: Scene) -> None:
     holding = scene.spawn()
     holding.life.take_input(ADA, 1, 1, b"")
