@@ -342,7 +342,7 @@ class Departures:
             # known as a target under the lease has come before. Home orders again what is dropped.
             return "order_without_lease"
         if not (self.home_answers() or plan.grouped or self._goes_directly(plan, holding)):
-            # It would stand still until somebody there can decide; it goes on meanwhile. Those of a group are waited for.
+            # It would stand still until somebody there can decide. Those of a group are waited for by others.
             return "order_home_silent"
         return ""
 
