@@ -105,8 +105,11 @@ def _within(server: Server, wait_s: float) -> dict[str, float]:
 
 def _admit(server: Server, name: str, address: str, replaces: str | None, wait_s: float, json_wanted: bool) -> int:
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit():
-        raise click.UsageError(f"{address!r} is not HOST:RAFT_PORT, for example 127.0.0.1:17104")
+    # A number of more than 4,300 digits is not even read (CVE-2020-10735).
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 1 << 16
+    if not (colon and host and is_port):
+        text = f"{address[:100]!r} is not HOST:RAFT_PORT with a port up to 65535, for example 127.0.0.1:17104"
+        raise click.UsageError(text)
     body = {"name": name, "host": host.strip("[]"), "raft_port": int(port), "replaces": replaces}
     member = server.call("POST", "/v1/cluster/members", json=body, params=_within(server, wait_s))
     if json_wanted:

@@ -202,6 +202,8 @@ def test_members_are_shown_and_only_an_operator_changes_them(baton: Baton, home:
         (("chaos", "transfers", "--only", "nothing"), 2, "no trial is called 'nothing'"),
         (("tree", "put", "entities/x", "1"), 1, "reserved_path"),
         (("cluster", "add", "alpha.h2", "nowhere"), 2, "is not HOST:RAFT_PORT"),
+        (("cluster", "add", "alpha.h2", "127.0.0.1:99999"), 2, "'127.0.0.1:99999' is not HOST:RAFT_PORT"),
+        (("cluster", "add", "alpha.h2", "127.0.0.1:" + "9" * 5000), 2, "is not HOST:RAFT_PORT"),
         (("cluster", "dance"), 2, "No such command"),
     ],
 )
