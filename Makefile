@@ -1,5 +1,11 @@
 # batonpass: `make` alone lists the targets.
-PYTHON ?= python3
+# `python3`, or the distribution's where that one was built without --enable-optimizations, as pyenv does by default:
+# everything takes a quarter more processor time with such a build (docs/bench-transfers.md). PYTHON=... overrides.
+PYTHON ?= $(shell \
+  usable='import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'; \
+  quick='import sys, sysconfig as s; sys.exit("--enable-optimizations" not in (s.get_config_var("CONFIG_ARGS") or ""))'; \
+  if ! python3 -c "$$quick" 2>/dev/null && /usr/bin/python3 -c "$$usable" 2>/dev/null; \
+  then echo /usr/bin/python3; else echo python3; fi)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -21,7 +27,7 @@ help: ## list the targets
 setup: $(STAMP) ## make the virtual environment (.venv) and install batonpass into it
 
 $(STAMP): pyproject.toml
-	@echo "==> creating $(VENV) with $$($(PYTHON) --version)"
+	@echo "==> creating $(VENV) with $$($(PYTHON) --version), $(PYTHON)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "batonpass needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -m venv $(VENV) || { echo "could not create a virtual environment: on Debian, install python3-venv"; exit 1; }
 	@echo "==> installing batonpass and its development tools (about a minute)"
