@@ -137,6 +137,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         balance=placement.limits(),
         policy=load_policy(placement.policy),
         balancing=placement.balance,
+        is_silent=federation.is_silent,
     )
     transfers.moved = node.balancer.moved
     node.owners = Owners(config.instance, store, federation, transfers)

@@ -114,7 +114,8 @@ class Reported:
 class Balancer:
     """Drains servers, and moves entities from hot to cool ones if it is `balancing`; at work on the leader only.
 
-    `new_id` makes the ids of the transfers that it begins.
+    `new_id` makes the ids of the transfers that it begins; `is_silent` says of another instance whether its home does
+    not answer: its entities are left where they are, as they would stand still until it decides.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Balancer:
         policy: Policy,
         balancing: bool,
         new_id: Callable[[], str] = _random_id,
+        is_silent: Callable[[str], bool] = lambda _instance: False,
     ) -> None:
         self._store = store
         self._post = post
@@ -137,6 +139,7 @@ class Balancer:
         self._policy = policy
         self.balancing: Final = balancing
         self._new_id = new_id
+        self._is_silent = is_silent
         self._reports: dict[str, tuple[Load, int]] = {}
         self._number = 0
         self._awaited: dict[str, Census | None] = {}
@@ -220,9 +223,27 @@ class Balancer:
         done = set(moves)
         # What the policy says of drained servers and is not done counts as nonsense.
         moves += [move for move in proposed if move not in done]
+        moves = self._that_can_be_decided(moves, residents)
         holds_s = {load.name: 0.0 if load.draining else self._balance.min_hold_s for load in loads}
         await self._order(self.governor.admit(moves, view, self._now_s()), holds_s)
         return any(resident.server in draining for resident in residents)
+
+    def _that_can_be_decided(self, moves: Sequence[Move], residents: Sequence[Resident]) -> list[Move]:
+        """Without those of entities of which nobody can decide now, and of whoever would go with them."""
+        if not any(self._has_silent_home(move.entity) for move in moves):
+            return list(moves)
+        stay: set[str] = set()
+        for unit in units_of(residents):
+            entities = [resident.entity for resident in unit.residents]
+            if any(map(self._has_silent_home, entities)):
+                stay.update(entities)
+        left = [move for move in moves if move.entity not in stay]
+        self.governor.counts["home_silent"] += len(moves) - len(left)
+        return left
+
+    def _has_silent_home(self, entity: str) -> bool:
+        # Of a policy's own making, so it may be no name.
+        return self._is_silent(entity.partition(".")[0])
 
     def _with_parents_of_immovable_ones(self, residents: list[Resident], draining: Collection[str]) -> list[Resident]:
         """The same, but whoever would take somebody along who has to stay is immovable too; drained ones go anyway.
@@ -306,7 +327,8 @@ class Balancer:
             (load for load in loads if not load.draining), key=lambda load: (load.tick_fraction, load.name)
         )
         for server in over:
-            await self._order(self._away_from(server, targets))
+            moves = self._away_from(server, targets)
+            await self._order([move for move in moves if not self._has_silent_home(move.entity)])
 
     def _is_over(self, server: str) -> bool:
         lease = self._store.lease(server)

@@ -86,12 +86,18 @@ class Federation:
         self._doubted: set[str] = set()
         # Who of each instance answered last.
         self._answered: dict[str, str] = {}
+        # Instances of which nobody answered when they were asked last.
+        self._silent: set[str] = set()
         self.pins: Final = Pins() if pins is None else pins
 
     def hops_to(self, instance: str) -> int | None:
         """H: how many hops away an instance is, or None when no route to it is configured."""
         peer = self._peers.get(instance)
         return None if peer is None else peer.hops
+
+    def is_silent(self, instance: str) -> bool:
+        """Whether nobody of another instance answered when it was asked last, ten seconds ago or so at most."""
+        return instance in self._silent
 
     def reachable_instances(self) -> dict[str, int]:
         """Every other instance with a route, and its H."""
@@ -153,6 +159,7 @@ class Federation:
         with trio.move_on_after(within_s):
             # So that one that hangs leaves time for the next.
             return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2)
+        self._silent.add(instance)
         raise PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
 
     async def _exchange(
@@ -169,7 +176,9 @@ class Federation:
                     self._look_again_soon(instance)
                     continue
                 self._answered[instance] = member.name
+                self._silent.discard(instance)
                 return answer
+        self._silent.add(instance)
         raise problem or PeerUnreachable(f"instance {instance} has no members")
 
     async def _exchange_with(
@@ -218,7 +227,7 @@ class Federation:
     async def look_around(self) -> None:
         """Learn where the members of the other instances are by now, once."""
         for instance, peer in self._peers.items():
-            if peer.hops == 1:
+            if peer.hops == 1 or instance in self._silent:
                 try:
                     await self.members(instance, refresh=True)
                 except PeerUnreachable as error:
@@ -243,9 +252,13 @@ class Federation:
         problem = PeerUnreachable(f"instance {instance} did not answer (no address)")
         for url in self._urls(instance):
             try:
-                return await self._ask_at(url, instance, query)
+                rows = await self._ask_at(url, instance, query)
             except PeerUnreachable as error:
                 problem = error
+            else:
+                self._silent.discard(instance)
+                return rows
+        self._silent.add(instance)
         raise problem
 
     def _urls(self, instance: str) -> list[str]:

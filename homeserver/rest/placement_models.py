@@ -29,8 +29,8 @@ class LoadTable(BaseModel):
         description="Unix time since which an operator holds that still; None if nobody does"
     )
     counts: dict[str, int] = Field(
-        description="moves, drain_moves, held, immovable, over_budget, nonsense, oscillations, policy_failed and "
-        "policy_slow, since this member leads"
+        description="moves, drain_moves, held, immovable, over_budget, nonsense, oscillations, home_silent, "
+        "policy_failed and policy_slow, since this member leads"
     )
 
 

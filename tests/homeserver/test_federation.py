@@ -202,3 +202,38 @@ async def test_nobody_is_waited_for_longer_than_wanted(beta: Beta, autojump_cloc
     with pytest.raises(PeerUnreachable, match=r"beta did not answer within 1\.5 s"):
         await ask(beta.federation(), within_s=1.5)
     assert trio.current_time() == pytest.approx(began_s + 1.5)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("hangs", [False, True], ids=["dead", "hangs"])
+async def test_who_is_silent_is_known_until_somebody_there_answers_again(
+    beta: Beta, hops: int, hangs: bool, autojump_clock: MockClock
+) -> None:
+    federation = beta.federation(hops=hops)
+    assert await ask(federation) == YES
+    assert not federation.is_silent("beta")
+    urls = dict(beta.urls)
+    if hangs:
+        beta.hanging.update(urls)
+    else:
+        beta.urls = dict.fromkeys(urls, "http://nowhere")
+    with pytest.raises(PeerUnreachable):
+        await ask(federation, within_s=1.5)
+    assert federation.is_silent("beta")
+    await federation.look_around()
+    assert federation.is_silent("beta")
+    beta.hanging.clear()
+    beta.urls = urls
+    await federation.look_around()
+    assert not federation.is_silent("beta"), "though nobody had anything to say to it"
+
+
+async def test_a_neighbour_that_goes_is_known_to_be_silent_though_nobody_wanted_anything(
+    beta: Beta, autojump_clock: MockClock
+) -> None:
+    federation = beta.federation()
+    await while_it_looks_around(federation)
+    assert not federation.is_silent("beta")
+    beta.urls = dict.fromkeys(beta.urls, "http://nowhere")
+    await while_it_looks_around(federation)
+    assert federation.is_silent("beta")

@@ -48,6 +48,7 @@ class Instance:
         self.writes_reasons = False
         self.orders: list[tuple[float, str, str]] = []
         self.silent: set[str] = set()
+        self.silent_homes: set[str] = set()
         self.clock.in_between = self.report
         self.balancer = Balancer(
             Store(lambda: backend),
@@ -57,6 +58,7 @@ class Instance:
             balance=Balance(),
             policy=policy,
             balancing=True,
+            is_silent=lambda instance: instance in self.silent_homes,
         )
 
     def put(self, entity: str, server: str = SOURCE, kind: str = "ball", parent: str = "") -> None:
@@ -435,3 +437,33 @@ async def test_a_drain_takes_the_immovable_along_too() -> None:
     await instance.runs(1.0)
     assert not instance.held[SOURCE]
     assert instance.balancer.governor.counts == Counter(drain_moves=9)
+
+
+@pytest.mark.parametrize("drained", [(SOURCE,), ()], ids=["drained", "hot"])
+async def test_entities_whose_home_does_not_answer_go_on_where_they_are_until_it_does(drained: tuple[str, ...]) -> None:
+    """They would stand still until it decides; and so would whoever stays together with one of them."""
+    instance = Instance(drained=drained)
+    instance.tick_ppm[SOURCE] = 900_000
+    for number in range(20):
+        instance.put(f"alpha.e{number}")
+        instance.put(f"beta.e{number}")
+    instance.groups = {"alpha.e0": "alpha.pair", "beta.e0": "alpha.pair"}
+    instance.silent_homes = {"beta"}
+    await instance.runs(60.0)
+    moved = {entity for _, entity, _ in instance.orders}
+    assert moved
+    assert {entity for entity in moved if entity.startswith("beta.")} | (moved & {"alpha.e0"}) == set()
+    assert instance.balancer.governor.counts["home_silent"] > 0
+    if drained:
+        assert len(moved) == 19
+        instance.silent_homes = set()
+        await instance.runs(60.0)
+        assert not instance.held[SOURCE]
+
+
+async def test_what_is_said_of_no_entity_at_all_has_no_home_that_could_be_silent() -> None:
+    instance = Instance(moves_of_rubbish)
+    instance.silent_homes = {"", "beta"}
+    instance.put("alpha.e0")
+    await instance.runs(10.0)
+    assert not instance.held[SOURCE]

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -312,6 +313,43 @@ async def test_failures_row_21_an_entity_goes_on_where_it_is_when_the_home_of_it
         await running.exactly_once()
         await running.cluster.restart("beta.h1", same_code=True)
         await running.hand_over("beta.s1")
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def eventually(client: httpx.AsyncClient, url: str, fits: Callable[[dict[str, Any]], Any]) -> None:
+    """Ask until the answer is like that."""
+    while True:
+        if fits((await client.get(url)).json()):
+            return
+        await trio.sleep(0.1)
+
+
+def has_gone_on(entity: dict[str, Any], since: int) -> bool:
+    return bool(entity["tick"] >= since + 5)
+
+
+async def test_what_cannot_be_moved_off_a_drained_server_because_its_home_is_dead_goes_on_there_meanwhile() -> None:
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=60.0) as running:
+        await running.spawn(4, "alpha.s1")
+        await running.hand_over("beta.s1")
+        await running.push(10)
+        token = running.cluster.operator_token_file("beta").read_text().strip()
+        base, here = (running.cluster.server(name).rest_url for name in ("beta.h1", "beta.s1"))
+        await running.cluster.kill("alpha.h1")
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(trust_env=False, timeout=30.0, headers=headers) as operator:
+            # What is ordered before beta knows that alpha is silent would stand still: so it knows first.
+            asked = {"name": "alpha.h1", "fresh": "true", "nonce": "0" * 22}
+            assert (await operator.get(f"{base}/v1/directory", params=asked)).status_code == 502
+            url = f"{base}/v1/servers/beta.s1/drain"
+            await operator.post(url)
+            await eventually(operator, f"{base}/v1/servers/load", lambda view: "home_silent" in view["counts"])
+            before = {name: (await answer(f"{here}/v1/local/entities/{name}"))["tick"] for name in running.streams}
+            for name, tick in before.items():
+                await eventually(operator, f"{here}/v1/local/entities/{name}", partial(has_gone_on, since=tick))
+            await running.cluster.restart("alpha.h1", same_code=True)
+            await eventually(operator, url, lambda view: view["empty"])
         await running.push(10)
         await running.exactly_once()
 
