@@ -191,7 +191,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
     arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
     departures.may_act = lease.may_act
-    departures.home_answers = lambda: lease.was_renewed
+    departures.home_answers = lease.home_answers
     loose_ends = LooseEnds(
         config.name,
         home,

@@ -112,8 +112,8 @@ class Departures:
         self._new_id = new_id
         # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
         self.may_act: Callable[[int], bool] = lambda now_ns: True
-        # Whether the home instance answered the last time that it was asked to renew it. As above.
-        self.home_answers: Callable[[], bool] = lambda: True
+        # Whether the home instance answers when it is asked to renew it. As above.
+        self.home_answers: Callable[[int], bool] = lambda now_ns: True
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self.stayers = Stayers(clock)
@@ -177,7 +177,12 @@ class Departures:
             # Before the target is asked: its places are for those who can use them.
             self._counts["departure_crowded"] += 1
             return
-        plan = Plan(self._new_id(), entity, destination, direct=self._may_pass(entity, destination))
+        direct = self._may_pass(entity, destination)
+        if not (direct or self.home_answers(self._clock.monotonic_ns())):
+            # As in `_why_not`; said with each tick, so nothing is logged of it.
+            self._counts["departure_home_silent"] += 1
+            return
+        plan = Plan(self._new_id(), entity, destination, direct=direct)
         # With its next tick the world says so again, or has thought of somewhere else.
         self._safely(self.begin, plan, may_wait=False)
 
@@ -337,11 +342,12 @@ class Departures:
             return "order_repeated"
         if self.is_under_way(plan.entity):
             return "order_busy"
-        if not self.may_act(self._clock.monotonic_ns()):
+        now_ns = self._clock.monotonic_ns()
+        if not self.may_act(now_ns):
             # Whom a takeover does not ask, because he came after it, is not to be passed what it has taken. Whoever is
             # known as a target under the lease has come before. Home orders again what is dropped.
             return "order_without_lease"
-        if not (self.home_answers() or plan.grouped or self._goes_directly(plan, holding)):
+        if not (self.home_answers(now_ns) or plan.grouped or self._goes_directly(plan, holding)):
             # It would stand still until somebody there can decide. Those of a group are waited for by others.
             return "order_home_silent"
         return ""

@@ -34,6 +34,8 @@ __all__ = ["LeaseKeeper", "Nonces"]
 _log = logging.getLogger("simserver.lease")
 
 RETRY_S: Final = 0.2
+# A home instance that has not renewed the lease after that does not answer. It takes milliseconds.
+LATE_NS: Final = 1_000_000_000
 MAX_WHY_CHARS: Final = 300
 # Of incarnations that were begun; not all of them were granted.
 _NONCES_KEPT: Final = 8
@@ -106,8 +108,9 @@ class LeaseKeeper:
         """Why this server does not follow its home instance, whose log is older than it was; empty if it does."""
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
-        self.was_renewed = True
-        """Whether the home instance granted the lease when it was last asked to."""
+        # Whether the lease was granted when home was last asked to, and since when it is being asked now, if it is.
+        self._was_renewed = True
+        self._asked_ns: int | None = None
         self.is_drained = False
         """Whether this server is drained, so that it takes no entities."""
         self.is_alone = False
@@ -145,6 +148,14 @@ class LeaseKeeper:
         """Whether anything may be simulated at this moment."""
         return not self.log_went_back and self.holder.may_act(now_ns)
 
+    def home_answers(self, now_ns: int) -> bool:
+        """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
+
+        To hear that members hang, instead of being dead, takes as long as the lease itself, or longer.
+        """
+        is_late = self._asked_ns is not None and now_ns - self._asked_ns > LATE_NS
+        return self._was_renewed and not is_late
+
     def begin(self) -> None:
         """This server is registered, so it may ask for a lease."""
         self._has_begun = True
@@ -159,7 +170,7 @@ class LeaseKeeper:
             if self.holder.phase is HolderPhase.OVER or not self.holder.incarnation:
                 self._next_incarnation()
             sent_ns = self._clock.monotonic_ns()
-            if await self._renewed(sent_ns) and self.is_alive:
+            if await self._asked(sent_ns) and self.is_alive:
                 left_ns = sent_ns + self._every_ns() - self._clock.monotonic_ns()
                 await self._clock.sleep_s(max(left_ns / 1e9, 0.01))
             else:
@@ -204,6 +215,14 @@ class LeaseKeeper:
         terms = self.holder.terms
         return round(_FIRST_RENEWAL_S * 1e9) if terms is None else terms.renew_every_ns
 
+    async def _asked(self, sent_ns: int) -> bool:
+        """As `_renewed`, and whoever wants to know hears when it takes long."""
+        self._asked_ns = sent_ns
+        try:
+            return await self._renewed(sent_ns)
+        finally:
+            self._asked_ns = None
+
     async def _renewed(self, sent_ns: int) -> bool:
         """Ask once; whether it was granted."""
         self._renewal += 1
@@ -244,7 +263,7 @@ class LeaseKeeper:
             return False
         if reply.verdict in ("granted", "returning"):
             self._home_is_back(reply.position)
-            before, self.was_renewed = self.holder.phase, True
+            before, self._was_renewed = self.holder.phase, True
             self.holder.handle(Renewed(sent_ns, LeaseTerms(reply.term_ms * 1_000_000)), now_ns)
             if before is HolderPhase.LAPSED:
                 _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
@@ -300,7 +319,7 @@ class LeaseKeeper:
 
     def _not_granted(self, why: str) -> None:
         """Nothing was granted this time; the term goes on running out."""
-        self.why_not, self.was_renewed = why[:MAX_WHY_CHARS], False
+        self.why_not, self._was_renewed = why[:MAX_WHY_CHARS], False
         before = self.holder.phase
         after = self.holder.handle(RanOut(), self._clock.monotonic_ns())
         if before is HolderPhase.HELD and after is HolderPhase.LAPSED:

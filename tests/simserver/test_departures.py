@@ -222,11 +222,25 @@ async def test_nobody_is_frozen_for_a_home_that_did_not_answer_when_it_was_asked
 ) -> None:
     """It is ordered again after a while; those of a group, of which others may be frozen already, are waited for."""
     holding = scene.spawn()
-    scene.departures.home_answers = lambda: False
+    scene.departures.home_answers = lambda now_ns: False
     scene.departures.begin(replace(PLAN, grouped=grouped))
     assert (holding.life.frozen, scene.counts["order_home_silent"]) == (grouped, 1 - begun)
-    scene.departures.home_answers = lambda: True
+    scene.departures.home_answers = lambda now_ns: True
     scene.departures.begin(replace(PLAN, grouped=grouped))
+    assert holding.life.frozen
+
+
+async def test_a_world_is_not_listened_to_while_home_does_not_answer_and_nothing_is_logged_with_each_tick(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    holding = scene.spawn()
+    caplog.set_level("DEBUG")
+    scene.departures.home_answers = lambda now_ns: False
+    for _ in range(20):
+        scene.departures.wants_to_go(BALL, THERE)
+    assert (holding.life.frozen, scene.counts["departure_home_silent"], caplog.messages) == (False, 20, [])
+    scene.departures.home_answers = lambda now_ns: True
+    scene.departures.wants_to_go(BALL, THERE)
     assert holding.life.frozen
 
 

@@ -6,12 +6,13 @@ from typing import Any, cast
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from authority.hops import Trace
 from authority.lease import LeaseTerms, Renewed
 from authority.lease_messages import Renew, RenewReply, digest_of, number_of
 from authority.sealing import Opened
-from simserver.home import HomeRefused
+from simserver.home import HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
 from simserver.lease import LeaseKeeper, Nonces
 from tests.simserver.test_departures import TrioClock
@@ -173,3 +174,50 @@ async def test_whom_it_knows_is_said_with_each_renewal_and_word_of_others_is_pas
     keeper._begin_as(1)
     assert await keeper._renewed(TrioClock().monotonic_ns())
     assert home.asked_again == changed
+
+
+class Homeservers:
+    """Those of the instance: they grant each renewal, are dead, or hang for so long that nobody waits any longer."""
+
+    members_digest = ""
+
+    def __init__(self) -> None:
+        self.how = "granting"
+
+    async def ask_alone(self, message: Renew, trace: Trace) -> Opened:
+        if self.how == "hanging":
+            await trio.sleep(12.0)
+        if self.how != "granting":
+            raise HomeUnreachable(self.how)
+        fields = {"server": message.server, "incarnation": message.incarnation, "renewal": message.renewal}
+        reply = RenewReply.model_validate(fields | {"verdict": "granted", "term_ms": 6_000})
+        return Opened(reply, "alpha.h1", trace)
+
+
+@pytest.mark.parametrize("how", ["dead", "hanging"])
+async def test_whether_home_answers_is_known_long_before_the_lease_is_over(
+    how: str, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    home = Homeservers()
+    nonces = Nonces(tmp_path / "lease.json")
+    keeper = LeaseKeeper("alpha.s1", nonces, cast(Any, home), TrioClock(), Counter(), lambda: None)
+    keeper.begin()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keeper.serve)
+
+        async def answers_throughout(seconds: float) -> set[bool]:
+            said = set[bool]()
+            for _ in range(round(seconds * 20)):
+                said.add(keeper.home_answers(TrioClock().monotonic_ns()))
+                await trio.sleep(0.05)
+            return said
+
+        assert await answers_throughout(20.0) == {True}
+        home.how = how
+        await trio.sleep(3.5)
+        assert keeper.may_act(TrioClock().monotonic_ns()), "it would still hand over"
+        assert await answers_throughout(30.0) == {False}
+        home.how = "granting"
+        await trio.sleep(12.5)
+        assert await answers_throughout(20.0) == {True}
+        nursery.cancel_scope.cancel()

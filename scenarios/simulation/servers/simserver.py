@@ -252,7 +252,7 @@ class SimulationServer:
         )
         arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
         departures.may_act = lease.may_act
-        departures.home_answers = lambda: lease.was_renewed
+        departures.home_answers = lease.home_answers
         departures._convoys.turnstile = Turnstile(self._mix.at_once, self._mix.at_once_bytes)
         departures._ahead.least_bytes = _LEAST_BYTES
         copier = parts.copier(
