@@ -1,11 +1,11 @@
 # batonpass: `make` alone lists the targets.
 # `python3`, or the distribution's where that one was built without --enable-optimizations, as pyenv does by default:
-# everything takes a quarter more processor time with such a build (docs/bench-transfers.md). PYTHON=... overrides.
+# a drain takes a seventh to a quarter more processor time then (docs/bench-transfers.md). PYTHON=... overrides.
 PYTHON ?= $(shell \
   usable='import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'; \
   quick='import sys, sysconfig as s; sys.exit("--enable-optimizations" not in (s.get_config_var("CONFIG_ARGS") or ""))'; \
-  if ! python3 -c "$$quick" 2>/dev/null && /usr/bin/python3 -c "$$usable" 2>/dev/null; \
-  then echo /usr/bin/python3; else echo python3; fi)
+  if python3 -c "$$usable" 2>/dev/null && python3 -c "$$quick"; then echo python3; \
+  elif /usr/bin/python3 -c "$$usable" 2>/dev/null; then echo /usr/bin/python3; else echo python3; fi)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed

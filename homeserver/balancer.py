@@ -29,6 +29,7 @@ from authority.governor import Governor
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import Message
+from authority.names import instance_of
 from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
 from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves
 from authority.records import Phase
@@ -223,27 +224,22 @@ class Balancer:
         done = set(moves)
         # What the policy says of drained servers and is not done counts as nonsense.
         moves += [move for move in proposed if move not in done]
-        moves = self._that_can_be_decided(moves, residents)
+        if staying := self._of_silent_homes(residents):
+            self.governor.counts["home_silent"] += sum(move.entity in staying for move in moves)
+            moves = [move for move in moves if move.entity not in staying]
         holds_s = {load.name: 0.0 if load.draining else self._balance.min_hold_s for load in loads}
         await self._order(self.governor.admit(moves, view, self._now_s()), holds_s)
-        return any(resident.server in draining for resident in residents)
+        return any(resident.server in draining and resident.entity not in staying for resident in residents)
 
-    def _that_can_be_decided(self, moves: Sequence[Move], residents: Sequence[Resident]) -> list[Move]:
-        """Without those of entities of which nobody can decide now, and of whoever would go with them."""
-        if not any(self._has_silent_home(move.entity) for move in moves):
-            return list(moves)
-        stay: set[str] = set()
-        for unit in units_of(residents):
-            entities = [resident.entity for resident in unit.residents]
-            if any(map(self._has_silent_home, entities)):
-                stay.update(entities)
-        left = [move for move in moves if move.entity not in stay]
-        self.governor.counts["home_silent"] += len(moves) - len(left)
-        return left
+    def _of_silent_homes(self, residents: Sequence[Resident]) -> set[str]:
+        """The entities on whose moves nobody can decide now, and those that would go with them."""
+        if not any(self._has_silent_home(resident.entity) for resident in residents):
+            return set()
+        units = ([resident.entity for resident in unit.residents] for unit in units_of(residents))
+        return {entity for unit in units if any(map(self._has_silent_home, unit)) for entity in unit}
 
     def _has_silent_home(self, entity: str) -> bool:
-        # Of a policy's own making, so it may be no name.
-        return self._is_silent(entity.partition(".")[0])
+        return self._is_silent(instance_of(entity))
 
     def _with_parents_of_immovable_ones(self, residents: list[Resident], draining: Collection[str]) -> list[Resident]:
         """The same, but whoever would take somebody along who has to stay is immovable too; drained ones go anyway.
