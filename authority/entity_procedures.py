@@ -12,7 +12,7 @@ from authority.errors import Reason, Refused
 from authority.hierarchy import check_not_attached, cut_out
 from authority.lease_procedures import check_lease, incarnation_of
 from authority.records import EntityRecord
-from authority.recovery import OrphanPolicy
+from authority.recovery import OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
 from authority.rules import Rule
@@ -28,15 +28,20 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     Repeating the same creation answers with the record as it is (the first answer may have been lost). On which server
     it began is not known of one that has moved on, or waits for another authority, so any is taken for that one then.
+
+    One that `confirms` says later that the entity is kept (`entity.confirm`). If it was lost before that, nobody was
+    ever told that it lived, and the repetition creates it anew, under a higher epoch.
     """
     entity_id, server, spawner = args["entity"], args["server"], args["spawner"]
     existing = rows.get_or(("entities", entity_id), None)
     if existing is not None:
         record = EntityRecord.from_data(existing)
         moved_on = record.fence != Fence(record.born)
-        if (record.kind, record.master) == (args["kind"], spawner) and (moved_on or record.authority == server):
+        if (record.kind, record.master) != (args["kind"], spawner) or not (moved_on or record.authority == server):
+            raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
+        if not _never_lived(rows, record):
             return record.to_data()
-        raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
+        _take_back(rows, record)
     if is_server(rows, entity_id):
         raise Refused(Reason.ALREADY_EXISTS, f"{entity_id} is the name of a server", entity=entity_id)
     if rows.get_or(("players", entity_id), None) is not None:
@@ -69,8 +74,42 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         incarnation=incarnation_of(rows, server),
         epoch=epoch,
         born=epoch,
+        unconfirmed=args.get("confirms", False),
     )
     save_entity(rows, record)
+    return record.to_data()
+
+
+def _never_lived(rows: Rows, record: EntityRecord) -> bool:
+    """Whether nothing is left of it, nobody was told that there ever was anything, and nobody may begin with it yet.
+
+    Its first server may not: its lease is over, which is known there, and who was told to spawn it was that life of it.
+    """
+    row = rows.get_or(("recoveries", record.id), None) or {"last": "", "had": ()}
+    return record.unconfirmed and record.standing is Standing.LOST and {*row.get("had", ())} <= {row["last"]}
+
+
+def _take_back(rows: Rows, record: EntityRecord) -> None:
+    """Its name is free again, for an entity that begins under a higher epoch."""
+    cut_out(rows, record)
+    free_name(rows, record)
+    rows.delete(("entities", record.id))
+    for table in ("asks", "paces", "recoveries", "crossings"):
+        if rows.get_or((table, record.id), None) is not None:
+            rows.delete((table, record.id))
+
+
+def entity_confirm(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Its first server has said that an entity, of the epoch `born`, would outlive that server: it counts from now on.
+
+    Raises `NOT_FOUND` or `TOO_LATE` if it was deleted, or lost and created anew since.
+    """
+    record = find_entity(rows, args["entity"])
+    if record.born != args["born"]:
+        raise Refused(Reason.TOO_LATE, f"there is another {record.id} since", epoch=record.epoch)
+    if record.unconfirmed:
+        record = record.changed(unconfirmed=False)
+        save_entity(rows, record)
     return record.to_data()
 
 
@@ -82,12 +121,7 @@ def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
     record = find_entity(rows, args["entity"])
     if (record.authority, record.fence) != (args["server"], Fence(args.get("epoch", record.born))):
         raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
-    cut_out(rows, record)
-    free_name(rows, record)
-    rows.delete(("entities", record.id))
-    for table in ("asks", "paces"):
-        if rows.get_or((table, record.id), None) is not None:
-            rows.delete((table, record.id))
+    _take_back(rows, record)
     return record.to_data()
 
 
@@ -122,6 +156,7 @@ def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 ENTITY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "entity.confirm": entity_confirm,
     "entity.create": entity_create,
     "entity.delegate": entity_delegate,
     "entity.discard": entity_discard,

@@ -151,7 +151,8 @@ class EntityRecord(_Compact):
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`
     is the instance of the source of the last such one, and `came_epoch` the epoch that it led to; also when the entity
     has been handed on at home since, and the transfer is forgotten.
-    `born` is the epoch under which it began; see `authority.deletion.first_epoch`.
+    `born` is the epoch under which it began; see `authority.deletion.first_epoch`. It is `unconfirmed` until its first
+    server has said that it would outlive that server; until then nobody was told that there is one.
     """
 
     id: str
@@ -171,6 +172,7 @@ class EntityRecord(_Compact):
     epoch: int = 1
     sub: int = 0
     born: int = 1
+    unconfirmed: bool = False
     delegation: tuple[str, ...] = ()
     previous_owner: str = ""
     locks: dict[str, Lock] = {}

@@ -1,5 +1,8 @@
 """Creating an entity: its record in the log, then its first life on the server that the record names.
 
+A server says that it lives once it would outlive that server (`simserver.newborns`), and then the log is told so,
+before anybody else is. What was lost before that is created anew by whoever repeats the creation.
+
 Whoever is not answered repeats the same creation, of any member, and that is one creation: the log answers with the
 record that there is, and the server that it lives already, or once more that it will not have it. What a server would
 not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so that
@@ -16,12 +19,14 @@ from authority.errors import Reason, Refused
 from authority.hops import Trace
 from authority.messages import Spawn, Spawned
 from authority.records import EntityRecord
+from authority.recovery import Standing
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
 
 __all__ = ["SPAWN_TIMEOUT_S", "Births", "SpawnNotTold", "SpawnUnconfirmed"]
 
 SPAWN_TIMEOUT_S: Final = 5.0
+_WHY_NOT: Final = "its server died before it had confirmed, and whether anybody has a copy is being found out"
 
 
 class SpawnNotTold(Exception):
@@ -29,7 +34,7 @@ class SpawnNotTold(Exception):
 
 
 class SpawnUnconfirmed(Exception):
-    """The server did not answer in time; the entity may live all the same. To repeat the creation tells."""
+    """Whether the entity lives is not known, the text says why. To repeat the creation tells."""
 
 
 @dataclass(slots=True)
@@ -58,13 +63,16 @@ class Births:
             NoQuorum, OutcomeUnknown: as `Store.submit`.
             SpawnNotTold, SpawnUnconfirmed: to repeat it tells what became of it.
         """
-        record = EntityRecord.from_data(await self._store.submit("entity.create", **wanted))
+        record = EntityRecord.from_data(await self._store.submit("entity.create", confirms=True, **wanted))
         if record.fence != Fence(record.born):
             # A late repetition: it lives and has moved on. Spawning it again would set its state back to the beginning.
-            return record, ""
+            if record.unconfirmed and record.standing is not Standing.SIMULATED:
+                raise SpawnUnconfirmed(_WHY_NOT)
+            return await self._confirmed(record), ""
         answer = await self._spawn(record, params)
-        if answer.reason:
-            await self._discard(record)
+        if not answer.reason:
+            return await self._confirmed(record), ""
+        await self._discard(record)
         if answer.code:
             raise Refused(Reason(answer.code), f"{record.id} is not spawned: {answer.reason}", entity=record.id)
         return record, answer.reason
@@ -93,7 +101,7 @@ class Births:
             if left:
                 self._waiting[record.id] = left
         if waiting.answer is None:
-            raise SpawnUnconfirmed(record.authority)
+            raise SpawnUnconfirmed(f"{record.authority} did not confirm in time")
         return waiting.answer
 
     def spawned(self, message: Spawned, sender: str) -> bool:
@@ -105,6 +113,12 @@ class Births:
                 one.answer, is_awaited = message, True
                 one.bell.ring()
         return is_awaited
+
+    async def _confirmed(self, record: EntityRecord) -> EntityRecord:
+        """Have the log know that it is kept, before anybody is told: from then on it is never created anew."""
+        if not record.unconfirmed:
+            return record
+        return EntityRecord.from_data(await self._store.submit("entity.confirm", entity=record.id, born=record.born))
 
     async def _discard(self, record: EntityRecord) -> None:
         """Take back the record of an entity that its first server would not spawn."""

@@ -54,6 +54,7 @@ from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import LoadMeter, Loads, moved_bytes
 from simserver.loose_ends import LooseEnds
+from simserver.newborns import Newborns
 from simserver.node import Node
 from simserver.owners import Owners
 from simserver.passivation import Passivation
@@ -190,8 +191,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     departures.passes.signed = arrivals.certificates.signed
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
     arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
-    departures.may_act = lease.may_act
-    departures.home_answers = lease.home_answers
+    departures.may_act, departures.home_answers = lease.may_act, lease.home_answers
     loose_ends = LooseEnds(
         config.name,
         home,
@@ -244,6 +244,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
     node.copier, node.recovery, node.silences, node.loose_ends = copier, recovery, silences, loose_ends
+    node.newborns = Newborns(holdings, copier, ledger, clock, counts)
     node.births = Births(
         holdings,
         reception,
@@ -252,7 +253,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         lambda: lease.incarnation,
         arrivals.fence_raised,
         counts,
-        born=copier.first_of,
+        newborns=node.newborns,
     )
     node.passivation = Passivation(
         holdings,
@@ -316,6 +317,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("members", node.home.serve_members),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("copies", node.copier.serve),
+            ServiceSpec("newborns", node.newborns.serve),
             ServiceSpec("passivation", node.passivation.serve),
             ServiceSpec("owners", partial(_serve_owners, node)),
             ServiceSpec("inquiries", node.inquiries.serve),

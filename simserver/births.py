@@ -1,4 +1,7 @@
-"""How entities begin on a server for the first time, and how they end there for good: by their home instance's word."""
+"""How entities begin on a server for the first time, and how they end there for good: by their home instance's word.
+
+That one has begun is said when it would outlive this server (`simserver.newborns`).
+"""
 
 import logging
 from collections import Counter, OrderedDict
@@ -15,6 +18,7 @@ from simserver.admission import Reception
 from simserver.courier import Courier
 from simserver.departures import Departures
 from simserver.holdings import Holdings, StateTooLarge, WorldFailed
+from simserver.newborns import Newborns
 
 __all__ = ["MAX_REFUSED", "Births", "Refusal"]
 
@@ -37,7 +41,7 @@ class Births:
     Args:
         incarnation: of this server's lease; 0 for none.
         fence_raised: has arrivals listen to nothing of an entity under a lower fence.
-        born: told of every entity that begins its life here.
+        newborns: have what begins here kept before anybody is told; without, it is told at once.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class Births:
         fence_raised: Callable[[str, Fence], None],
         counts: Counter[str],
         *,
-        born: Callable[[str], None] = lambda _entity: None,
+        newborns: Newborns | None = None,
     ) -> None:
         self._holdings: Final = holdings
         self._reception: Final = reception
@@ -59,7 +63,7 @@ class Births:
         self._incarnation: Final = incarnation
         self._fence_raised: Final = fence_raised
         self._counts: Final = counts
-        self._born: Final = born
+        self._newborns: Final = newborns
         self._refused: OrderedDict[str, tuple[int, Refusal]] = OrderedDict()
 
     def spawn(self, message: Spawn, opened: Opened) -> None:
@@ -71,7 +75,14 @@ class Births:
         if refusal is None:
             refusal = self._begun(message)
         answer = Spawned(entity=message.entity, reason=refusal.text, epoch=message.epoch, code=refusal.code)
-        self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+        def tell() -> None:
+            self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+        if refusal.text or self._newborns is None:
+            tell()
+        else:
+            self._newborns.when_kept(message.entity, opened.sender, tell)
 
     def _why_not(self, message: Spawn) -> Refusal | None:
         """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
@@ -109,7 +120,8 @@ class Births:
             _log.exception("the world failed to spawn %s, a %s", message.entity, message.kind)
             return self._keep(message, Refusal(_sentence(error)))
         self._refused.pop(message.entity, None)
-        self._born(message.entity)
+        if self._newborns is not None:
+            self._newborns.born(message.entity, Fence(message.epoch))
         return Refusal()
 
     def _keep(self, message: Spawn, refusal: Refusal) -> Refusal:

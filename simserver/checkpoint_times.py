@@ -50,6 +50,10 @@ class CheckpointTimes:
         if is_written:
             self._owed.discard(entity)
 
+    def owes(self, entity: str) -> bool:
+        """Whether the store was not given something of it that has begun or changed, or would not take it."""
+        return entity in self._owed
+
     def gone(self, entity: str) -> None:
         """It does not live here any more."""
         self._since_ns.pop(entity, None)

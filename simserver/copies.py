@@ -176,6 +176,7 @@ class Copier:
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = HandedOver(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
+        self._tell_of_kept: Callable[[str, Fence], None] = lambda _entity, _fence: None
 
     @property
     def copies(self) -> bool:
@@ -227,6 +228,27 @@ class Copier:
         """An entity has begun here that nobody handed over: what it begins with stands in no ledger but this one's."""
         if self._interval_s and self._checkpoint_ns:
             self._times.hurry(entity)
+
+    def awaited_of(self, entity: str) -> tuple[bool, bool]:
+        """Whether followers are going to have a copy of what begins here, and the own store a checkpoint."""
+        if not self._interval_s:
+            return False, False
+        followers = followers_of(entity, self._server, self._lease.may_follow, self._count)
+        return bool(followers), self._checkpoint_ns > 0
+
+    def tell_of_kept(self, kept: Callable[[str, Fence], None]) -> None:
+        """Have this told of every entity of which all followers have a copy, and under which fence."""
+        self._tell_of_kept = kept
+
+    async def copy_now(self, due: Sequence[Holding]) -> None:
+        """Copy these, and note checkpoints of them, whose turn it is not; without a lease there are no copies."""
+        await self._copy(due)
+        if late := [holding for holding in due if self._times.owes(holding.id)]:
+            await self._check_in_late(late)
+
+    def owes_checkpoint(self, entity: str) -> bool:
+        """Whether something of an entity was not given to the own store yet."""
+        return self._times.owes(entity)
 
     def left(self, entity: str, frozen: Frozen) -> None:
         """Another server has begun with this, which was here."""
@@ -449,6 +471,7 @@ class Copier:
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
             del self._on_disk[holding.id]
         holding.life.made_durable(sent.applied)
+        self._tell_of_kept(holding.id, sent.fence)
 
     def leaning(self) -> int:
         """Of how many entities here a server that is drained has the copy that is to be elsewhere from now on."""

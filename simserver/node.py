@@ -80,6 +80,7 @@ from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import Loads
 from simserver.loose_ends import LooseEnds
+from simserver.newborns import Newborns
 from simserver.owners import Owners
 from simserver.passivation import Passivation
 from simserver.recovery import Recovery
@@ -127,6 +128,7 @@ class Node:
     audit: Audit = field(default_factory=Audit)
     system: System = field(init=False, repr=False)
     births: Births = field(init=False, repr=False)
+    newborns: Newborns = field(init=False, repr=False)
     loads: Loads = field(init=False, repr=False)
     copier: Copier = field(init=False, repr=False)
     recovery: Recovery = field(init=False, repr=False)

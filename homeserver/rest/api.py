@@ -255,8 +255,8 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
     policies = body.model_dump(mode="json", include=POLICIES)
     try:
         record, reason = await node.births.create(body.params, **wanted, rule=body.rule.value, **policies)
-    except SpawnUnconfirmed:
-        text = f"{body.server} did not confirm in time; repeat the request to learn the outcome"
+    except SpawnUnconfirmed as error:
+        text = f"{body.id} may live or not: {error}; repeat the request to learn the outcome"
         raise ApiError(504, "spawn_unconfirmed", text, body.server) from None
     except SpawnNotTold as error:
         raise _not_told(error, body.server) from error

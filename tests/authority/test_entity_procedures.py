@@ -7,7 +7,8 @@ import pytest
 from authority.entity_procedures import MAX_DELEGATION
 from authority.epoch import Fence
 from authority.errors import Reason
-from authority.records import Phase, Role
+from authority.records import Phase, RecoveryRow, Role
+from authority.recovery import Standing
 from authority.rules import Rule
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import directory_row
@@ -50,6 +51,33 @@ def test_creating_again_answers_so_also_when_it_has_moved_on_or_waits(log: Log) 
         assert log.run("entity.create", **NEW) == moved.to_data()
         for other in ({"kind": "cube"}, {"spawner": ADA}):
             log.refuses(Reason.ALREADY_EXISTS, "entity.create", **NEW | other)
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+@pytest.mark.parametrize("had", [(), (S2,), (S2, S3)])
+def test_failures_row_8_what_was_lost_before_anybody_was_told_of_it_is_created_anew_by_a_repetition(
+    log: Log, is_confirmed: bool, had: tuple[str, ...]
+) -> None:
+    assert log.run("entity.create", **NEW, confirms=True)["unconfirmed"]
+    if is_confirmed:
+        assert not log.run("entity.confirm", entity="alpha.new", born=1)["unconfirmed"]
+    lost = log.rows.entity("alpha.new").changed(authority="", epoch=2, standing=Standing.LOST)
+    log.rows.put(("entities", lost.id), lost.to_data())
+    row = RecoveryRow(entity=lost.id, last=S2, epoch=2, had=had)
+    log.rows.put(("recoveries", lost.id), row.to_data())
+    again = log.run("entity.create", **NEW | {"server": S1}, confirms=True)
+    if is_confirmed or S3 in had:
+        assert again == lost.to_data(), "somebody was told that it lives, or may begin with it yet"
+        return
+    assert (again["authority"], again["epoch"], again["born"], again["standing"]) == (S1, 3, 3, "simulated")
+    assert again["unconfirmed"]
+    assert log.rows.get_or(("recoveries", lost.id), None) is None
+    log.refuses(Reason.TOO_LATE, "entity.confirm", entity="alpha.new", born=1)
+    assert not log.run("entity.confirm", entity="alpha.new", born=3)["unconfirmed"]
+
+
+def test_nobody_confirms_what_is_not_there(log: Log) -> None:
+    log.refuses(Reason.NOT_FOUND, "entity.confirm", entity="alpha.new", born=1)
 
 
 @pytest.mark.parametrize("server", [HOMESERVER, "alpha.s9", FAR])

@@ -158,6 +158,32 @@ async def test_failures_row_8_entities_of_a_killed_server_go_on_elsewhere() -> N
         await running.nobody_overlaps("alpha.s2", "alpha.s3")
 
 
+async def test_failures_row_8_what_was_said_to_live_goes_on_though_its_server_is_killed_at_once() -> None:
+    """Nobody has given it an input, and no interval of copies or checkpoints has passed."""
+    async with world() as running:
+        await running.spawn(1, "alpha.s2")
+        for numbers in ([1], [2, 3, 4]):
+            await running.spawn(numbers, "alpha.s1")
+            await running.cluster.kill("alpha.s1")
+            await running.until(lambda record: record["authority"] not in ("", "alpha.s1"))
+            await running.cluster.restart("alpha.s1", same_code=True)
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def test_failures_row_42_what_was_said_to_live_goes_on_though_all_servers_lose_power_at_once() -> None:
+    async with world() as running:
+        await running.spawn(4, "alpha.s1")
+        names = ("alpha.s1", "alpha.s2", "alpha.s3")
+        for name in names:
+            await running.cluster.kill(name)
+        for name in names:
+            await running.cluster.restart(name, same_code=True)
+        await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 1)
+        await running.push(10)
+        await running.exactly_once()
+
+
 async def test_a_server_that_was_drained_and_stopped_takes_no_copy_along_that_others_have_not() -> None:
     """As in a rolling upgrade, while another server dies before anything else could have been written or copied."""
     first, second, third = servers = ("alpha.s1", "alpha.s2", "alpha.s3")

@@ -84,6 +84,7 @@ FOUND = {
     "refuses-all": "notices",
     "names-again": "births",
     "looks-no-further": "births",
+    "tells-at-once": "births",
     "passed-owners": "owners",
 }
 # Found by two of the first 70 seeds, 33 and 58.

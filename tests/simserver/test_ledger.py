@@ -250,3 +250,29 @@ async def test_failures_row_42_what_left_is_kept_over_restarts_until_it_is_let_g
     async with running(tmp_path) as ledger:
         kept = {name: (fence, tick, state) for name, fence, tick, state in ledger.all_handed_over()}
         assert kept == {"alpha.c": (Fence(3), 9, b"small"), "alpha.d": (Fence(1), 7, b"state")}
+
+
+async def test_whoever_flushes_waits_for_what_was_noted_before_and_not_for_what_is_noted_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a server that moves hundreds of entities a second something always waits for the disk."""
+    async with running(tmp_path) as ledger, trio.open_nursery() as nursery:
+        submit, noted = ledger.replica.submit, 0
+
+        async def while_others_note(*args: object) -> object:
+            nonlocal noted
+            noted += 1
+            ledger.lives(f"alpha.other-{noted}", "ball", Fence(1))
+            ledger.lives("alpha.busy", "ball", Fence(noted))
+            return await submit(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(ledger.replica, "submit", while_others_note)
+        ledger.lives("alpha.busy", "ball", Fence(1))
+        for number in range(20):
+            ledger.lives(f"alpha.e{number}", "ball", Fence(7))
+            with trio.fail_after(90):
+                await ledger.flush()
+            assert ledger.replica.store.get(("entities", f"alpha.e{number}"))["epoch"] == 7
+            assert ledger.replica.store.exists(("entities", "alpha.busy"))
+            assert ledger.unwritten, "there is something again"
+        nursery.cancel_scope.cancel()

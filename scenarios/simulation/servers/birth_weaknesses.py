@@ -1,6 +1,6 @@
 """Servers that lack one guard of how entities begin and end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from authority import deletion, entity_procedures
@@ -11,6 +11,7 @@ from homeserver.farewells import Farewells
 from scenarios.simulation.servers.group_weaknesses import changed
 from scenarios.simulation.servers.parts import Parts
 from simserver.births import Births, Refusal
+from simserver.newborns import Newborns
 
 __all__ = ["BIRTH_WEAKNESSES"]
 
@@ -32,6 +33,13 @@ class _ChangesItsMind(Births):
         refusal = super()._begun(message)
         self._refused.clear()
         return refusal
+
+
+class _TellsAtOnce(Newborns):
+    """Says that an entity lives as soon as it does."""
+
+    def when_kept(self, _entity: str, _asker: str, tell: Callable[[], None]) -> None:
+        tell()
 
 
 class _LooksNoFurther(Births):
@@ -66,6 +74,7 @@ BIRTH_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
     ),
     ("begins-again", "what has lived somewhere begins there once more", Parts(births=_BeginsAgain)),
     ("changes-its-mind", "a world that would not have an entity is asked again", Parts(births=_ChangesItsMind)),
+    ("tells-at-once", "that an entity lives is said before anybody else has it", Parts(newborns=_TellsAtOnce)),
     ("looks-no-further", "what has not come yet may come after its end", Parts(births=_LooksNoFurther)),
     ("tells-once", "whoever is told that an entity has ended is believed to have heard", Parts(farewells=_TellsOnce)),
     (

@@ -35,7 +35,7 @@ __all__ = ["Cluster"]
 _READY_S: Final = 5.0
 _AHEAD_S: Final = 1000.0
 ON_DISK_AFTER_S: Final = 0.2
-"""Until then a new entity may be in memory only: a part of a copy interval, and what its ledger lingers."""
+"""Until then what a run begins with may be in memory only: a part of a copy interval, and what its ledger lingers."""
 OVERLAP_S: Final = 3600.0
 """How long keys that were replaced are good: longer than any run, whose clocks differ by `_AHEAD_S` at most."""
 
@@ -47,7 +47,9 @@ class Cluster:
         self.mix: Final = mix
         self.dice: Final = dice
         self.schedule: Final = Schedule()
-        self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note, self._keepers)
+        self.judge: Final = Judge(
+            self._may_simulate, self._has_lease, self.schedule.note, self._keepers, self._outlives
+        )
         self.absences: Final = Absences(self)
         self.births: Final = Births(self)
         self._watching: Final[list[Families | Absences | Births | Apart | Ownerships]] = []
@@ -166,6 +168,12 @@ class Cluster:
     def _keepers(self, entity: str, fence: Fence) -> list[str]:
         """Who has something of an entity of this fence or a later one, and may return, or is there."""
         return [name for name, one in self.servers.items() if name not in self.gone and one.keeps(entity, fence)]
+
+    def _outlives(self, server: str, entity: str) -> bool:
+        """Whether there would be something of an entity if this server died now, on its disk or with others."""
+        here = [one for name, one in self.servers.items() if name not in self.gone]
+        others = [one for one in here if one.name != server and one.process.is_running]
+        return any(one.has_on_disk(entity) for one in here) or any(one.keeps(entity, Fence(1)) for one in others)
 
     # --- who there is ----------------------------------------------------------------------------------------------
 

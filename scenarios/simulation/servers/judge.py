@@ -45,7 +45,8 @@ class Judge:
 
     `may_simulate(server, entity)` says whether that server would go on with it at this moment, `has_lease(server)`
     whether it would go on with anything; `note` takes a line for the trace. `keepers(entity, fence)` says who has
-    something of a stay of it, in memory or on disk, and was not removed.
+    something of a stay of it, in memory or on disk, and was not removed, `outlives(server, entity)` whether there would
+    be anything of it if that server died now.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Judge:
         has_lease: Callable[[str], bool],
         note: Callable[[str], None],
         keepers: Callable[[str, Fence], list[str]] = lambda entity, fence: [],
+        outlives: Callable[[str, str], bool] = lambda server, entity: True,
     ) -> None:
         self.violations: Final[list[Violation]] = []
         self.debts: Final = Debts()
@@ -64,6 +66,7 @@ class Judge:
         self._may_simulate: Final = may_simulate
         self._has_lease: Final = has_lease
         self._keepers: Final = keepers
+        self._outlives: Final = outlives
         self._note: Final = note
         self._chains: dict[str, _Chain] = {}
         self._sources: dict[str, dict[str, None]] = {}
@@ -192,6 +195,11 @@ class Judge:
         chain.tick = life.tick
 
     # --- what must not be lost -------------------------------------------------------------------------------------
+
+    def said_to_live(self, server: str, entity: str) -> None:
+        """A server tells home that a new entity lives."""
+        if not self._outlives(server, entity):
+            self.violated("born", f"{server} says that {entity} lives, and if it died now there would be nothing of it")
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
         """A source of inputs is told that so many of them are durable, by the present authority or a former one."""

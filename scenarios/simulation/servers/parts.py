@@ -18,6 +18,7 @@ from simserver.copies import Copier
 from simserver.departures import Departures
 from simserver.holdings import Holdings
 from simserver.lease import LeaseKeeper
+from simserver.newborns import Newborns
 from simserver.recovery import Recovery
 from simserver.silence import Silences
 
@@ -45,6 +46,7 @@ class Parts:
     stream: type[InputStream] = InputStream
     silences: type[Silences] = Silences
     births: type[Births] = Births
+    newborns: type[Newborns] = Newborns
     farewells: type[Farewells] = Farewells
     company: type[Company] = Company
     certification: type[Certification] = Certification

@@ -22,6 +22,7 @@ from authority.messages import (
     OwnerRequest,
     OwnerWord,
     Present,
+    Spawned,
     decode_link_untrusted,
 )
 from authority.outgoing import Case, OutgoingPhase
@@ -83,6 +84,9 @@ class Witness(Protocol):
 
     def heard_of_end(self, server: str, entity: str, epoch: int) -> None:
         """A server says that nothing of an entity goes on there under an earlier epoch."""
+
+    def said_to_live(self, server: str, entity: str) -> None:
+        """A server tells home that a new entity lives."""
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
         """A source of inputs is told that so many of them are durable."""
@@ -178,6 +182,7 @@ class SimulationServer:
             node.admissions.serve,
             node.lease.serve,
             node.copier.serve,
+            node.newborns.serve,
             node.loads.serve,
             *([node.passivation.serve] if self._mix.passivate_s else []),
         ):
@@ -305,6 +310,7 @@ class SimulationServer:
             counts,
         )
         node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts, spans)
+        node.newborns = parts.newborns(holdings, copier, ledger, clock, counts)
         node.births = parts.births(
             holdings,
             reception,
@@ -313,7 +319,7 @@ class SimulationServer:
             lambda: lease.incarnation,
             arrivals.fence_raised,
             counts,
-            born=copier.first_of,
+            newborns=node.newborns,
         )
         node.passivation = Passivation(
             holdings,
@@ -387,6 +393,8 @@ class SimulationServer:
         """As `Courier.send`; traces are for people, and stay behind."""
         if isinstance(message, Despawned):
             self._witness.heard_of_end(self.name, message.entity, message.epoch)
+        if isinstance(message, Spawned) and not message.reason:
+            self._witness.said_to_live(self.name, message.entity)
         self._outbox.send(to, message)
         return True
 
