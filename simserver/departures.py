@@ -51,6 +51,7 @@ from simserver.departing import Departure, Plan
 from simserver.departure_spans import begin_spans
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.home_awaited import HomeAwaited
 from simserver.leave_taking import LeaveTaking
 from simserver.life import Frozen
 from simserver.passes import Passes
@@ -62,6 +63,7 @@ from simserver.stayers import Stayers
 __all__ = ["Departures"]
 
 _log = logging.getLogger("simserver.departures")
+_HOME_SILENT: Final = "order_home_silent"
 
 # Large states take longer to be staged: time for 10 MB a second.
 STAGE_NS_PER_BYTE = 100
@@ -114,6 +116,13 @@ class Departures:
         self.may_act: Callable[[int], bool] = lambda now_ns: True
         # Whether the home instance answers when it is asked to renew it. As above.
         self.home_answers: Callable[[int], bool] = lambda now_ns: True
+        self._home_awaited: Final = HomeAwaited(
+            clock,
+            self._spawn,
+            # Whoever has a lease sets them later.
+            lambda now_ns: self.may_act(now_ns),  # noqa: PLW0108
+            lambda now_ns: self.home_answers(now_ns),  # noqa: PLW0108
+        )
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self.stayers = Stayers(clock)
@@ -142,6 +151,7 @@ class Departures:
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
         is_asking = entity in self._asking_for_room or entity in self._leave_taking or entity in self._ahead
+        is_asking = is_asking or entity in self._home_awaited
         return is_asking or self._convoys.turnstile.waits(entity) or entity in self._leaving
 
     def may_be_moved(self, entity: str) -> bool:
@@ -195,7 +205,7 @@ class Departures:
 
         A plan that makes no sense (now), or may not wait and would have to, is dropped; a refused one is declined.
         """
-        if (holding := self._sensible(plan)) is None:
+        if (holding := self._sensible(plan, partial(self.begin, plan, may_wait=may_wait))) is None:
             return
         if plan.target == self._sealer.name:
             # It came here since it was asked for. The log leaves as it is what brought it here and is ordered again.
@@ -205,11 +215,13 @@ class Departures:
         need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
         self._admission.ask(plan.target, need, partial(self._admitted, plan, may_wait))
 
-    def _sensible(self, plan: Plan) -> Holding | None:
-        """The entity, if the plan makes sense now."""
+    def _sensible(self, plan: Plan, again: Callable[[], None]) -> Holding | None:
+        """The entity, if the plan makes sense now. If it will once home answers, it is tried `again` then."""
         holding = self._holdings.get(plan.entity)
         if (reason := self._why_not(plan, holding)) or holding is None:
             self._counts[reason] += 1
+            if reason == _HOME_SILENT and plan.ordered:
+                self._home_awaited.hold(plan.entity, partial(self._safely, again))
             _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
             return None
         return holding
@@ -226,7 +238,7 @@ class Departures:
 
     def _copy_ahead(self, plan: Plan, may_wait: bool) -> None:
         """Let a large state go ahead while the entity is simulated; then, or at once, it is the entity's turn."""
-        if (holding := self._sensible(plan)) is not None:
+        if (holding := self._sensible(plan, partial(self._copy_ahead, plan, may_wait))) is not None:
             self._ahead.begin(plan, holding, partial(self._safely, self._copied_ahead, may_wait))
 
     def _copied_ahead(self, may_wait: bool, plan: Plan, why_not: str) -> None:
@@ -255,7 +267,7 @@ class Departures:
 
     def _enter(self, plan: Plan, may_wait: bool) -> None:
         """Freeze the entity now, or when it is its turn."""
-        if (holding := self._sensible(plan)) is None:
+        if (holding := self._sensible(plan, partial(self._enter, plan, may_wait))) is None:
             return
         if not plan.grouped and not self._convoys.turnstile.enter(plan, holding.life.state_bytes):
             self._counts["departure_crowded"] += 1
@@ -349,7 +361,7 @@ class Departures:
             return "order_without_lease"
         if not (self.home_answers(now_ns) or plan.grouped or self._goes_directly(plan, holding)):
             # It would stand still until somebody there can decide. Those of a group are waited for by others.
-            return "order_home_silent"
+            return _HOME_SILENT
         return ""
 
     def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:

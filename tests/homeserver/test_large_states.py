@@ -26,6 +26,7 @@ async def alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     for name in ("admission", "copying_ahead"):
         monkeypatch.setattr(f"simserver.{name}.PATIENCE_NS", VERY_LONG_NS)
     monkeypatch.setattr("simserver.under_way.READING_NS", VERY_LONG_NS)
+    monkeypatch.setattr("simserver.lease.LATE_NS", VERY_LONG_NS)
     monkeypatch.setattr("authority.outgoing.STAGE_PATIENCE_NS", VERY_LONG_NS)
     monkeypatch.setattr("authority.sealing.LIFETIME_S", VERY_LONG_NS / 1e9)
     with new_ports() as ports:

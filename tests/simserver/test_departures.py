@@ -25,6 +25,8 @@ from authority.messages import (
     HandoffRequest,
     Message,
     NotHere,
+    Precopied,
+    Precopy,
     Report,
     ReportReply,
     Staged,
@@ -228,6 +230,59 @@ async def test_nobody_is_frozen_for_a_home_that_did_not_answer_when_it_was_asked
     scene.departures.home_answers = lambda now_ns: True
     scene.departures.begin(replace(PLAN, grouped=grouped))
     assert holding.life.frozen
+
+
+async def test_what_is_ordered_of_a_server_whose_home_is_silent_begins_when_it_answers_and_is_kept_once(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    holding, answers = scene.spawn(), [False]
+    scene.departures.home_answers = lambda now_ns: answers[0]
+    ordered = replace(PLAN, ordered=True)
+    async with scene.served():
+        scene.departures.begin(ordered)
+        await trio.sleep(3)
+        assert (holding.life.frozen, scene.departures.is_under_way(BALL)) == (False, True)
+        scene.departures.begin(replace(ordered, transfer_id="transfer-2"))
+        assert (scene.counts["order_home_silent"], scene.counts["order_busy"]) == (1, 1)
+        answers[0] = True
+        await trio.sleep(0.3)
+        assert holding.life.frozen
+        asked = [message for message in scene.mail.asked if isinstance(message, HandoffRequest)]
+        assert {message.transfer_id for message in asked} == {TRANSFER}
+
+
+async def test_what_is_ordered_is_not_kept_beyond_the_lease(scene: Scene, autojump_clock: MockClock) -> None:
+    """Whoever takes the entity over is ordered then."""
+    holding = scene.spawn()
+    scene.departures.home_answers = lambda now_ns: False
+    async with scene.served():
+        scene.departures.begin(replace(PLAN, ordered=True))
+        scene.departures.may_act = lambda now_ns: False
+        await trio.sleep(1)
+        assert not scene.departures.is_under_way(BALL)
+        scene.departures.home_answers = scene.departures.may_act = lambda now_ns: True
+        await trio.sleep(1)
+    assert not holding.life.frozen
+
+
+async def test_a_large_state_that_went_ahead_goes_ahead_once_though_home_was_silent_then(
+    scene: Scene, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding, answers = scene.spawn(), [True]
+    monkeypatch.setattr("simserver.copying_ahead.CopyingAhead.least_bytes", 1)
+    scene.departures.home_answers = lambda now_ns: answers[0]
+    async with scene.served():
+        scene.departures.begin(replace(PLAN, ordered=True))
+        (ahead,) = [message for _, message in scene.mail.sent if isinstance(message, Precopy)]
+        answers[0] = False
+        answer = Precopied(transfer_id=TRANSFER, entity=BALL, round=ahead.round)
+        scene.departures.copied_ahead(Opened(answer, THERE, Trace(TRANSFER)), answer)
+        await trio.sleep(2)
+        assert (holding.life.frozen, scene.departures.is_under_way(BALL)) == (False, True)
+        answers[0] = True
+        await trio.sleep(0.3)
+        assert holding.life.frozen
+        assert len([message for _, message in scene.mail.sent if isinstance(message, Precopy)]) == 1
 
 
 async def test_a_world_is_not_listened_to_while_home_does_not_answer_and_nothing_is_logged_with_each_tick(
