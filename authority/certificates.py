@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from authority.epoch import MAX_EPOCH, Fence, check_epoch
 from authority.errors import MessageError
+from authority.log_positions import MAX_PLACES_CHARS
 from authority.names import NAME_PATTERN
 from authority.ownership import Ownership
 
@@ -87,6 +88,7 @@ class CommitCertificate(_Certificate):
 
     `owner` owned it then, under revision `owner_rev`: the new authority takes nobody else's inputs. No other
     incarnation of the target than this one may begin with it: what this one had may be taken from it since.
+    `log` says where the log stood by the copy of whoever signs (`authority.log_positions.LogPlace`), if that is known.
     """
 
     kind: Literal["commit"] = "commit"
@@ -99,6 +101,7 @@ class CommitCertificate(_Certificate):
     owner_rev: Epoch = 0
     # Of the target, by its own home's log; 0 if it had no lease there.
     incarnation: Epoch = 0
+    log: Annotated[str, Field(max_length=MAX_PLACES_CHARS)] = ""
 
     @property
     def ownership(self) -> Ownership:

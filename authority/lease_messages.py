@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from authority.certificates import Name, OwnerName
+from authority.log_positions import MAX_PLACES_CHARS, PLACES_PATTERN
 from authority.message_base import MessageModel
 from authority.records import DirectoryRow
 
@@ -38,6 +39,7 @@ Incarnation = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 PreviousNonce = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
 Position = Annotated[str, Field(max_length=MAX_POSITION_CHARS)]
+Places = Annotated[str, Field(max_length=MAX_PLACES_CHARS, pattern=PLACES_PATTERN)]
 ListDigest = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
 
 
@@ -49,6 +51,7 @@ class Renew(MessageModel):
     `shared`: nothing is durable by its disk alone any more (`authority.sole`).
     `position`: where the log was, as a homeserver signed it last for this server, empty if none has
     (`authority.log_positions`); None, and left out of what is sent, of one that knows of no such thing.
+    `heard` is where the log stood by what homeservers said to this server since (`LogPlace`), which proves nothing.
     `members` is the digest of the homeservers and their addresses that it knows: of others there is word in the answer.
     """
 
@@ -61,6 +64,7 @@ class Renew(MessageModel):
     peers: ListDigest = ""
     shared: bool = False
     position: Position | None = None
+    heard: Places = ""
     members: ListDigest = ""
 
     @model_serializer(mode="wrap")
@@ -75,7 +79,7 @@ class RenewReply(MessageModel):
     `draining`: the server is drained, and refuses entities from now on. `alone`: its own disk counts
     (`authority.sole`).
     `aside`, with another list of `peers`: those of them that are drained, and follow nobody if there are others.
-    `went_back`: the log has not been where the server's `position` says, so that nothing is granted.
+    `went_back`: the log has not been where the server's `position` says, or it is `missing` some of what was `heard`.
     `position`: where it is now, for a server that takes one.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
     `members_changed`: the directory has other homeservers, or other addresses of them, than `Renew.members` says.
@@ -95,6 +99,7 @@ class RenewReply(MessageModel):
     aside: list[Name] = Field(default_factory=list, max_length=MAX_PEERS)
     position: Position | None = None
     members_changed: bool = False
+    missing: Places = ""
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -124,7 +129,7 @@ def _sparing(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
     if data["position"] is None:
         del data["position"]
-    for field in ("aside", "members", "members_changed"):
+    for field in ("aside", "heard", "members", "members_changed", "missing"):
         if not data.get(field, True):
             del data[field]
     return data

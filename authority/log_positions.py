@@ -8,10 +8,14 @@ the office signs where the log stands (`LogPosition`), and simulation servers ke
 comes from an older copy lacks the position, or has gone on from before it in another way: with an office of another
 mark, or with the next office after an earlier revision. However far it has gone on since, that stays visible, as long
 as the office is among the last `MAX_OFFICES`.
+
+A homeserver signs that only now and then, and says in whatever it seals where the log stands (`LogPlace`). That is no
+proof for others, since who was told could say anything; but it is reason enough for who was told to stand still.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Protocol, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,7 +24,19 @@ from authority.names import INSTANCE_PATTERN
 from authority.records import LeaseOffice
 from authority.rows import Rows
 
-__all__ = ["MAX_OFFICES", "OFFICE_MARKS", "LogPosition", "Readable", "is_in_log", "mark_office"]
+__all__ = [
+    "MAX_OFFICES",
+    "MAX_PLACES",
+    "MAX_PLACES_CHARS",
+    "OFFICE_MARKS",
+    "PLACES_PATTERN",
+    "LogPlace",
+    "LogPosition",
+    "Readable",
+    "is_in_log",
+    "mark_office",
+    "place_of",
+]
 
 OFFICE_MARKS: Final = "office_marks"
 MAX_OFFICES: Final = 256
@@ -57,6 +73,30 @@ class LogPosition(BaseModel):
             raise MessageError("not a position of a log") from error
 
 
+_PLACE: Final = r"([1-9][0-9]{0,18})\.([0-9a-f]{8})\.(0|[1-9][0-9]{0,18})"
+MAX_PLACES: Final = 4
+"""Offices of which a server remembers what it heard since its lease was renewed; there is hardly ever more than one."""
+PLACES_PATTERN: Final = f"^({_PLACE}( {_PLACE}){{0,{MAX_PLACES - 1}}})?$"
+MAX_PLACES_CHARS: Final = MAX_PLACES * 49
+
+
+class LogPlace(NamedTuple):
+    """Where a log stands: the number of the office, the revision, and how the mark of the office begins."""
+
+    office: int
+    revision: int
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.office}.{self.mark}.{self.revision}"
+
+    @classmethod
+    def read(cls, text: str) -> "LogPlace | None":
+        """What `str` gave; None of anything else."""
+        match = re.fullmatch(_PLACE, text, re.ASCII)
+        return None if match is None else cls(int(match[1]), int(match[3]), match[2])
+
+
 class Readable(Protocol):
     """A copy of the tree."""
 
@@ -75,7 +115,15 @@ def mark_office(rows: Rows, number: int, mark: str) -> None:
         rows.delete((OFFICE_MARKS, str(number - MAX_OFFICES)))
 
 
-def is_in_log(copy: Readable, position: LogPosition) -> bool:
+def place_of(copy: Readable) -> LogPlace | None:
+    """Where the log stands by this copy of it; None before there was an office with a mark."""
+    office = copy.get_or(("lease_office",), None)
+    number = 0 if office is None else LeaseOffice.from_data(office).number
+    marked: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(number)), None)
+    return None if marked is None else LogPlace(number, copy.revision, marked["mark"][:8])
+
+
+def is_in_log(copy: Readable, position: LogPosition | LogPlace) -> bool:
     """Whether the log has been where `position` says.
 
     False is only to be believed of a copy that has all that was committed before this is asked.
@@ -88,4 +136,4 @@ def is_in_log(copy: Readable, position: LogPosition) -> bool:
         return True
     following: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office + 1)), None)
     last = copy.revision if following is None else following["after"]
-    return bool(marked["mark"] == position.mark and position.revision <= last)
+    return bool(marked["mark"].startswith(position.mark) and position.revision <= last)

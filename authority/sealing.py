@@ -7,7 +7,7 @@ only add hops behind it.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,6 +84,10 @@ class Sealer:
         # Who reads batches in columns, by what they sealed last, and whether they agree ahead; others run an older
         # version.
         self._readers: OrderedDict[str, bool] = OrderedDict()
+        self.log_for: Callable[[str], str] = lambda _receiver: ""
+        """Where the log stands of which this server is a member, for receivers who have to know; else empty."""
+        self.heard_log: Callable[[str, str], None] = lambda _sender, _log: None
+        """Told where a sender, which is proved, says that its log stands."""
 
     def change_identity(self, identity: Identity) -> None:
         """Sign with other keys, and open with them, from now on."""
@@ -174,6 +178,7 @@ class Sealer:
             sequence=trace.count,
             expires_at_s=now_s + LIFETIME_S,
             trace_digest=trace.digest(),
+            log=self.log_for(to),
         )
         ready = self._ready.pop((self.identity.public.signing_kid, keys.agreement_kid), None) or self._agreed(keys)
         sealed = jose.seal(contents, claims, sender=self.identity, receiver=keys, ready=ready)
@@ -277,6 +282,8 @@ class Sealer:
             raise MessageError(f"the parcel and the hop trace of {trace.transfer_id} differ on whether this is a hop")
         if parcel.on_path:
             trace = trace.arrive(self.name, now_ns, parcel.size_bytes)
+        if claims.log:
+            self.heard_log(claims.sender, claims.log)
         manifest = sealed.manifest if isinstance(sealed, _WITH_STATE) else None
         return Opened(message, claims.sender, trace, state_hash="" if manifest is None else manifest.hash)
 

@@ -104,6 +104,8 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     breakpoints = breakpoints_of(config.name) or nowhere
     transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints, spans)
     raft = config.metadata.backend == "raft"
+    positions = LogPositions(sealer, store, clock)
+    sealer.log_for = positions.place_for
     leases = Leases(
         config.name,
         store,
@@ -111,7 +113,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         config.lease_term_s,
         lambda: backend.current.status.is_leader if raft else None,
         lambda row: recoveries.sweep(row),  # noqa: PLW0108
-        LogPositions(sealer, store, clock),
+        positions,
     )
 
     def in_office() -> bool:

@@ -61,6 +61,8 @@ class Leases:
         self._leads = leads
         self._sweep = sweep
         self._positions = positions
+        # Servers that were told of a log which is not this one; bounded by the directory.
+        self._misled: set[str] = set()
         self.went_back = ""
         """Why this log is an older one than the one that was used last, for people; empty if nobody has shown that."""
         self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
@@ -94,6 +96,8 @@ class Leases:
             raise MessageError(f"{sender} renews the lease of {message.server}")
         if await self._has_gone_back(message):
             return _answer(message, "went_back")
+        if missing := await self._lacks(message):
+            return _answer(message, "went_back", missing=missing)
         office = self.granter.office
         if not office:
             holder = self._store.lease_office().holder
@@ -162,6 +166,24 @@ class Leases:
                 self.granter.left_office()
                 _log.error("log_went_back: %s. No leases are granted by %s from now on", self.went_back, self._name)
         return bool(self.went_back)
+
+    async def _lacks(self, message: Renew) -> str:
+        """Where the log has never been, of where this server heard that it was: it is granted nothing then.
+
+        Nobody else stands still for it, since anybody could say so.
+        """
+        missing = "" if self._positions is None else await self._positions.lacking(message.heard)
+        if not missing:
+            self._misled.discard(message.server)
+        elif message.server not in self._misled:
+            self._misled.add(message.server)
+            _log.error(
+                "log_went_back: %s was told by homeservers that the log was at %s, and it has never been there: it was "
+                "restored from an older copy. That server stands still",
+                message.server,
+                missing,
+            )
+        return missing
 
     async def _whose_disk(self, row: LeaseRow, message: Renew, office: int) -> LeaseRow:
         """Have the log know whether the server's own disk counts, by who else is there and what it says of copies."""
@@ -298,6 +320,7 @@ def _answer(
     aside: Sequence[str] = (),
     position: str | None = None,
     members_changed: bool = False,
+    missing: str = "",
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -314,6 +337,7 @@ def _answer(
             "aside": [] if peers is None else list(aside),
             "position": position,
             "members_changed": members_changed,
+            "missing": missing,
         }
     )
 

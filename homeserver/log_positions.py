@@ -10,7 +10,7 @@ from typing import Final
 
 from actors.clock import Clock
 from authority.errors import MessageError
-from authority.log_positions import OFFICE_MARKS, LogPosition, is_in_log
+from authority.log_positions import OFFICE_MARKS, LogPlace, LogPosition, is_in_log, place_of
 from authority.names import instance_of
 from authority.records import Role
 from authority.sealing import Sealer
@@ -56,6 +56,28 @@ class LogPositions:
         self._remember(token, kid, position)
         self._signed, self._signed_ns = (office, kid, token), now_ns
         return token
+
+    def place_for(self, receiver: str) -> str:
+        """Where the log stands by this member's copy, for what is sealed for a server of this instance; else empty.
+
+        Whoever is told of a decision is told with it where the log stands, which is behind the decision by then.
+        """
+        if instance_of(receiver) != self._instance:
+            return ""
+        place = place_of(self._store.tree)
+        return "" if place is None else str(place)
+
+    async def lacking(self, said: str) -> str:
+        """Those of these places where the log has never been; of texts of `LogPlace` with spaces between them.
+
+        Raises:
+            NoQuorum: that is not known.
+        """
+        places = [place for text in said.split() if (place := LogPlace.read(text)) is not None]
+        if not all(is_in_log(self._store.tree, place) for place in places):
+            # What this member's copy lacks may be in the log.
+            await self._store.confirmed()
+        return " ".join(str(place) for place in places if not is_in_log(self._store.tree, place))
 
     async def missing(self, token: str) -> LogPosition | None:
         """The position in `token` if it is proved, and the log has never been there; None if nothing is wrong.

@@ -191,7 +191,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     departures.passes.signed = arrivals.certificates.signed
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
     arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
-    departures.may_act, departures.home_answers = lease.may_act, lease.home_answers
+    departures.may_act, departures.home_answers, sealer.heard_log = lease.may_act, lease.home_answers, lease.heard_log
     loose_ends = LooseEnds(
         config.name,
         home,

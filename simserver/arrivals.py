@@ -542,6 +542,8 @@ class Arrivals:
             raise MessageError(f"the certificate of {certificate.entity} is not from its home instance")
         if certificate.target != self._sealer.name:
             raise MessageError(f"the certificate of {certificate.entity} names {certificate.target}")
+        if certificate.log:
+            self._sealer.heard_log(signer, certificate.log)
         return certificate
 
     async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:

@@ -159,6 +159,10 @@ class Home:
         leading = [row.rest_url for row in self._members]
         self._urls = leading + [url for url in self._urls if url not in leading]
 
+    def is_member(self, name: str) -> bool:
+        """Whether this is a homeserver of the instance, as far as is known here."""
+        return any(row.name == name for row in self._members)
+
     def members_changed(self) -> None:
         """There is word that the homeservers, or where they are, are not as they were: `serve_members` asks."""
         self._other_members.ring()

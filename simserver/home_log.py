@@ -4,6 +4,11 @@ It is a signed word (`authority.log_positions`) that is shown again with every r
 was restored from an older copy is found out by it. The file is written beside everything else, a moment after the
 word has come: a renewal must not wait for a disk. Without the file, this server follows whatever log its home
 instance has: an operator who wants that removes it.
+
+Beside it stands where the log was by whatever homeservers have sealed for this server since (`LogPlace`): that comes
+with every decision. It proves nothing to others, and is kept so that what was decided since the last signed word
+counts. A log that was restored begins with an office of its own, so what is heard of that does not displace what was
+before.
 """
 
 import logging
@@ -13,6 +18,7 @@ from typing import Final
 import trio
 
 from authority.lease_messages import MAX_POSITION_CHARS
+from authority.log_positions import MAX_PLACES, LogPlace
 from tree.disk import DiskFailed, replace_file
 
 __all__ = ["HomeLog"]
@@ -27,9 +33,49 @@ class HomeLog:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file: Final = file
-        self.position: str = "" if file is None else _read(file)
+        position, places = ("", "") if file is None else _read(file)
+        self.position: str = position
         """As it was signed; empty if there is none."""
-        self._written = self.position
+        # By office and mark, as they came.
+        self._places: Final[dict[tuple[int, str], LogPlace]] = {}
+        for text in places.split():
+            if (place := LogPlace.read(text)) is not None:
+                self.heard(place)
+        self._written = self._lines()
+
+    @property
+    def places(self) -> str:
+        """Where the log was, by what homeservers say; the last of each office, with spaces between them."""
+        return " ".join(map(str, self._places.values()))
+
+    def heard(self, place: LogPlace) -> None:
+        """A homeserver says that the log stands there; what is earlier is no news."""
+        key = (place.office, place.mark)
+        known = self._places.get(key)
+        if known is None and len(self._places) >= MAX_PLACES:
+            return
+        if known is None or place.revision > known.revision:
+            self._places[key] = place
+
+    def confirmed(self, shown: str) -> None:
+        """Home was shown these places, and its log has been there: only the last one is of use from now on."""
+        read = [place for text in shown.split() if (place := LogPlace.read(text)) is not None]
+        for place in sorted(read)[:-1]:
+            if self._places.get((place.office, place.mark)) == place:
+                del self._places[place.office, place.mark]
+
+    def went_back(self, missing: str) -> None:
+        """Home's log has not been at these of the places that it was shown, or not where the signed word says.
+
+        What else was heard may be of that log, and would be held against the one that the operator puts back.
+        """
+        kept = set(missing.split())
+        for key, place in list(self._places.items()):
+            if str(place) not in kept:
+                del self._places[key]
+
+    def _lines(self) -> str:
+        return f"{self.position}\n{self.places}\n"
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the file up to date, until cancelled, and then once more."""
@@ -37,28 +83,28 @@ class HomeLog:
         try:
             while True:
                 await trio.sleep(WRITE_EVERY_S)
-                if self._written != (position := self.position):
-                    await trio.to_thread.run_sync(self._write, position)
+                if self._written != (lines := self._lines()):
+                    await trio.to_thread.run_sync(self._write, lines)
         finally:
-            self._write(self.position)
+            self._write(self._lines())
 
-    def _write(self, position: str) -> None:
-        if self._file is None or position == self._written:
+    def _write(self, lines: str) -> None:
+        if self._file is None or lines == self._written:
             return
         try:
-            replace_file(self._file, position.encode())
+            replace_file(self._file, lines.encode())
         except (OSError, DiskFailed) as error:
             _log.warning("%s is not written: %s", self._file, error)
         else:
-            self._written = position
+            self._written = lines
 
 
-def _read(file: Path) -> str:
+def _read(file: Path) -> tuple[str, str]:
     try:
-        position = file.read_text(encoding="ascii").strip()
+        position, _, places = file.read_text(encoding="ascii").strip().partition("\n")
     except FileNotFoundError:
-        return ""
+        return "", ""
     except (OSError, UnicodeDecodeError) as error:
         _log.warning("%s cannot be read, so a log that went back is not noticed by it: %s", file, error)
-        return ""
-    return position if len(position) <= MAX_POSITION_CHARS else ""
+        return "", ""
+    return position if len(position) <= MAX_POSITION_CHARS else "", places

@@ -24,6 +24,7 @@ from actors.clock import Clock
 from authority.hops import Trace
 from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
 from authority.lease_messages import Renew, RenewReply, digest_of, number_of
+from authority.log_positions import LogPlace
 from authority.recovery import may_follow
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
@@ -156,6 +157,15 @@ class LeaseKeeper:
         is_late = self._asked_ns is not None and now_ns - self._asked_ns > LATE_NS
         return self._was_renewed and not is_late
 
+    def heard_log(self, sender: str, log: str) -> None:
+        """A homeserver of this instance says where the log stands: wherever it is asked from now on, it has been there.
+
+        What anybody else says of it is nothing.
+        """
+        place = LogPlace.read(log)
+        if place is not None and self._home.is_member(sender) and not self.log_went_back:
+            self._home_log.heard(place)
+
     def begin(self) -> None:
         """This server is registered, so it may ask for a lease."""
         self._has_begun = True
@@ -230,6 +240,7 @@ class LeaseKeeper:
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
         position = self._home_log.position or ("" if self._renewal >= self._offer_at else None)
+        heard = self._home_log.places
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -239,7 +250,8 @@ class LeaseKeeper:
             peers=self._peers_digest,
             shared=self._says_shared,
             position=position,
-            # Who refuses the one as unknown does not know of the other either.
+            # Who refuses the one as unknown does not know of the others either.
+            heard="" if position is None else heard,
             members="" if position is None else self._home.members_digest,
         )
         try:
@@ -254,12 +266,16 @@ class LeaseKeeper:
         if answer is None or not isinstance(answer.message, RenewReply) or answer.message.renewal != self._renewal:
             self._not_granted("the answer is none to a renewal")
             return False
-        return await self._take(answer.message, answer.sender, sent_ns)
+        if not await self._take(answer.message, answer.sender, sent_ns):
+            return False
+        self._home_log.confirmed(message.heard)
+        return True
 
     async def _take(self, reply: RenewReply, sender: str, sent_ns: int) -> bool:
         now_ns = self._clock.monotonic_ns()
         if reply.verdict == "went_back":
             self._home_went_back(sender)
+            self._home_log.went_back(reply.missing)
             return False
         if reply.verdict in ("granted", "returning"):
             self._home_is_back(reply.position)

@@ -142,6 +142,8 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (LeaseWord, "alive"): LEASES,
     (Renew, "position"): st.none() | st.sampled_from(["", "head.claims.signature"]),
     (RenewReply, "position"): st.none() | st.sampled_from(["", "head.claims.signature"]),
+    (Renew, "heard"): st.sampled_from(["", "3.00ff00ff.17", "3.00ff00ff.17 4.ff00ff00.0"]),
+    (RenewReply, "missing"): st.sampled_from(["", "3.00ff00ff.17"]),
     (Renew, "members"): st.sampled_from(["", "0123456789abcdef"]),
     (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
     (RenewReply, "members_changed"): st.booleans(),

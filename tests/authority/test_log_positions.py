@@ -2,13 +2,23 @@
 
 import copy
 import random
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.errors import MessageError
-from authority.log_positions import MAX_OFFICES, OFFICE_MARKS, LogPosition, is_in_log
+from authority.log_positions import (
+    MAX_OFFICES,
+    MAX_PLACES,
+    OFFICE_MARKS,
+    PLACES_PATTERN,
+    LogPlace,
+    LogPosition,
+    is_in_log,
+    place_of,
+)
 from tests.authority.log import Log
 
 
@@ -40,7 +50,13 @@ class Life:
         mark = self.log.rows.get_or((OFFICE_MARKS, str(self.office)), None)["mark"]
         return LogPosition(instance="alpha", office=self.office, mark=mark, revision=self.revision)
 
-    def knows(self, position: LogPosition) -> bool:
+    def place(self) -> LogPlace:
+        self.log.rows.revisions = self.revision
+        found = place_of(self.log.rows)
+        assert found is not None
+        return found
+
+    def knows(self, position: LogPosition | LogPlace) -> bool:
         return is_in_log(self.log.rows, position)
 
     def go_on(self, steps: list[bool]) -> list[LogPosition]:
@@ -107,3 +123,35 @@ def test_what_is_no_position_is_refused(wrong: dict[str, object]) -> None:
     assert LogPosition.from_claims_untrusted(claims).revision == 7
     with pytest.raises(MessageError):
         LogPosition.from_claims_untrusted(claims | wrong)
+
+
+@given(STEPS, STEPS, STEPS, st.integers(0, 2**32))
+def test_failures_row_42_a_restored_older_log_has_not_been_where_the_lost_one_was_said_to_be(
+    before: list[bool], lost: list[bool], since: list[bool], seed: int
+) -> None:
+    one = Life(random.Random(seed))
+    one.take_office()
+    one.go_on(before)
+    common, other = one.place(), one.copied()
+    one.go_on([*lost, False])
+    gone = one.place()
+    other.take_office()
+    other.go_on(since)
+    assert one.knows(gone)
+    assert one.knows(common)
+    assert other.knows(common)
+    assert not other.knows(gone)
+
+
+@given(st.integers(1, 2**62), st.integers(0, 2**62), st.integers(0, 2**32 - 1))
+def test_a_place_is_read_as_it_was_written_and_nothing_else_is_one(office: int, revision: int, mark: int) -> None:
+    place = LogPlace(office, revision, f"{mark:08x}")
+    assert LogPlace.read(str(place)) == place
+    assert re.fullmatch(PLACES_PATTERN, " ".join([str(place)] * MAX_PLACES))
+    assert not re.fullmatch(PLACES_PATTERN, " ".join([str(place)] * (MAX_PLACES + 1)))
+    for other in ("", f"0.{mark:08x}.1", f"{place} ", f"{place}.", "1.0f.2", "\u0661.00000000.2"):
+        assert LogPlace.read(other) is None
+
+
+def test_a_log_stands_nowhere_before_there_was_an_office() -> None:
+    assert place_of(Log().rows) is None

@@ -6,7 +6,7 @@ import pytest
 
 from authority.errors import MessageError
 from authority.lease_messages import Renew, RenewReply
-from authority.log_positions import LogPosition
+from authority.log_positions import LogPlace, LogPosition
 from crypto import jose
 from homeserver.log_positions import LogPositions
 from tests.fuzz.world import IDENTITIES
@@ -22,8 +22,10 @@ def signed(home: Home, **changes: Any) -> str:
     return jose.sign(claims, sender=home.node.sealer.identity, sender_id="alpha.h1")
 
 
-async def renewed(home: Home, number: int, position: str | None, server: str = "alpha.p1") -> RenewReply:
-    message = Renew(server=server, incarnation=1, nonce=NONCE, renewal=number, position=position)
+async def renewed(
+    home: Home, number: int, position: str | None, server: str = "alpha.p1", heard: str = ""
+) -> RenewReply:
+    message = Renew(server=server, incarnation=1, nonce=NONCE, renewal=number, position=position, heard=heard)
     return await home.node.leases.renew(message, server)
 
 
@@ -67,3 +69,50 @@ async def test_who_merely_says_that_the_log_was_elsewhere_stops_nobody(alpha: Ho
             positions.read_untrusted(token)
         assert (await renewed(alpha, number, token)).verdict in ("granted", "returning"), token
     await alpha.api.get("/healthz")
+
+
+async def test_failures_row_42_who_was_told_of_another_log_is_granted_nothing_and_nobody_else_stands_still(
+    alpha: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a homeserver said is no proof for others: who says so may have made it up."""
+    for name in ("alpha.p1", "alpha.p2"):
+        await Server(alpha, name).register()
+    here = alpha.node.sealer.log_for("alpha.p1")
+    assert here
+    assert alpha.node.sealer.log_for("beta.p1") == "", "it is nothing to others"
+    office, mark, revision = here.split(".")
+    for number, missing in enumerate(
+        (f"{office}.{mark}.{10**6}", f"{office}.{int(mark, 16) ^ 1:08x}.{revision}", f"{int(office) + 1}.{mark}.1"), 1
+    ):
+        answer = await renewed(alpha, number, "", heard=f"{here} {missing}")
+        assert (answer.verdict, answer.missing) == ("went_back", missing)
+    assert (await renewed(alpha, 1, "", "alpha.p2", heard=here)).verdict in ("granted", "returning")
+    assert not alpha.node.leases.went_back
+    await alpha.api.get("/healthz")
+    assert sum("log_went_back: alpha.p1" in record.message for record in caplog.records) == 1
+    answer = await renewed(alpha, 9, "", heard=here)
+    assert (answer.verdict, answer.missing) == ("granted", "") or answer.verdict == "returning"
+
+
+async def test_a_server_shows_where_the_log_was_by_what_was_sealed_for_it(alpha: Home) -> None:
+    one = await alpha.simserver("alpha.s1")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball-1", ada, "alpha.s1")
+    (place,) = map(LogPlace.read, one.home_log.places.split())
+    assert place is not None
+    assert place.office == alpha.node.store.lease_office().number
+    # The word to spawn it came after its creation, and before the log knew that it lives.
+    assert 1 < place.revision < alpha.node.store.tree.revision
+    two, heard = await alpha.simserver("alpha.s2"), list[str]()
+    assert two.lease._home_log is two.home_log
+    two.home_log.heard = lambda place: heard.append(str(place))  # type: ignore[method-assign]
+    await alpha.api.do("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2", "transfer_id": "transfer-1"})
+    assert (await alpha.finished("transfer-1"))["result"] == "done"
+    record = alpha.node.store.entity("alpha.ball-1")
+    assert record is not None
+    assert record.authority == "alpha.s2"
+    assert heard, "with the certificate of the commit, which does not come from home, came where the log stood then"
+    other = LogPlace(place.office + 5, 10**9, place.mark)
+    one.sealer.heard_log("alpha.s9", str(other))
+    one.sealer.heard_log("beta.h1", str(other))
+    assert str(other) not in one.home_log.places, "they are no homeservers of this instance"

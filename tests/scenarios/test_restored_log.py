@@ -4,12 +4,14 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
 from authority.lease import LeaseTerms
+from authority.log_positions import LogPlace
 from tests.scenarios.test_failover import TERM_S, Entity, World, world
 from tests.scenarios.test_leases import answer, until
 
@@ -106,3 +108,56 @@ async def refuses(running: World, fence: int) -> None:
 
 async def log_of(running: World, name: str) -> str:
     return await trio.Path(running.cluster.server(name).log_file).read_text()
+
+
+def in_home_log(file: Path) -> list[str]:
+    """The signed word that a server keeps, and where it heard that the log was."""
+    text = file.read_text() if file.exists() else ""
+    return [text.partition("\n")[0], text.partition("\n")[2].strip()]
+
+
+async def office_heard(file: Path, after: int) -> int:
+    """Wait until a server has a signed word, and has heard of a later office; the latest of which it has heard."""
+    while True:
+        signed, places = in_home_log(file)
+        offices = [place.office for text in places.split() if (place := LogPlace.read(text)) is not None]
+        if signed and max(offices, default=0) > after:
+            return max(offices)
+        await trio.sleep(0.05)
+
+
+async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_its_last_renewal() -> None:
+    """The log that is restored is so new that no signed word tells it from the one that was lost."""
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        file = cluster.directory / "alpha.s2" / "state" / "home_log"
+        office = await office_heard(file, 0)
+        await cluster.stop(HOME)
+        signed, _ = in_home_log(file)
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await handed_over(running, "alpha.s2")
+        await office_heard(file, office)
+        # Its signed word is of before: as if it had not renewed its lease since. The other one is away.
+        for name in (*SERVERS, HOME):
+            await cluster.kill(name)
+        _, places = in_home_log(file)
+        file.write_text(f"{signed}\n{places}\n")
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        async with coming_up(running, HOME), coming_up(running, "alpha.s2"):
+            await until(health, running, "alpha.s2", code="log_went_back")
+            assert (await health(running, HOME))["code"] != "log_went_back", "nothing is proved"
+        await cluster.stop("alpha.s2")
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        await cluster.restart(HOME)
+        for name in SERVERS:
+            await cluster.restart(name, same_code=True)
+        records = await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 1)
+        assert records[BALL]["epoch"] >= 2
+        await running.push(10)
+        await running.exactly_once()

@@ -1,0 +1,61 @@
+"""What a server keeps of where its home's log was, over restarts, and while a log that was restored is put right."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from authority.log_positions import MAX_PLACES, LogPlace
+from simserver.home_log import HomeLog
+
+OLD, LOST, RESTORED = LogPlace(3, 40, "0" * 8), LogPlace(3, 44, "0" * 8), LogPlace(4, 41, "1" * 8)
+
+
+def test_of_each_office_the_last_place_is_shown_and_what_is_confirmed_is_not_shown_for_good() -> None:
+    log = HomeLog()
+    for place in (LOST, OLD, RESTORED):
+        log.heard(place)
+    assert log.places == f"{LOST} {RESTORED}"
+    shown = log.places
+    log.heard(LogPlace(4, 50, "1" * 8))
+    log.confirmed(shown)
+    assert log.places == "4.11111111.50"
+    log.confirmed(log.places)
+    assert log.places == "4.11111111.50", "the last one is later than what was signed"
+
+
+def test_failures_row_42_what_is_heard_of_a_restored_log_neither_displaces_what_was_before_nor_is_held_against_it() -> (
+    None
+):
+    log = HomeLog()
+    log.heard(LOST)
+    for number in range(10):
+        log.heard(RESTORED._replace(office=4 + number))
+    assert len(log.places.split()) == MAX_PLACES
+    assert str(LOST) in log.places
+    log.went_back(str(LOST))
+    assert log.places == str(LOST), "else the log that is put back would lack what the restored one said"
+    log.heard(RESTORED)
+    log.went_back("")
+    assert log.places == "", "what is signed is evidence enough"
+
+
+async def test_what_was_heard_outlives_the_process_and_a_file_of_before_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "home_log"
+    file.write_text("a-signed-word")
+    log = HomeLog(file)
+    assert (log.position, log.places) == ("a-signed-word", "")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(log.serve)
+        log.heard(LOST)
+        nursery.cancel_scope.cancel()
+    again = HomeLog(file)
+    assert (again.position, again.places) == ("a-signed-word", str(LOST))
+
+
+@pytest.mark.parametrize("text", ["word\nnonsense 1.2.3\n", "word\n\n", "word\n9.00000000\n"])
+def test_what_is_no_place_is_none(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "home_log"
+    file.write_text(text)
+    log = HomeLog(file)
+    assert (log.position, log.places) == ("word", "")
