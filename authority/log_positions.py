@@ -25,8 +25,8 @@ from authority.records import LeaseOffice
 from authority.rows import Rows
 
 __all__ = [
+    "MAX_HEARD_OFFICES",
     "MAX_OFFICES",
-    "MAX_PLACES",
     "MAX_PLACES_CHARS",
     "OFFICE_MARKS",
     "PLACES_PATTERN",
@@ -74,10 +74,10 @@ class LogPosition(BaseModel):
 
 
 _PLACE: Final = r"([1-9][0-9]{0,18})\.([0-9a-f]{8})\.(0|[1-9][0-9]{0,18})"
-MAX_PLACES: Final = 4
+MAX_HEARD_OFFICES: Final = 4
 """Offices of which a server remembers what it heard since its lease was renewed; there is hardly ever more than one."""
-PLACES_PATTERN: Final = f"^({_PLACE}( {_PLACE}){{0,{MAX_PLACES - 1}}})?$"
-MAX_PLACES_CHARS: Final = MAX_PLACES * 49
+PLACES_PATTERN: Final = f"^({_PLACE}( {_PLACE}){{0,{MAX_HEARD_OFFICES - 1}}})?$"
+MAX_PLACES_CHARS: Final = MAX_HEARD_OFFICES * 49
 
 
 class LogPlace(NamedTuple):

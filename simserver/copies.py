@@ -423,7 +423,8 @@ class Copier:
             except (HomeUnreachable, HomeRefused) as error:
                 _log.info("no copies for %s now: %s", follower, error)
                 continue
-            if row is None:
+            if row is None or not row.link_port:
+                # It has registered, but not where its link is.
                 continue
             for together in _in_messages(items):
                 self._counts["copies_sent"] += len(together)

@@ -18,7 +18,7 @@ from typing import Final
 import trio
 
 from authority.lease_messages import MAX_POSITION_CHARS
-from authority.log_positions import MAX_PLACES, LogPlace
+from authority.log_positions import MAX_HEARD_OFFICES, LogPlace
 from tree.disk import DiskFailed, replace_file
 
 __all__ = ["HomeLog"]
@@ -52,7 +52,7 @@ class HomeLog:
         """A homeserver says that the log stands there; what is earlier is no news."""
         key = (place.office, place.mark)
         known = self._places.get(key)
-        if known is None and len(self._places) >= MAX_PLACES:
+        if known is None and len(self._places) >= MAX_HEARD_OFFICES:
             return
         if known is None or place.revision > known.revision:
             self._places[key] = place

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from authority.errors import MessageError
 from authority.log_positions import (
+    MAX_HEARD_OFFICES,
     MAX_OFFICES,
-    MAX_PLACES,
     OFFICE_MARKS,
     PLACES_PATTERN,
     LogPlace,
@@ -147,8 +147,8 @@ def test_failures_row_42_a_restored_older_log_has_not_been_where_the_lost_one_wa
 def test_a_place_is_read_as_it_was_written_and_nothing_else_is_one(office: int, revision: int, mark: int) -> None:
     place = LogPlace(office, revision, f"{mark:08x}")
     assert LogPlace.read(str(place)) == place
-    assert re.fullmatch(PLACES_PATTERN, " ".join([str(place)] * MAX_PLACES))
-    assert not re.fullmatch(PLACES_PATTERN, " ".join([str(place)] * (MAX_PLACES + 1)))
+    assert re.fullmatch(PLACES_PATTERN, " ".join([str(place)] * MAX_HEARD_OFFICES))
+    assert not re.fullmatch(PLACES_PATTERN, " ".join([str(place)] * (MAX_HEARD_OFFICES + 1)))
     for other in ("", f"0.{mark:08x}.1", f"{place} ", f"{place}.", "1.0f.2", "\u0661.00000000.2"):
         assert LogPlace.read(other) is None
 

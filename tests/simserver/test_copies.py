@@ -65,6 +65,7 @@ class Place:
         self.checkpoints: list[tuple[str, int]] = []
         self.checkpoint_fences: list[Fence] = []
         self.has_room = True
+        self.link = SimpleNamespace(link_host="127.0.0.1", link_port=17000)
         self.counts: Counter[str] = Counter()
         self.table = CopyTable(1 << 20, 1000)
 
@@ -80,7 +81,7 @@ class Place:
 
     async def row(self, server: str) -> Any:
         await trio.lowlevel.checkpoint()
-        return SimpleNamespace(link_host="127.0.0.1", link_port=17000)
+        return self.link
 
     def post(self, to: str, where: tuple[str, int], frame: bytes, *, channel: int) -> None:
         self.posted.append((to, decode_link_untrusted(frame)))
@@ -134,6 +135,16 @@ async def test_what_has_just_come_is_copied_with_the_next_part(place: Place, aut
         await trio.sleep(INTERVAL_S / 10 + 0.01)
         assert {item.entity for item in place.copied} == {f"alpha.ball-{number}" for number in range(20)}
         assert {to for to, _ in place.posted} == {FOLLOWER}
+
+
+async def test_a_follower_that_has_not_said_where_its_link_is_gets_no_copies(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    place.link = SimpleNamespace(link_host="", link_port=0)
+    async with served(place.copier()):
+        place.spawn()
+        await trio.sleep(2 * INTERVAL_S)
+    assert place.posted == []
 
 
 async def test_what_came_back_under_a_higher_fence_has_just_come(place: Place, autojump_clock: MockClock) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from authority.log_positions import MAX_PLACES, LogPlace
+from authority.log_positions import MAX_HEARD_OFFICES, LogPlace
 from simserver.home_log import HomeLog
 
 OLD, LOST, RESTORED = LogPlace(3, 40, "0" * 8), LogPlace(3, 44, "0" * 8), LogPlace(4, 41, "1" * 8)
@@ -31,7 +31,7 @@ def test_failures_row_42_what_is_heard_of_a_restored_log_neither_displaces_what_
     log.heard(LOST)
     for number in range(10):
         log.heard(RESTORED._replace(office=4 + number))
-    assert len(log.places.split()) == MAX_PLACES
+    assert len(log.places.split()) == MAX_HEARD_OFFICES
     assert str(LOST) in log.places
     log.went_back(str(LOST))
     assert log.places == str(LOST), "else the log that is put back would lack what the restored one said"
