@@ -32,7 +32,7 @@ class Certification:
 
     def commit_all(self, transfers: Sequence[TransferRecord]) -> list[str]:
         """As `commit` of each of these; they share a signature."""
-        # To the target it is all that it hears of its home about this; of its own home, that is.
+        # The target hears of a commit by its certificate alone, which comes from the old authority.
         log = self._sealer.log_for(self._sealer.name)
         claims = [commit_certificate(transfer).to_claims() | {"log": log} for transfer in transfers]
         return jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)

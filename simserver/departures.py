@@ -150,9 +150,10 @@ class Departures:
 
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
-        is_asking = entity in self._asking_for_room or entity in self._leave_taking or entity in self._ahead
-        is_asking = is_asking or entity in self._home_awaited
-        return is_asking or self._convoys.turnstile.waits(entity) or entity in self._leaving
+        asking = (self._asking_for_room, self._leave_taking, self._ahead, self._home_awaited)
+        return (
+            any(entity in some for some in asking) or self._convoys.turnstile.waits(entity) or entity in self._leaving
+        )
 
     def may_be_moved(self, entity: str) -> bool:
         """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""

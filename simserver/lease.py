@@ -240,7 +240,6 @@ class LeaseKeeper:
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
         position = self._home_log.position or ("" if self._renewal >= self._offer_at else None)
-        heard = self._home_log.places
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -251,7 +250,7 @@ class LeaseKeeper:
             shared=self._says_shared,
             position=position,
             # Who refuses the one as unknown does not know of the others either.
-            heard="" if position is None else heard,
+            heard="" if position is None else self._home_log.places,
             members="" if position is None else self._home.members_digest,
         )
         try:

@@ -104,7 +104,7 @@ class Newborns:
     def when_kept(self, entity: str, asker: str, tell: Callable[[], None]) -> None:
         """Have `tell` called once the entity is kept; at once if that is so, or nothing is ever kept here.
 
-        Whoever asks again is told once, and so is the first of too many.
+        Whoever asks again is told once. Of more than `MAX_ASKERS` the later ones are not told, and may ask again.
         """
         birth = self._births.get(entity)
         if birth is None:

@@ -279,13 +279,12 @@ async def test_a_creation_is_answered_when_the_disk_has_it_and_the_log_knows(
     sim = await alpha.simserver("alpha.s1")
     await alpha.player("alpha.ada")
     monkeypatch.setattr("homeserver.births.SPAWN_TIMEOUT_S", 0.05)
-    flush, waits = sim.ledger.flush, trio.Event()
+    waits = trio.Event()
     monkeypatch.setattr(sim.ledger, "flush", waits.wait)
     assert await alpha.api.refused(504, "spawn_unconfirmed", "POST", "/v1/entities", NEW) == "alpha.s1"
     assert (record := alpha.node.store.entity("alpha.ball-1")) is not None
     assert record.unconfirmed
     monkeypatch.undo()
-    monkeypatch.setattr(sim.ledger, "flush", flush)
     waits.set()
     assert (await alpha.api.do("POST", "/v1/entities", NEW))["authority"] == "alpha.s1"
     assert sim.ledger.checkpoint_of("alpha.ball-1") is not None

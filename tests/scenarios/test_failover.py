@@ -90,6 +90,13 @@ class World:
             await self.client.call("alpha", "POST", f"/v1/entities/{name}/transfers", {"to": to})
         await self.until(lambda record: record["authority"] == to)
 
+    async def lose_power(self, *servers: str) -> None:
+        """Kill all of these, and start them again."""
+        for name in servers:
+            await self.cluster.kill(name)
+        for name in servers:
+            await self.cluster.restart(name, same_code=True)
+
     def move_link(self, server: str) -> None:
         """Have a server that does not run listen on another port when it is started: any that is free then."""
         config = self.cluster.directory / server / "config.toml"
@@ -174,11 +181,7 @@ async def test_failures_row_8_what_was_said_to_live_goes_on_though_its_server_is
 async def test_failures_row_42_what_was_said_to_live_goes_on_though_all_servers_lose_power_at_once() -> None:
     async with world() as running:
         await running.spawn(4, "alpha.s1")
-        names = ("alpha.s1", "alpha.s2", "alpha.s3")
-        for name in names:
-            await running.cluster.kill(name)
-        for name in names:
-            await running.cluster.restart(name, same_code=True)
+        await running.lose_power("alpha.s1", "alpha.s2", "alpha.s3")
         await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 1)
         await running.push(10)
         await running.exactly_once()
@@ -407,11 +410,7 @@ async def test_failures_row_42_what_was_handed_over_a_moment_before_all_servers_
             await running.client.call("alpha", "POST", f"/v1/entities/{name}/transfers", {"to": "alpha.s2"})
         await running.until(lambda record: record["authority"] == "alpha.s2")
         await running.has_left("alpha.s1")
-        names = ("alpha.s1", "alpha.s2", "alpha.s3")
-        for name in names:
-            await running.cluster.kill(name)
-        for name in names:
-            await running.cluster.restart(name, same_code=True)
+        await running.lose_power("alpha.s1", "alpha.s2", "alpha.s3")
         await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 2)
         await running.push(10)
         await running.exactly_once()
