@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from authority.certificates import Name, OwnerName
+from authority.log_messages import MAX_FOREIGN_LOGS
 from authority.log_positions import MAX_PLACES_CHARS, PLACES_PATTERN
-from authority.message_base import MessageModel
+from authority.message_base import MessageModel, Token
 from authority.records import DirectoryRow
 
 __all__ = [
@@ -52,6 +53,7 @@ class Renew(MessageModel):
     `position`: where the log was, as a homeserver signed it last for this server, empty if none has
     (`authority.log_positions`); None, and left out of what is sent, of one that knows of no such thing.
     `heard` is where the log stood by what homeservers said to this server since (`LogPlace`), which proves nothing.
+    `witnesses` are the last words of other instances' homeservers on where their logs stood (`authority.log_messages`).
     `members` is the digest of the homeservers and their addresses that it knows: of others there is word in the answer.
     """
 
@@ -65,6 +67,7 @@ class Renew(MessageModel):
     shared: bool = False
     position: Position | None = None
     heard: Places = ""
+    witnesses: Annotated[list[Token], Field(max_length=MAX_FOREIGN_LOGS)] = Field(default_factory=list)
     members: ListDigest = ""
 
     @model_serializer(mode="wrap")
@@ -129,7 +132,7 @@ def _sparing(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
     if data["position"] is None:
         del data["position"]
-    for field in ("aside", "heard", "members", "members_changed", "missing"):
+    for field in ("aside", "heard", "members", "members_changed", "missing", "witnesses"):
         if not data.get(field, True):
             del data[field]
     return data

@@ -24,6 +24,7 @@ from authority.hops import Trace
 from authority.inquiry_messages import Passed, StageInquiry, StageWord, Stranded
 from authority.lease_messages import LeaseInquiry, LeaseWord, Renew, RenewReply
 from authority.letters import Batch
+from authority.log_messages import LogInquiry, LogShown, LogWord
 from authority.message_base import Chain, ReasonText, Token
 from authority.message_base import FencedTransferModel as _Fenced
 from authority.message_base import MessageModel as _Message
@@ -88,6 +89,9 @@ __all__ = [
     "LetGo",
     "LinkMessage",
     "LoadReport",
+    "LogInquiry",
+    "LogShown",
+    "LogWord",
     "Manifest",
     "Message",
     "Moves",
@@ -436,6 +440,9 @@ Message = Annotated[
     | RenewReply
     | LeaseInquiry
     | LeaseWord
+    | LogShown
+    | LogInquiry
+    | LogWord
     | Collect
     | Collected
     | Adopt

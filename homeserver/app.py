@@ -25,7 +25,7 @@ from actors.udp import LinkEndpoint
 from actors.web import WebService
 from authority.errors import Refused
 from authority.listeners import attach_listeners
-from authority.messages import OwnerRequest
+from authority.messages import LogInquiry, OwnerRequest
 from authority.pins import Pins, published
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
@@ -45,6 +45,7 @@ from homeserver.federation import Federation
 from homeserver.hierarchies import Hierarchies
 from homeserver.inquiries import Inquiries
 from homeserver.leases import Leases
+from homeserver.log_inquiries import LogInquiries, Witnesses
 from homeserver.log_positions import LogPositions
 from homeserver.node import Node, Secrets
 from homeserver.orders import Orders
@@ -106,6 +107,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     raft = config.metadata.backend == "raft"
     positions = LogPositions(sealer, store, clock)
     sealer.log_for = positions.place_for
+    transfers.log_shown_to = positions.shown_to
     leases = Leases(
         config.name,
         store,
@@ -116,6 +118,10 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         positions,
     )
 
+    witnesses = Witnesses(lambda instance: federation.hops_to(instance) is not None)
+    leases.witnessed = witnesses.told
+    transfers.why_undecided = lambda: leases.went_back
+
     def in_office() -> bool:
         return leases.granter.office > 0
 
@@ -123,13 +129,24 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     transfers.recovering = lambda entity: recoveries.begun([entity])
     abroad = Abroad(config.instance, store, federation, transfers, recoveries, clock, in_office)
     Inquiries(transfers, store, directory, federation, abroad, config.instance)
+    log_inquiries = LogInquiries(
+        store,
+        directory,
+        federation,
+        positions,
+        witnesses,
+        lambda: None if in_office() else store.lease_office().holder,
+        leases.prove_went_back,
+        clock,
+    )
+    transfers.answer_by(LogInquiry, log_inquiries.answer)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
     node.recoveries, node.telemetry, node.spans = recoveries, telemetry, spans
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
     node.farewells = Farewells(store, transfers.post, clock, in_office)
     node.orders = Orders(store, transfers.order, clock, in_office)
     transfers.ordered = node.orders.ordered
-    node.abroad = abroad
+    node.abroad, node.log_inquiries = abroad, log_inquiries
     placement = config.placement
     node.balancer = Balancer(
         store,
@@ -207,6 +224,7 @@ async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio
     async with trio.open_nursery() as nursery:
         await nursery.start(node.federation.serve)
         await nursery.start(node.abroad.serve)
+        await nursery.start(node.log_inquiries.serve)
         task_status.started()
 
 

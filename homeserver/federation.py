@@ -146,28 +146,36 @@ class Federation:
         return sorted(cached[1], key=lambda row: (row.rest_url in self._doubted, row.name != last))
 
     async def exchange(
-        self, instance: str, message: Message, trace: Trace, *, on_path: bool, within_s: float = math.inf
+        self,
+        instance: str,
+        message: Message,
+        trace: Trace,
+        *,
+        on_path: bool,
+        within_s: float = math.inf,
+        first: str = "",
     ) -> tuple[Message, Trace]:
         """Send a sealed message to a homeserver of another instance; return its sealed answer, opened.
 
-        Tries its members one after the other, the one that answered last first, and those last that did not; the same
-        message may therefore reach two of them, which is why messages are idempotent.
+        Tries its members one after the other: the one named `first`, the one that answered last, and those last that
+        did not; the same message may therefore reach two of them, which is why messages are idempotent.
 
         Raises:
             PeerUnreachable: none answered, or none `within_s`.
         """
         with trio.move_on_after(within_s):
             # So that one that hangs leaves time for the next.
-            return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2)
+            return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2, first=first)
         self._silent.add(instance)
         raise PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
 
     async def _exchange(
-        self, instance: str, message: Message, trace: Trace, *, on_path: bool, each_s: float
+        self, instance: str, message: Message, trace: Trace, *, on_path: bool, each_s: float, first: str
     ) -> tuple[Message, Trace]:
         problem: PeerUnreachable | None = None
         for refresh in (False, True):
-            for member in await self.members(instance, refresh=refresh):
+            members = await self.members(instance, refresh=refresh)
+            for member in sorted(members, key=lambda row: row.name != first):
                 try:
                     with trio.fail_after(each_s):
                         answer = await self._exchange_with(instance, member, message, trace, on_path=on_path)

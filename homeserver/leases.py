@@ -16,6 +16,7 @@ from actors.clock import Clock
 from authority.errors import MessageError, Reason, Refused
 from authority.lease import Granter, LeasePhase, LeaseTerms
 from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
+from authority.log_positions import LogPlace, LogPosition
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow, Role
 from authority.sealing import Opened
@@ -63,6 +64,8 @@ class Leases:
         self._positions = positions
         # Servers that were told of a log which is not this one; bounded by the directory.
         self._misled: set[str] = set()
+        self.witnessed: Callable[[str, Sequence[str]], None] = lambda _server, _tokens: None
+        """Told what each server shows of where other instances' logs were."""
         self.went_back = ""
         """Why this log is an older one than the one that was used last, for people; empty if nobody has shown that."""
         self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
@@ -94,6 +97,7 @@ class Leases:
         received_ns = self._clock.monotonic_ns()
         if sender != message.server:
             raise MessageError(f"{sender} renews the lease of {message.server}")
+        self.witnessed(sender, message.witnesses)
         if await self._has_gone_back(message):
             return _answer(message, "went_back")
         if missing := await self._lacks(message):
@@ -158,14 +162,20 @@ class Leases:
                 # Nothing is proved: its keys may have been replaced, or it is made up.
                 _log.info("%s names a position of the log that says nothing: %s", message.server, error)
                 return False
-            if missing is not None and not self.went_back:
-                self.went_back = (
-                    f"{message.server} proves that the log was at revision {missing.revision} under office "
-                    f"{missing.office}, and it has never been there: it was restored from an older copy"
-                )
-                self.granter.left_office()
-                _log.error("log_went_back: %s. No leases are granted by %s from now on", self.went_back, self._name)
+            if missing is not None:
+                self.prove_went_back(message.server, missing)
         return bool(self.went_back)
+
+    def prove_went_back(self, who: str, missing: LogPosition | LogPlace) -> None:
+        """A server, or another instance, has shown what this instance has signed: that the log was where it was not."""
+        if self.went_back:
+            return
+        self.went_back = (
+            f"{who} proves that the log was at revision {missing.revision} under office "
+            f"{missing.office}, and it has never been there: it was restored from an older copy"
+        )
+        self.granter.left_office()
+        _log.error("log_went_back: %s. No leases are granted by %s from now on", self.went_back, self._name)
 
     async def _lacks(self, message: Renew) -> str:
         """Where the log has never been, of where this server heard that it was: it is granted nothing then.

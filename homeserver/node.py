@@ -40,6 +40,7 @@ from homeserver.farewells import Farewells
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
+from homeserver.log_inquiries import LogInquiries
 from homeserver.orders import Orders
 from homeserver.owners import Owners
 from homeserver.questions import Questions
@@ -105,6 +106,7 @@ class Node:
     farewells: Farewells = field(init=False, repr=False)
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
+    log_inquiries: LogInquiries = field(init=False, repr=False)
     audit: Audit = field(default_factory=Audit)
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)

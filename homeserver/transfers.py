@@ -33,10 +33,13 @@ from authority.messages import (
     HandoffAbort,
     HandoffReply,
     HandoffRequest,
+    LogInquiry,
+    LogShown,
     Message,
     NoAnswer,
     OwnerWord,
     Parcel,
+    Renew,
     Report,
     ReportReply,
     encode_link,
@@ -69,6 +72,8 @@ _log = logging.getLogger("homeserver.transfers")
 NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
 # Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
 MAX_POSTING: Final = 10_000
+# What is answered by who knows that its log is an older one than it was.
+_OF_LOGS: Final = (Renew, LogInquiry)
 
 
 def owner_word(record: EntityRecord) -> OwnerWord:
@@ -109,6 +114,8 @@ class Transfers:
         self._link = link
         self._clock = clock
         self._posting: dict[str, Combiner[Letter, None]] = {}
+        # What was shown last to servers of other instances.
+        self._shown: dict[str, str] = {}
         self.ordered: Callable[[TransferRecord], None] = lambda _transfer: None
         """Told of every transfer that an old authority is told to begin."""
         self.moved: Callable[[str, str, str], None] = lambda _entity, _source, _target: None
@@ -125,6 +132,10 @@ class Transfers:
         self._admissions: Final = Admissions(federation, clock, self.admission_patience_s)
         self.decisions: Final = DecisionSpans(spans)
         self._in_bulk: Final = InBulk(self, store, self._submit_all, sealer.name, clock, reached)
+        self.log_shown_to: Callable[[str], str] = lambda _receiver: ""
+        """Where the log stands, signed, for servers of other instances; empty for others."""
+        self.why_undecided: Callable[[], str] = lambda: ""
+        """Why this member decides nothing: its log went back; empty if it does."""
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
         self._waiting = WaitingRequests()
@@ -200,7 +211,22 @@ class Transfers:
         while together := take_batch(waiting):
             await self.post_parcel(self._seal_all(together, to, keys, over_link=True), to)
             self._sealer.get_ready(keys)
+        await self.show_log(to, keys)
         return [None] * len(letters)
+
+    async def show_log(self, to: str, keys: PublicIdentity | None = None) -> None:
+        """Show a server of another instance, to which a decision was told, where the log stands behind that.
+
+        In a parcel of its own: an earlier release would refuse the others with it. Raises as `post`.
+        """
+        position = self.log_shown_to(to)
+        if not position or self._shown.get(to) == position:
+            return
+        if len(self._shown) >= MAX_POSTING:
+            self._shown.clear()
+        self._shown[to] = position
+        letter = Letter(LogShown(position=position), Trace("log-shown"))
+        await self.post_parcel(self._seal_all([letter], to, keys or await self._keys_of(to), over_link=True), to)
 
     async def post_parcel(self, parcel: Parcel, to: str) -> None:
         """Send a sealed parcel to a simulation server over the link.
@@ -236,6 +262,8 @@ class Transfers:
     async def replies(self, opened: Sequence[Opened]) -> list[Letter]:
         """What is to be answered to each message of a batch, in their order; see `homeserver.in_bulk`."""
         letters: list[Letter] = [Letter(NoAnswer(why="undecided"), Trace("batch"))] * len(opened)
+        if self.why_undecided():
+            return letters
 
         async def answer_one(place: int, one: Opened) -> None:
             letters[place] = await self._reply_or_why_not(one)
@@ -257,6 +285,8 @@ class Transfers:
 
     async def reply(self, opened: Opened) -> Letter | None:
         """Deal with one opened message; what to answer its sender, or None. Raises as `answer`."""
+        if (why := self.why_undecided()) and not isinstance(opened.message, _OF_LOGS):
+            raise NoQuorum(why)
         match opened.message:
             case HandoffRequest() as request:
                 return await self._handoff(request, opened)
@@ -308,6 +338,7 @@ class Transfers:
         elif not repeated:
             self.note(transfer, is_known=known is not None)
             await self._tell_the_others(transfer)
+            await self._show_log(reply, request.source)
         if is_case_2:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
@@ -338,6 +369,14 @@ class Transfers:
             self.moved(transfer.entity, transfer.source, transfer.target)
         if not is_known and transfer.reason == Reason.ATTACHED:
             self.torn(transfer)
+
+    async def _show_log(self, reply: HandoffReply, source: str) -> None:
+        """A source of another instance has a raised fence by this refusal, which comes by way of its own home."""
+        if reply.outcome == "refused":
+            try:
+                await self.show_log(source)
+            except NOT_TOLD as error:
+                _log.info("%s was not shown where the log stands: %s", source, error)
 
     async def _tell_the_others(self, transfer: TransferRecord) -> None:
         """With one of a group the others are decided too: those whose requests wait here are answered at once."""
@@ -440,7 +479,9 @@ class Transfers:
         self._waiting.take(request.transfer_id)
         transfer = TransferRecord.from_data(decided["transfer"])
         await self._tell_the_others(transfer)
-        return Letter(await self._reply(decided, transfer, means), opened.trace, on_path=False)
+        reply = await self._reply(decided, transfer, means)
+        await self._show_log(reply, request.source)
+        return Letter(reply, opened.trace, on_path=False)
 
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""

@@ -191,7 +191,8 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     departures.passes.signed = arrivals.certificates.signed
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
     arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
-    departures.may_act, departures.home_answers, sealer.heard_log = lease.may_act, lease.home_answers, lease.heard_log
+    arrivals.shown_abroad, sealer.heard_log = lease.shown_abroad, lease.heard_log
+    departures.may_act, departures.home_answers = lease.may_act, lease.home_answers
     loose_ends = LooseEnds(
         config.name,
         home,
@@ -265,8 +266,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         put_away=copier.put_away,
     )
     node.home_log, node.telemetry, node.spans = home_log, telemetry, spans
-    home.why_not_asked = lambda: lease.log_went_back
-    lease.has_shared = copier.has_shared
+    home.why_not_asked, lease.has_shared = (lambda: lease.log_went_back), copier.has_shared
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),
         holdings,

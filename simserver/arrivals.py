@@ -107,6 +107,8 @@ class Arrivals:
         self.incarnation: Callable[[], int] = lambda: 0
         # Whether that lease lasts at this moment.
         self.may_act: Callable[[int], bool] = lambda now_ns: True
+        self.shown_abroad: Callable[[str, str], None] = lambda _signer, _certificate: None
+        """Told of certificates of commits that say where their home's log stood, and of who signed them."""
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
         # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
         self._contexts: OrderedDict[Permission, Context] = OrderedDict()
@@ -245,7 +247,7 @@ class Arrivals:
         """As `grant`, if nobody has to be asked for keys; whether it was."""
         read = self.certificates.at_hand_untrusted(message.certificate, CommitCertificate, Role.HOMESERVER)
         if read is not None:
-            self._granted(self._checked_commit(*read), opened)
+            self._granted(self._checked_commit(message.certificate, *read), opened)
         return read is not None
 
     def _granted(self, certificate: CommitCertificate, opened: Opened) -> None:
@@ -535,15 +537,17 @@ class Arrivals:
     # --- certificates ----------------------------------------------------------------------------------------------
 
     async def _commit_certificate(self, token: str) -> CommitCertificate:
-        return self._checked_commit(*await self.certificates.read_untrusted(token, CommitCertificate, Role.HOMESERVER))
+        read = await self.certificates.read_untrusted(token, CommitCertificate, Role.HOMESERVER)
+        return self._checked_commit(token, *read)
 
-    def _checked_commit(self, signer: str, certificate: CommitCertificate) -> CommitCertificate:
+    def _checked_commit(self, token: str, signer: str, certificate: CommitCertificate) -> CommitCertificate:
         if instance_of(signer) != instance_of(certificate.entity):
             raise MessageError(f"the certificate of {certificate.entity} is not from its home instance")
         if certificate.target != self._sealer.name:
             raise MessageError(f"the certificate of {certificate.entity} names {certificate.target}")
         if certificate.log:
             self._sealer.heard_log(signer, certificate.log)
+            self.shown_abroad(signer, token)
         return certificate
 
     async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:

@@ -9,6 +9,10 @@ Beside it stands where the log was by whatever homeservers have sealed for this 
 with every decision. It proves nothing to others, and is kept so that what was decided since the last signed word
 counts. A log that was restored begins with an office of its own, so what is heard of that does not displace what was
 before.
+
+And beside those stands the last signed word of every other instance on where *its* log stood, of which this server has
+been told: with entities that came from there, with whatever its homeservers send. It is for them that this is kept: who
+else heard it may have died, and a log that they restored from an older copy is found out by it.
 """
 
 import logging
@@ -17,8 +21,11 @@ from typing import Final
 
 import trio
 
+from authority.errors import MessageError
 from authority.lease_messages import MAX_POSITION_CHARS
+from authority.log_messages import MAX_FOREIGN_LOGS, place_said_untrusted
 from authority.log_positions import MAX_HEARD_OFFICES, LogPlace
+from authority.message_base import MAX_TOKEN_CHARS
 from tree.disk import DiskFailed, replace_file
 
 __all__ = ["HomeLog"]
@@ -33,7 +40,7 @@ class HomeLog:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file: Final = file
-        position, places = ("", "") if file is None else _read(file)
+        position, places, *witnesses = ("", "") if file is None else _read(file)
         self.position: str = position
         """As it was signed; empty if there is none."""
         # By office and mark, as they came.
@@ -41,7 +48,31 @@ class HomeLog:
         for text in places.split():
             if (place := LogPlace.read(text)) is not None:
                 self.heard(place)
+        # By instance, those that were heard of last behind.
+        self._witnesses: Final[dict[str, tuple[LogPlace, str]]] = {}
+        for token in witnesses:
+            self._witnessed_again(token)
         self._written = self._lines()
+
+    @property
+    def witnesses(self) -> list[str]:
+        """The last words of other instances on where their logs stood, as they signed them."""
+        return [token for _, token in self._witnesses.values()]
+
+    def shown_abroad(self, instance: str, place: LogPlace, token: str) -> None:
+        """A homeserver of another instance has signed where its log stands; what is earlier is no news."""
+        known = self._witnesses.pop(instance, None)
+        self._witnesses[instance] = (place, token) if known is None or place > known[0] else known
+        if len(self._witnesses) > MAX_FOREIGN_LOGS:
+            del self._witnesses[next(iter(self._witnesses))]
+
+    def _witnessed_again(self, token: str) -> None:
+        try:
+            instance, place = place_said_untrusted(token)
+        except MessageError as error:
+            _log.warning("%s holds something that is no word of a log: %s", self._file, error)
+        else:
+            self.shown_abroad(instance, place, token)
 
     @property
     def places(self) -> str:
@@ -75,7 +106,7 @@ class HomeLog:
                 del self._places[key]
 
     def _lines(self) -> str:
-        return f"{self.position}\n{self.places}\n"
+        return "".join(f"{line}\n" for line in (self.position, self.places, *self.witnesses))
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the file up to date, until cancelled, and then once more."""
@@ -99,12 +130,14 @@ class HomeLog:
             self._written = lines
 
 
-def _read(file: Path) -> tuple[str, str]:
+def _read(file: Path) -> tuple[str, ...]:
+    """The signed word, the places, and what other instances signed."""
     try:
-        position, _, places = file.read_text(encoding="ascii").strip().partition("\n")
+        position, places, *witnesses = [*file.read_text(encoding="ascii").split("\n"), "", ""]
     except FileNotFoundError:
         return "", ""
     except (OSError, UnicodeDecodeError) as error:
         _log.warning("%s cannot be read, so a log that went back is not noticed by it: %s", file, error)
         return "", ""
-    return position if len(position) <= MAX_POSITION_CHARS else "", places
+    kept = [token for token in witnesses if token and len(token) <= MAX_TOKEN_CHARS]
+    return position if len(position) <= MAX_POSITION_CHARS else "", places, *kept

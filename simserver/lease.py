@@ -21,10 +21,13 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Clock
+from authority.errors import MessageError
 from authority.hops import Trace
 from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
 from authority.lease_messages import Renew, RenewReply, digest_of, number_of
+from authority.log_messages import place_said_untrusted
 from authority.log_positions import LogPlace
+from authority.names import instance_of
 from authority.recovery import may_follow
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
@@ -166,6 +169,19 @@ class LeaseKeeper:
         if place is not None and self._home.is_member(sender) and not self.log_went_back:
             self._home_log.heard(place)
 
+    def shown_abroad(self, sender: str, token: str) -> None:
+        """A homeserver has signed, and says so itself, where the log of its instance stands; kept for the others.
+
+        Raises:
+            MessageError: that is not what it has signed.
+        """
+        if instance_of(sender) == instance_of(self._server):
+            return
+        instance, place = place_said_untrusted(token)
+        if instance != instance_of(sender):
+            raise MessageError(f"{sender} says where the log of {instance} stands")
+        self._home_log.shown_abroad(instance, place, token)
+
     def begin(self) -> None:
         """This server is registered, so it may ask for a lease."""
         self._has_begun = True
@@ -251,6 +267,7 @@ class LeaseKeeper:
             position=position,
             # Who refuses the one as unknown does not know of the others either.
             heard="" if position is None else self._home_log.places,
+            witnesses=[] if position is None else self._home_log.witnesses,
             members="" if position is None else self._home.members_digest,
         )
         try:

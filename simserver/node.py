@@ -35,6 +35,7 @@ from authority.messages import (
     InputItem,
     KeyAhead,
     LetGo,
+    LogShown,
     Moves,
     NotHere,
     Order,
@@ -411,6 +412,9 @@ class Node:
             case Spawn() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))
                 self.births.spawn(message, opened)
+            case LogShown() as message:
+                await self._check_homeserver(opened.sender, instance_of(opened.sender))
+                self.lease.shown_abroad(opened.sender, message.position)
             case Collect() as message:
                 await self._check_home_of(opened.sender, message)
                 self.recovery.collect(message, opened.sender)

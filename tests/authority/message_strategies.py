@@ -9,6 +9,7 @@ from authority import messages, recovery_messages
 from authority.hops import Trace
 from authority.lease_messages import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
 from authority.letters import BatchItem
+from authority.log_messages import LogShown, LogWord
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
 from authority.placement_messages import CensusRow, Load, MoveItem
 from authority.recovery import CopySource
@@ -144,6 +145,9 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (RenewReply, "position"): st.none() | st.sampled_from(["", "head.claims.signature"]),
     (Renew, "heard"): st.sampled_from(["", "3.00ff00ff.17", "3.00ff00ff.17 4.ff00ff00.0"]),
     (RenewReply, "missing"): st.sampled_from(["", "3.00ff00ff.17"]),
+    (Renew, "witnesses"): st.lists(st.sampled_from(["head.claims.signature", "head.claims.other"]), max_size=2),
+    (LogWord, "witnesses"): st.lists(st.sampled_from(["head.claims.signature", "head.claims.other"]), max_size=2),
+    (LogShown, "position"): st.sampled_from(["", "head.claims.signature"]),
     (Renew, "members"): st.sampled_from(["", "0123456789abcdef"]),
     (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
     (RenewReply, "members_changed"): st.booleans(),

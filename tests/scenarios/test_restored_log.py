@@ -161,3 +161,40 @@ async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_
         assert records[BALL]["epoch"] >= 2
         await running.push(10)
         await running.exactly_once()
+
+
+async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_stops_the_homeserver_too() -> None:
+    """Who handed over is dead, and no other server of the instance has heard of what was decided."""
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        file = cluster.directory / "alpha.s2" / "state" / "home_log"
+        await office_heard(file, 0)
+        await cluster.stop(HOME)
+        kept = file.read_text()
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await handed_over(running, "beta.s1")
+        for name in ("alpha.s1", "alpha.s2", HOME):
+            await cluster.kill(name)
+        # As if it had not heard of its home since.
+        file.write_text(kept)
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        async with coming_up(running, HOME), coming_up(running, "alpha.s2"):
+            await until(health, running, HOME, code="log_went_back")
+            await until(health, running, "alpha.s2", code="log_went_back")
+            assert "beta proves" in (await health(running, HOME))["said"]
+        there = await ball(running, "beta.s1")
+        assert there["epoch"] == 2, "it goes on with what it was given"
+        await cluster.stop("alpha.s2")
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        for name in (HOME, *SERVERS):
+            await cluster.restart(name, same_code=True)
+        records = await running.until(partial(is_with, "beta.s1"))
+        assert records[BALL]["epoch"] >= 2
+        await running.push(10)
+        await running.exactly_once()

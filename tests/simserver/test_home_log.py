@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from authority.log_positions import MAX_HEARD_OFFICES, LogPlace
+from authority.log_messages import MAX_FOREIGN_LOGS
+from authority.log_positions import MAX_HEARD_OFFICES, LogPlace, LogPosition
+from crypto import jose
 from simserver.home_log import HomeLog
+from tests.fuzz.world import IDENTITIES
 
 OLD, LOST, RESTORED = LogPlace(3, 40, "0" * 8), LogPlace(3, 44, "0" * 8), LogPlace(4, 41, "1" * 8)
 
@@ -59,3 +62,40 @@ def test_what_is_no_place_is_none(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     log = HomeLog(file)
     assert (log.position, log.places) == ("word", "")
+
+
+def signed(instance: str, revision: int) -> str:
+    position = LogPosition(instance=instance, office=3, mark="0" * 32, revision=revision)
+    return jose.sign(position.to_claims(), sender=IDENTITIES["alpha.h1"], sender_id=f"{instance}.h1")
+
+
+async def test_failures_row_42_of_each_other_instance_the_last_signed_word_is_kept_over_restarts(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "home_log"
+    log, words = HomeLog(file), {revision: signed("beta", revision) for revision in (40, 44)}
+    other = signed("gamma", 1)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(log.serve)
+        log.shown_abroad("beta", LogPlace(3, 44, "0" * 8), words[44])
+        log.shown_abroad("gamma", LogPlace(3, 1, "0" * 8), other)
+        log.shown_abroad("beta", LogPlace(3, 40, "0" * 8), words[40])
+        nursery.cancel_scope.cancel()
+    file.write_text(file.read_text() + "nonsense\n")
+    again = HomeLog(file)
+    assert (again.position, again.places) == ("", "")
+    assert again.witnesses == [other, words[44]], "what is earlier is no news, but beta was heard of last"
+    again.shown_abroad("beta", LogPlace(3, 45, "0" * 8), "later")
+    assert again.witnesses == [other, "later"]
+
+
+def test_of_more_instances_than_there_is_room_for_those_heard_of_last_are_kept() -> None:
+    log = HomeLog()
+    for number in range(MAX_FOREIGN_LOGS + 1):
+        log.shown_abroad(f"i{number}", OLD, f"word-{number}")
+    log.shown_abroad("i1", OLD, "again")
+    log.shown_abroad("new", OLD, "new")
+    assert len(log.witnesses) == MAX_FOREIGN_LOGS
+    assert "word-1" in log.witnesses
+    assert "word-0" not in log.witnesses
+    assert "word-2" not in log.witnesses

@@ -18,6 +18,7 @@ from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
 from authority.letters import MAX_BATCH, Batch, BatchItem, Letter
+from authority.log_messages import place_in_untrusted, place_said_untrusted
 from authority.log_positions import LogPosition
 from authority.messages import (
     INLINE_STATE_BYTES,
@@ -199,6 +200,17 @@ def _log_position(data: bytes) -> None:
     assert LogPosition.from_claims_untrusted(read.to_claims()) == read
 
 
+def _log_place(data: bytes) -> None:
+    claims = from_json(data)
+    token = jose.sign(claims, sender=IDENTITIES["alpha.h1"], sender_id="alpha.h1") if isinstance(claims, dict) else ""
+    assert place_said_untrusted(token) == place_in_untrusted(claims)
+
+
+def _log_place_seeds() -> list[bytes]:
+    commit = CERTIFICATE | {"log": "3.0f0f0f0f.90"}
+    return [to_json(LOG_POSITION.to_claims()), to_json(commit), to_json(commit | {"log": "3.0f"})]
+
+
 def _trace(data: bytes) -> None:
     trace = Trace.from_data_untrusted(from_cbor(data))
     assert Trace.from_data_untrusted(trace.to_data()) == trace
@@ -347,6 +359,14 @@ TARGETS = [
         _certificates,
         ["authority.certificates:_Certificate.from_claims_untrusted"],
         _certificate_seeds,
+        (MessageError,),
+        plain="json",
+    ),
+    Target(
+        "log-place",
+        _log_place,
+        ["authority.log_messages:place_in_untrusted", "authority.log_messages:place_said_untrusted"],
+        _log_place_seeds,
         (MessageError,),
         plain="json",
     ),

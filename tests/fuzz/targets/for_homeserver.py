@@ -232,7 +232,16 @@ def _signed_log_position(data: bytes) -> None:
     clock = SimpleNamespace(unix_s=lambda: NOW_S)
     reader = LogPositions(SEALERS["alpha.h1"], cast(Any, store), cast(Any, clock))
     token = _token(from_json(data))
-    assert reader.read_untrusted(token) == reader.read_untrusted(token)
+    witnessed = reader.witnessed_untrusted(token)
+    assert witnessed == reader.witnessed_untrusted(token)
+    read = reader.read_untrusted(token)
+    assert read == reader.read_untrusted(token)
+    assert read.revision == witnessed.revision
+
+
+def _log_position_seeds() -> list[bytes]:
+    here, abroad = LOG_POSITION.to_claims(), {**LOG_POSITION.to_claims(), "instance": "beta"}
+    return [to_json(here), to_json(abroad), to_json(CERTIFICATE | {"log": "3.0f0f0f0f.90"})]
 
 
 TARGETS = [
@@ -319,8 +328,12 @@ TARGETS = [
     Target(
         "signed-log-position",
         _signed_log_position,
-        ["homeserver.log_positions:LogPositions.read_untrusted"],
-        lambda: [to_json(LOG_POSITION.to_claims()), to_json({**LOG_POSITION.to_claims(), "instance": "beta"})],
+        [
+            "homeserver.log_positions:LogPositions.read_untrusted",
+            "homeserver.log_positions:LogPositions.witnessed_untrusted",
+            "homeserver.log_positions:LogPositions._read_untrusted",
+        ],
+        _log_position_seeds,
         (MessageError,),
         plain="json",
     ),

@@ -1,0 +1,84 @@
+"""What instances say to each other about where their logs stand; see `authority.log_positions`.
+
+An instance whose log was restored from an older copy learns that from its own servers, as far as they live. What only
+servers of other instances have heard they keep for it, signed by its own homeservers, and its homes ask for it. None of
+it is a numbered hop.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from authority.certificates import CommitCertificate, OwnerName
+from authority.errors import MessageError
+from authority.log_positions import LogPlace, LogPosition
+from authority.message_base import MessageModel, Token
+from authority.names import instance_of
+from crypto import jose
+from crypto.errors import CryptoError
+
+__all__ = [
+    "MAX_FOREIGN_LOGS",
+    "MAX_WITNESSES",
+    "LogInquiry",
+    "LogShown",
+    "LogWord",
+    "place_in_untrusted",
+    "place_said_untrusted",
+]
+
+MAX_FOREIGN_LOGS: Final = 16
+"""Other instances of whose log a server keeps the last signed word; of more, those that it heard of last."""
+MAX_WITNESSES: Final = 8
+"""Servers whose words of another instance's log its homes are shown: those that say the latest."""
+
+
+class LogShown(MessageModel):
+    """Home → simulation server of another instance: here our log stands, signed; keep it for us."""
+
+    type: Literal["log_shown"] = "log_shown"
+    position: Token
+
+
+class LogInquiry(MessageModel):
+    """Home → home of another instance: where have your servers heard that our log was?"""
+
+    type: Literal["log_inquiry"] = "log_inquiry"
+    number: Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class LogWord(MessageModel):
+    """Home → home of another instance: there, of those that said the latest, as you signed it; in answer to `number`.
+
+    Servers say so to whoever grants them leases, which is `officer` if it is not who answers.
+    """
+
+    type: Literal["log_word"] = "log_word"
+    number: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    officer: OwnerName = ""
+    witnesses: Annotated[list[Token], Field(max_length=MAX_WITNESSES)] = Field(default_factory=list)
+
+
+def place_in_untrusted(claims: object) -> tuple[str, LogPlace]:
+    """Of which instance's log signed claims say where it stood, and where.
+
+    Raises:
+        MessageError: they say nothing about that.
+    """
+    if isinstance(claims, dict) and claims.get("kind") == "commit":
+        certificate = CommitCertificate.from_claims_untrusted(claims)
+        place = LogPlace.read(certificate.log)
+        if place is None:
+            raise MessageError("a certificate of a commit that does not say where the log stood")
+        return instance_of(certificate.entity), place
+    position = LogPosition.from_claims_untrusted(claims)
+    return position.instance, LogPlace(position.office, position.revision, position.mark[:8])
+
+
+def place_said_untrusted(token: str) -> tuple[str, LogPlace]:
+    """As `place_in_untrusted`, of a token of which nothing is proved. Raises as that."""
+    try:
+        claims: dict[str, Any] = jose.peek_statement_untrusted(token)
+    except CryptoError as error:
+        raise MessageError(f"where a log stands cannot be read: {error}") from error
+    return place_in_untrusted(claims)
