@@ -35,6 +35,7 @@ __all__ = [
     "first_revision",
     "free_name",
     "grave_of",
+    "take_back",
 ]
 
 # Deleted entities that are remembered; the oldest are forgotten first, and with them that their ids were taken.
@@ -106,6 +107,16 @@ def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
     check_master(record, args["by"])
     check_revision(record, "master_rev", args["master_rev"])
     return bury(rows, record)
+
+
+def take_back(rows: Rows, record: EntityRecord) -> None:
+    """Nobody was told of the entity: its name is free again, for one that begins under a higher epoch."""
+    cut_out(rows, record)
+    free_name(rows, record)
+    rows.delete(("entities", record.id))
+    for table in ("asks", "paces", "recoveries", "crossings"):
+        if rows.get_or((table, record.id), None) is not None:
+            rows.delete((table, record.id))
 
 
 def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:

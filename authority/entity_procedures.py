@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.absence import LeavePolicy
-from authority.deletion import first_epoch, first_revision, free_name, grave_of
+from authority.deletion import first_epoch, first_revision, grave_of, take_back
 from authority.directory_procedures import check_simserver, is_server
 from authority.drain_procedures import check_not_draining
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.hierarchy import check_not_attached, cut_out
+from authority.hierarchy import check_not_attached
 from authority.lease_procedures import check_lease, incarnation_of
 from authority.records import EntityRecord
 from authority.recovery import OrphanPolicy, Standing
@@ -41,7 +41,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
             raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
         if not _never_lived(rows, record):
             return record.to_data()
-        _take_back(rows, record)
+        take_back(rows, record)
     if is_server(rows, entity_id):
         raise Refused(Reason.ALREADY_EXISTS, f"{entity_id} is the name of a server", entity=entity_id)
     if rows.get_or(("players", entity_id), None) is not None:
@@ -89,16 +89,6 @@ def _never_lived(rows: Rows, record: EntityRecord) -> bool:
     return record.unconfirmed and record.standing is Standing.LOST and {*row.get("had", ())} <= {row["last"]}
 
 
-def _take_back(rows: Rows, record: EntityRecord) -> None:
-    """Its name is free again, for an entity that begins under a higher epoch."""
-    cut_out(rows, record)
-    free_name(rows, record)
-    rows.delete(("entities", record.id))
-    for table in ("asks", "paces", "recoveries", "crossings"):
-        if rows.get_or((table, record.id), None) is not None:
-            rows.delete((table, record.id))
-
-
 def entity_confirm(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Its first server has said that an entity, of the epoch `born`, would outlive that server: it counts from now on.
 
@@ -121,7 +111,7 @@ def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
     record = find_entity(rows, args["entity"])
     if (record.authority, record.fence) != (args["server"], Fence(args.get("epoch", record.born))):
         raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
-    _take_back(rows, record)
+    take_back(rows, record)
     return record.to_data()
 
 

@@ -16,6 +16,7 @@ from authority.entity_procedures import ENTITY_PROCEDURES
 from authority.group_requests import GROUP_PROCEDURES
 from authority.hierarchy import HIERARCHY_PROCEDURES
 from authority.lease_procedures import LEASE_PROCEDURES
+from authority.log_alarm import ALARM_PROCEDURES
 from authority.placement_procedures import PLACEMENT_PROCEDURES
 from authority.recovery_procedures import RECOVERY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
@@ -27,7 +28,7 @@ from authority.transfer_requests import REQUEST_PROCEDURES
 
 __all__ = ["MACHINE_VERSION", "PROCEDURES"]
 
-MACHINE_VERSION: Final = 10
+MACHINE_VERSION: Final = 11
 """Raise it with every change by which a procedure makes anything else of the same command, also between releases.
 
 Homeservers of different versions do not connect to each other, because their states would differ and nobody be told.
@@ -36,6 +37,7 @@ Homeservers of different versions do not connect to each other, because their st
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **ABSENCE_PROCEDURES,
+    **ALARM_PROCEDURES,
     **BULK_PROCEDURES,
     **RIGHTS_PROCEDURES,
     **DELETION_PROCEDURES,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.abroad import asked_abroad, has_begun, is_abroad
-from authority.deletion import bury
+from authority.deletion import bury, take_back
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import refuse_group
@@ -73,7 +73,11 @@ def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:
 def _taken(rows: Rows, record: EntityRecord) -> str:
     """Its id if it is to be recovered; it ends if that is its policy."""
     if record.orphans is OrphanPolicy.DESPAWN:
-        bury(rows, record)
+        if record.unconfirmed and record.fence == Fence(record.born):
+            # It may never have begun: whoever created it repeats that, and was told of nothing that ended.
+            take_back(rows, record)
+        else:
+            bury(rows, record)
         return ""
     return _begin(rows, record, record.authority)
 

@@ -46,6 +46,7 @@ from homeserver.hierarchies import Hierarchies
 from homeserver.inquiries import Inquiries
 from homeserver.leases import Leases
 from homeserver.log_inquiries import LogInquiries, Witnesses
+from homeserver.log_kinship import LogDiffers, LogKinship
 from homeserver.log_positions import LogPositions
 from homeserver.node import Node, Secrets
 from homeserver.orders import Orders
@@ -147,6 +148,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     node.orders = Orders(store, transfers.order, clock, in_office)
     transfers.ordered = node.orders.ordered
     node.abroad, node.log_inquiries = abroad, log_inquiries
+    node.kinship = LogKinship(config.name, store, held.join_token, client, clock, node.last_word.say)
     placement = config.placement
     node.balancer = Balancer(
         store,
@@ -225,6 +227,7 @@ async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio
         await nursery.start(node.federation.serve)
         await nursery.start(node.abroad.serve)
         await nursery.start(node.log_inquiries.serve)
+        await nursery.start(node.kinship.serve)
         task_status.started()
 
 
@@ -306,6 +309,9 @@ def main(config: HomeserverConfig) -> int:
     except* REFUSALS as group:
         # Why is in the log already: it is the last word of the backend.
         status = exit_status.REMOVED if group.subgroup(_is_removal) else exit_status.REFUSED
+    except* LogDiffers as group:
+        _log.critical("%s stops: %s", config.name, reason_of(group))
+        status = exit_status.REFUSED
     except* Refused as group:
         _log.critical("%s stops: the directory of its instance refused it: %s", config.name, reason_of(group))
         status = exit_status.REFUSED

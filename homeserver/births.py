@@ -27,6 +27,8 @@ __all__ = ["SPAWN_TIMEOUT_S", "Births", "SpawnNotTold", "SpawnUnconfirmed"]
 
 SPAWN_TIMEOUT_S: Final = 5.0
 _WHY_NOT: Final = "its server died before it had confirmed, and whether anybody has a copy is being found out"
+# So often somebody who waits for a server looks whether the entity was deleted meanwhile.
+_LOOK_S: Final = 0.25
 
 
 class SpawnNotTold(Exception):
@@ -67,7 +69,7 @@ class Births:
         if record.fence != Fence(record.born):
             # A late repetition: it lives and has moved on. Spawning it again would set its state back to the beginning.
             if record.unconfirmed and record.standing is not Standing.SIMULATED:
-                raise SpawnUnconfirmed(_WHY_NOT)
+                raise SpawnUnconfirmed(self._why_not(record))
             return await self._confirmed(record), ""
         answer = await self._spawn(record, params)
         if not answer.reason:
@@ -95,7 +97,7 @@ class Births:
                 await self._post(message, Trace(f"spawn-{record.id}"[:64]), record.authority, on_path=False)
             except NOT_TOLD as error:
                 raise SpawnNotTold(str(error)) from error
-            await waiting.bell.wait(SPAWN_TIMEOUT_S)
+            await self._waited(waiting)
         finally:
             left = [one for one in self._waiting.pop(record.id) if one is not waiting]
             if left:
@@ -103,6 +105,32 @@ class Births:
         if waiting.answer is None:
             raise SpawnUnconfirmed(f"{record.authority} did not confirm in time")
         return waiting.answer
+
+    async def _waited(self, waiting: _Waiting) -> None:
+        """Wait for the word on it; `Refused` (`gone`) if it is deleted meanwhile."""
+        until_ns = self._clock.monotonic_ns() + round(SPAWN_TIMEOUT_S * 1e9)
+        # This member's copy may be behind the creation.
+        was_there = False
+        while waiting.answer is None:
+            left_s = (until_ns - self._clock.monotonic_ns()) / 1e9
+            if left_s <= 0:
+                return
+            await waiting.bell.wait(min(left_s, _LOOK_S))
+            record = self._store.entity(waiting.record.id)
+            is_there = record is not None and record.born == waiting.record.born
+            if was_there and not is_there and waiting.answer is None:
+                text = f"{waiting.record.id} was deleted before {waiting.record.authority} had said that it lives"
+                raise Refused(Reason.GONE, text, entity=waiting.record.id)
+            was_there = is_there
+
+    def _why_not(self, record: EntityRecord) -> str:
+        row = self._store.recovery(record.id)
+        if row is None or not row.held or row.target:
+            return _WHY_NOT
+        return (
+            f"its server died before it had confirmed, and it waits for {row.last}, by its policy for orphans "
+            f"(freeze): start that again, or remove it for good (baton server remove {row.last})"
+        )
 
     def spawned(self, message: Spawned, sender: str) -> bool:
         """A server's word on an entity; whether anybody waits for it, and it is the one that was asked."""

@@ -16,6 +16,7 @@ from actors.clock import Clock
 from authority.errors import MessageError, Reason, Refused
 from authority.lease import Granter, LeasePhase, LeaseTerms
 from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
+from authority.log_alarm import alarm_of
 from authority.log_positions import LogPlace, LogPosition
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow, Role
@@ -66,13 +67,21 @@ class Leases:
         self._misled: set[str] = set()
         self.witnessed: Callable[[str, Sequence[str]], None] = lambda _server, _tokens: None
         """Told what each server shows of where other instances' logs were."""
-        self.went_back = ""
-        """Why this log is an older one than the one that was used last, for people; empty if nobody has shown that."""
+        # Shown to this member while it granted leases, and under which office; until the log has it.
+        self._shown = ("", 0)
         self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
         self._busy: set[tuple[str, int]] = set()
         self._office_seen = (0, 0)
         self._office_changed_ns = clock.monotonic_ns()
         self._kept_ns = 0
+
+    @property
+    def went_back(self) -> str:
+        """Why this log is an older one than the one that was used last, for people; empty if nobody has shown that.
+
+        Nothing leads out of this but a start with another log, or an operator who accepts the loss.
+        """
+        return alarm_of(self._store.tree) or self._shown[0]
 
     @property
     def terms(self) -> LeaseTerms:
@@ -98,14 +107,9 @@ class Leases:
         if sender != message.server:
             raise MessageError(f"{sender} renews the lease of {message.server}")
         self.witnessed(sender, message.witnesses)
-        if await self._has_gone_back(message):
-            return _answer(message, "went_back")
-        if missing := await self._lacks(message):
-            return _answer(message, "went_back", missing=missing)
         office = self.granter.office
-        if not office:
-            holder = self._store.lease_office().holder
-            return _answer(message, "elsewhere", officer="" if holder == self._name else holder)
+        if (verdict := await self._verdict_by_the_log(message)) is not None:
+            return verdict
         try:
             await self._claimed(message)
         except Refused as refused:
@@ -136,6 +140,20 @@ class Leases:
             members_changed=self._knows_other_members(message),
         )
 
+    async def _verdict_by_the_log(self, message: Renew) -> RenewReply | None:
+        """What there is to say without a look at the lease, because of the log or of who grants leases by it."""
+        holder = self._store.lease_office().holder
+        if self.went_back and (alarm_of(self._store.tree) or holder == self._name):
+            return _answer(message, "went_back")
+        if not self.granter.office:
+            # Who does not grant leases is no judge either: its log may be the one that is wrong.
+            return _answer(message, "elsewhere", officer="" if holder == self._name else holder)
+        if await self._has_gone_back(message):
+            return _answer(message, "went_back")
+        if missing := await self._lacks(message):
+            return _answer(message, "went_back", missing=missing)
+        return None
+
     def _knows_other_members(self, message: Renew) -> bool:
         """Whether a server, which says whom it knows, knows other homeservers than there are: it may ask again."""
         return message.members not in ("", digest_of_members(self._store.servers(Role.HOMESERVER)))
@@ -153,7 +171,7 @@ class Leases:
     async def _has_gone_back(self, message: Renew) -> bool:
         """Whether the log is an older one: then nothing is granted to anybody, and nobody's lease is ended.
 
-        For what it would decide by is not what was. Nothing leads out of this but a start with another log.
+        For what it would decide by is not what was.
         """
         if not self.went_back and message.position and self._positions is not None:
             try:
@@ -163,19 +181,39 @@ class Leases:
                 _log.info("%s names a position of the log that says nothing: %s", message.server, error)
                 return False
             if missing is not None:
-                self.prove_went_back(message.server, missing)
+                await self.prove_went_back(message.server, missing)
         return bool(self.went_back)
 
-    def prove_went_back(self, who: str, missing: LogPosition | LogPlace) -> None:
-        """A server, or another instance, has shown what this instance has signed: that the log was where it was not."""
-        if self.went_back:
+    async def prove_went_back(self, who: str, missing: LogPosition | LogPlace) -> None:
+        """A server, or another instance, has shown what this instance has signed: that the log was where it was not.
+
+        Shown to whoever grants leases; the others learn it by the log.
+        """
+        if self.went_back or not self.granter.office:
             return
-        self.went_back = (
+        why = (
             f"{who} proves that the log was at revision {missing.revision} under office "
             f"{missing.office}, and it has never been there: it was restored from an older copy"
         )
+        self._shown = (why, self.granter.office)
         self.granter.left_office()
-        _log.error("log_went_back: %s. No leases are granted by %s from now on", self.went_back, self._name)
+        _log.error("log_went_back: %s. No leases are granted by %s from now on", why, self._name)
+        await self._tell_the_log()
+
+    async def _tell_the_log(self) -> None:
+        """Have all members know what this one was shown, also after their next start."""
+        why, office = self._shown
+        if not why or alarm_of(self._store.tree) or self._store.lease_office().number != office:
+            # The log has it, and if it is taken away from there, that counts here too. Or another member grants leases
+            # by now, which has to be shown that itself.
+            self._shown = ("", 0)
+            return
+        try:
+            await self._store.submit("log.alarm", by=self._name, office=office, why=why)
+        except (NoQuorum, OutcomeUnknown) as error:
+            _log.info("that the log went back is not in it yet: %s", error)
+        else:
+            self._shown = ("", 0)
 
     async def _lacks(self, message: Renew) -> str:
         """Where the log has never been, of where this server heard that it was: it is granted nothing then.
@@ -246,6 +284,10 @@ class Leases:
 
     async def _look(self, nursery: Starter) -> None:
         office = self._store.lease_office()
+        if self._shown[0]:
+            await self._tell_the_log()
+        if self.granter.office and self.went_back:
+            self.granter.left_office()
         if self.granter.office and office.number != self.granter.office:
             _log.info("%s grants leases now, not %s", office.holder, self._name)
             self.granter.left_office()
@@ -298,11 +340,13 @@ class Leases:
             "lease.take_office", by=self._name, after=office.number, mark=secrets.token_hex(16)
         )
         taken = LeaseOffice.from_data(data)
-        if taken.holder == self._name and taken.number == office.number + 1:
+        if taken.holder == self._name and taken.number == office.number + 1 and not self.went_back:
             self.granter.took_office(taken.number, self._clock.monotonic_ns())
             _log.info("%s grants leases from now on (office %d)", self._name, taken.number)
 
     async def _expire(self, server: str, incarnation: int) -> None:
+        if not self.granter.office:
+            return
         await self._store.submit("lease.expire", server=server, incarnation=incarnation, office=self.granter.office)
         _log.warning("the lease of %s (incarnation %d) is over: it was not renewed in time", server, incarnation)
 

@@ -2,14 +2,14 @@
 
 A log that was restored from an older copy is found out by what was signed before (`homeserver.log_positions`). What
 was decided within the last second may be known to servers of other instances alone: they keep what was signed for them,
-and show it to their own homes with each renewal of their lease; those are asked by the homes of this instance. A log
-can only be restored while its member is stopped, so each member asks often in its first minute, and now and then after
-that: an instance may have been silent.
+and show it to their own homes with each renewal of their lease; those are asked by the homes of this instance. Who
+grants leases asks. A log can only be restored while its members are stopped, and who starts takes the office anew: so
+it asks often in the first minute of that, and now and then after it, since an instance may have been silent.
 """
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import trio
@@ -79,7 +79,8 @@ class LogInquiries:
 
     Args:
         witnesses: what this instance's servers have shown.
-        officer: who grants leases here, so that servers show it to that one; None if this member does.
+        officer: who grants leases here, so that servers show it to that one; None if this member does, and then it is
+            for this member to ask the others.
         went_back: told of an instance whose servers prove that this log was at a place where it has never been.
     """
 
@@ -91,7 +92,7 @@ class LogInquiries:
         positions: LogPositions,
         witnesses: Witnesses,
         officer: Callable[[], str | None],
-        went_back: Callable[[str, LogPlace], None],
+        went_back: Callable[[str, LogPlace], Awaitable[None]],
         clock: Clock,
     ) -> None:
         self._store: Final = store
@@ -102,7 +103,8 @@ class LogInquiries:
         self._officer: Final = officer
         self._went_back: Final = went_back
         self._clock: Final = clock
-        self._begun_ns: Final = clock.monotonic_ns()
+        self._begun_ns = 0
+        self._was_in_office = False
         self._number = 0
         self._next_ns: Final[dict[str, int]] = {}
         self._officers: Final[dict[str, str]] = {}
@@ -130,8 +132,12 @@ class LogInquiries:
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
-                now_ns = self._clock.monotonic_ns()
-                for instance in self._federation.reachable_instances():
+                now_ns, is_in_office = self._clock.monotonic_ns(), self._officer() is None
+                if is_in_office and not self._was_in_office:
+                    self._begun_ns = now_ns
+                    self._next_ns.clear()
+                self._was_in_office = is_in_office
+                for instance in self._federation.reachable_instances() if is_in_office else ():
                     if instance not in self._busy and now_ns >= self._next_ns.get(instance, 0):
                         self._busy.add(instance)
                         nursery.start_soon(self._asked, instance)
@@ -164,7 +170,7 @@ class LogInquiries:
             word = await self._word_of(instance)
         missing = await self._positions.missing_of(word.witnesses)
         if missing is not None:
-            self._went_back(instance, missing)
+            await self._went_back(instance, missing)
 
     async def _word_of(self, instance: str) -> LogWord:
         self._number += 1

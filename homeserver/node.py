@@ -41,6 +41,7 @@ from homeserver.federation import Federation, PeerUnreachable
 from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
 from homeserver.log_inquiries import LogInquiries
+from homeserver.log_kinship import LogKinship
 from homeserver.orders import Orders
 from homeserver.owners import Owners
 from homeserver.questions import Questions
@@ -107,6 +108,7 @@ class Node:
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
     log_inquiries: LogInquiries = field(init=False, repr=False)
+    kinship: LogKinship = field(init=False, repr=False)
     audit: Audit = field(default_factory=Audit)
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)

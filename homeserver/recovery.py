@@ -328,7 +328,8 @@ class Recoveries:
             # Only what the log has heard need not be asked again.
             self._in_vain_for |= {row.entity: (seen, row.epoch, row.held) for row in lost}
             self.counts["lost"] += len(done)
-            _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0].entity)
+            if done:
+                _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), done[0])
         decided = [self._store.recovery(row.entity) for row in rows]
         await self._have_adopted([row for row in decided if row is not None and row.target], alive)
 

@@ -209,6 +209,7 @@ def tree() -> None:
 @cli.group(
     cls=_LazyGroup,
     members={
+        "accept-loss": ("scenarios.remote.cluster:accept_loss", "accept that the log is an older one than it was"),
         "add": ("scenarios.remote.cluster:add", "let a new member in"),
         "remove": ("scenarios.remote.cluster:remove", "let a member go"),
         "replace": ("scenarios.remote.cluster:replace", "let a new member in, and an old one go"),

@@ -1,7 +1,8 @@
 """Routes for people, players and tools."""
 
 import secrets
-from typing import Annotated, Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
@@ -32,6 +33,7 @@ from homeserver.rest.errors import install_errors
 from homeserver.rest.groups import group_routes
 from homeserver.rest.hierarchy import hierarchy_routes
 from homeserver.rest.homes import check_home
+from homeserver.rest.log import log_routes
 from homeserver.rest.models import (
     POLICIES,
     AnswerBody,
@@ -60,6 +62,9 @@ from homeserver.transfers import NOT_TOLD
 from tree.commands import MAX_COMMAND_BYTES
 
 __all__ = ["make_app"]
+
+# Writes that are let in while the log is known to be an older one than it was.
+_DURING_ALARM: Final = ("/v1/handoffs", "/v1/federation", "/v1/cluster", "/v1/keys", "/v1/actors")
 
 Consistency = Annotated[
     Literal["linearizable", "local"],
@@ -100,11 +105,13 @@ def make_app(node: Node) -> FastAPI:
     # What the log takes of one command is less, but JSON takes more room than CBOR: bytes a third more.
     limits |= dict.fromkeys(("/v1/tree", "/v1/tx", "/v1/import"), 2 * MAX_COMMAND_BYTES)
     prepare_app(app, limits)
+    app.router.dependencies.append(Depends(_unless_log_went_back(node)))
     install_errors(app)
     # Before the servers by name: "load" is none.
     app.include_router(placement_routes(node))
     app.include_router(_server_list_routes(node))
     app.include_router(cluster_routes(node))
+    app.include_router(log_routes(node))
     app.include_router(_entity_routes(node))
     app.include_router(_transfer_routes(node))
     app.include_router(group_routes(node))
@@ -123,6 +130,21 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(actor_routes(lambda: getattr(node, "system", None), node.secrets.operator_token))
     document_once(app)
     return app
+
+
+def _unless_log_went_back(node: Node) -> Callable[[Request], Awaitable[None]]:
+    """Refuses whatever would write into a log that is not the one that it was: it would be taken back with it.
+
+    Not what servers say, which is refused message by message, nor that one is there, nor what is about this member.
+    """
+
+    async def check(request: Request) -> None:
+        path, why = request.url.path, node.leases.went_back
+        is_let_in = path.startswith(_DURING_ALARM) or (request.method == "PUT" and path.startswith("/v1/servers/"))
+        if why and request.method not in ("GET", "HEAD") and not is_let_in:
+            raise ApiError(503, "log_went_back", f"nothing is written: {why}")
+
+    return check
 
 
 async def _entity(node: Node, entity_id: str, consistency: str = "linearizable") -> EntityRecord:

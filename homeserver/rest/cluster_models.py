@@ -10,7 +10,30 @@ from homeserver.node import Node
 from tree.replica import Replica
 from tree.status import MemberStatus
 
-__all__ = ["ClusterView", "LeaderBody", "LeaderView", "MemberBody", "MemberView", "RefusalView", "cluster_view"]
+__all__ = [
+    "AlarmView",
+    "ClusterView",
+    "LeaderBody",
+    "LeaderView",
+    "MemberBody",
+    "MemberView",
+    "OfficesView",
+    "RefusalView",
+    "cluster_view",
+]
+
+
+class OfficesView(BaseModel):
+    """The last offices of granting leases by a member's log, and the proof that it is one."""
+
+    offices: dict[str, str] = Field(description="by their number: the random mark, and after which revision")
+    proof: str
+
+
+class AlarmView(BaseModel):
+    """That the log was found to be an older one than it was."""
+
+    why: str = Field(description="empty if there was no alarm")
 
 
 class MemberView(BaseModel):

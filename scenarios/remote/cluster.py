@@ -8,7 +8,7 @@ import click
 from scenarios.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
-__all__ = ["add", "remove", "replace", "status", "transfer"]
+__all__ = ["accept_loss", "add", "remove", "replace", "status", "transfer"]
 
 _operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
@@ -92,6 +92,25 @@ def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool)
         show(answer)
     else:
         click.echo(f"{answer['leader']} leads")
+    return 0
+
+
+@click.command(name="accept-loss", short_help="Accept that the log is an older one than it was.")
+@_as_json
+@_operator()
+def accept_loss(server: Server, json_wanted: bool) -> int:
+    """Go on with a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
+
+    What was decided since is lost, and what servers remember of it has to be removed first: docs/operations.md,
+    "Restoring homeservers", says how.
+    """
+    answer = server.call("DELETE", "/v1/cluster/log-alarm")
+    if json_wanted:
+        show(answer)
+    elif answer["why"]:
+        click.echo(f"accepted, although {answer['why']}")
+    else:
+        click.echo("there was no alarm: nothing is changed")
     return 0
 
 

@@ -615,6 +615,23 @@ def test_failures_row_40_an_orphan_is_treated_by_its_policy(leased: Log, policy:
     assert (leased.rows.get_or(("entities", "alpha.n"), None) is None) == (policy == "despawn")
 
 
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_failures_row_8_an_orphan_that_ends_before_anybody_was_told_of_it_leaves_its_name_free(
+    leased: Log, is_confirmed: bool
+) -> None:
+    new = {"entity": "alpha.n", "kind": "ball", "spawner": ADA, "server": S1, "orphans": "despawn", "confirms": True}
+    leased.run("entity.create", **new)
+    if is_confirmed:
+        leased.run("entity.confirm", entity="alpha.n", born=1)
+    over(leased, S1)
+    assert leased.run("recovery.begin", server=S1, entities=[["alpha.n", 1, 0]]) == []
+    if is_confirmed:
+        leased.refuses(Reason.GONE, "entity.create", **new | {"server": S2})
+    else:
+        again = leased.run("entity.create", **new | {"server": S2})
+        assert (again["authority"], again["epoch"], again["born"]) == (S2, 2, 2)
+
+
 def test_the_master_may_set_what_becomes_of_an_orphan(leased: Log) -> None:
     leased.refuses(Reason.NOT_MASTER, "entity.change_rights", entity=BALL, by="alpha.bob", orphans="despawn")
     leased.run("entity.change_rights", entity=BALL, by=ADA, orphans="despawn")

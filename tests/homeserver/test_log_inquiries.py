@@ -157,7 +157,7 @@ async def test_who_is_shown_what_servers_know_is_asked_and_is_the_first_to_be_as
     told: Any = Told()
     nothing: Any = None
 
-    def went_back(instance: str, place: LogPlace) -> None:
+    async def went_back(instance: str, place: LogPlace) -> None:
         found.append((instance, place))
 
     positions: Any = Positions()

@@ -6,12 +6,14 @@ import pytest
 
 from authority.errors import MessageError
 from authority.lease_messages import Renew, RenewReply
+from authority.log_alarm import alarm_of
 from authority.log_positions import LogPlace, LogPosition
 from crypto import jose
 from homeserver.log_positions import LogPositions
 from tests.fuzz.world import IDENTITIES
-from tests.homeserver.served import Home
+from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
+from tree.submissions import NoQuorum
 
 NONCE = "0" * 32
 
@@ -48,6 +50,78 @@ async def test_failures_row_42_a_position_where_the_log_has_never_been_stops_the
     assert (await renewed(alpha, 2, None, "alpha.p2")).verdict == "went_back", "nobody is granted anything"
     assert alpha.node.leases.granter.office == 0
     await alpha.api.refused(503, "log_went_back", "GET", "/healthz")
+
+
+async def test_failures_row_42_what_would_be_taken_back_with_the_log_is_refused_until_an_operator_accepts_the_loss(
+    alpha: Home,
+) -> None:
+    sim = await alpha.simserver("alpha.s1")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball-1", ada, "alpha.s1")
+    token = alpha.node.secrets.operator_token
+    assert token is not None
+    headers = {"authorization": f"Bearer {token.decode()}"}
+    assert (await alpha.api.do("DELETE", "/v1/cluster/log-alarm", headers=headers))["why"] == ""
+    await Server(alpha, "alpha.p1").register()
+    assert (await renewed(alpha, 1, signed(alpha))).verdict == "went_back"
+    await until(lambda: alarm_of(alpha.node.store.tree))
+    await until(lambda: sim.lease.log_went_back)
+    writes: list[tuple[str, str, Any]] = [
+        ("PUT", "/v1/tree/jobs/1", {"data": {}}),
+        ("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"}),
+        ("PATCH", "/v1/entities/alpha.ball-1", {}),
+        ("PUT", "/v1/players/alpha.bob/keys", {"keys": ada.keys}),
+    ]
+    for method, path, body in writes:
+        await alpha.api.refused(503, "log_went_back", method, path, body)
+    assert (await alpha.api.get("/v1/entities/alpha.ball-1"))["authority"] == "alpha.s1"
+    await Server(alpha, "alpha.p3").register()
+    await alpha.api.refused(403, "wrong_token", "DELETE", "/v1/cluster/log-alarm")
+    # Its servers were told to forget what they know of the log that is gone.
+    sim.home_log.position = ""
+    sim.home_log.went_back("")
+    assert "proves" in (await alpha.api.do("DELETE", "/v1/cluster/log-alarm", headers=headers))["why"]
+    await until(lambda: sim.lease.is_alive and not sim.lease.log_went_back)
+    await alpha.api.do("PUT", "/v1/tree/jobs/1", {"data": {}})
+
+
+async def test_who_grants_no_leases_is_no_judge(alpha: Home) -> None:
+    """Its own log may be the one that is wrong: whoever asks is sent to the one that grants them."""
+    await Server(alpha, "alpha.p1").register()
+    alpha.node.leases.granter.left_office()
+    answer = await alpha.node.leases._verdict_by_the_log(
+        Renew(server="alpha.p1", incarnation=1, nonce=NONCE, renewal=1, position=signed(alpha))
+    )
+    assert answer is not None
+    assert answer.verdict == "elsewhere"
+    missing = LogPlace(9, 10**6, "0f0f0f0f")
+    await alpha.node.leases.prove_went_back("alpha.p1", missing)
+    assert not alpha.node.leases.went_back
+
+
+async def test_an_alarm_that_cannot_be_written_down_counts_here_until_another_grants_leases(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases, store = alpha.node.leases, alpha.node.store
+    await until(lambda: leases.granter.office)
+
+    async def nobody(*_args: Any, **_more: Any) -> Any:
+        raise NoQuorum("no majority")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "submit", nobody)
+        await leases.prove_went_back("alpha.p1", LogPlace(9, 10**6, "0f0f0f0f"))
+        assert leases.went_back
+        assert not alarm_of(store.tree)
+    # As soon as it can be, or somebody else is to be shown it.
+    await until(lambda: alarm_of(store.tree))
+    await store.submit("log.accept")
+    await until(lambda: not leases.went_back and leases.granter.office)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "submit", nobody)
+        await leases.prove_went_back("alpha.p1", LogPlace(9, 10**6, "0f0f0f0f"))
+    await store.submit("lease.take_office", by="alpha.h9", after=store.lease_office().number, mark="9" * 32)
+    await until(lambda: not leases.went_back)
 
 
 async def test_who_merely_says_that_the_log_was_elsewhere_stops_nobody(alpha: Home) -> None:

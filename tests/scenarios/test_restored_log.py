@@ -1,7 +1,7 @@
 """A whole instance whose homeserver comes up with an older log than its simulation servers know, as real processes."""
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,8 @@ import trio
 
 from authority.lease import LeaseTerms
 from authority.log_positions import LogPlace
+from scenarios.client import ApiFailure, RestClient
+from scenarios.cluster import ClusterFailed
 from tests.scenarios.test_failover import TERM_S, Entity, World, world
 from tests.scenarios.test_leases import answer, until
 
@@ -198,3 +200,123 @@ async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_s
         assert records[BALL]["epoch"] >= 2
         await running.push(10)
         await running.exactly_once()
+
+
+HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
+
+
+async def each(do: Callable[[str], Awaitable[Any]]) -> None:
+    async with trio.open_nursery() as nursery:
+        for name in HOMES:
+            nursery.start_soon(do, name)
+
+
+async def swapped(running: World, old: str, new: str, *names: str) -> None:
+    """The directories of homeservers that do not run are kept as `old`, and those kept as `new` are put in place."""
+    directory = running.cluster.directory
+    for name in names:
+        (directory / name).rename(directory / f"{name}-{old}")
+        shutil.copytree(directory / f"{name}-{new}", directory / name)
+
+
+async def with_two_histories(running: World) -> None:
+    """All homeservers stand still, with an older log in place; the newest one is kept."""
+    cluster = running.cluster
+    await running.spawn(1, "alpha.s1")
+    await each(cluster.stop)
+    for name in HOMES:
+        shutil.copytree(cluster.directory / name, cluster.directory / f"{name}-backup")
+    await each(partial(cluster.restart, same_code=True))
+    await handed_over(running, "alpha.s2", "alpha.s1", "alpha.s2")
+    # What a server knows of the log is as old as its last renewal.
+    await trio.sleep(2 * LeaseTerms(round(TERM_S * 1e9)).renew_every_ns / 1e9)
+    await each(cluster.stop)
+    await swapped(running, "newest", "backup", *HOMES)
+
+
+async def says(running: World, code: str, *names: str) -> None:
+    for name in names:
+        await until(health, running, name, code=code)
+
+
+async def test_failures_row_42_no_member_goes_on_by_a_log_that_one_of_them_was_shown_to_be_older() -> None:
+    async with world(instances={"alpha": 3}, simservers=2) as running:
+        cluster = running.cluster
+        await with_two_histories(running)
+        async with trio.open_nursery() as nursery:
+            for name in HOMES:
+                nursery.start_soon(partial(cluster.restart, name, same_code=True))
+            await says(running, "log_went_back", *HOMES, *SERVERS)
+            for name in HOMES:
+                with pytest.raises(ApiFailure, match="log_went_back"):
+                    await refused_by(running, name)
+            nursery.cancel_scope.cancel()
+        # It stands in that log, so that whoever starts with it knows.
+        await each(cluster.kill)
+        async with trio.open_nursery() as nursery:
+            for name in HOMES:
+                nursery.start_soon(partial(cluster.restart, name, same_code=True))
+            await says(running, "log_went_back", *HOMES)
+            nursery.cancel_scope.cancel()
+        for name in HOMES:
+            assert "is over" not in await log_of(running, name), "nobody's lease is ended"
+        await each(cluster.stop)
+        await swapped(running, "restored", "newest", *HOMES)
+        await each(partial(cluster.restart, same_code=True))
+        await says(running, "ok", *HOMES, *SERVERS)
+        records = await running.until(partial(is_with, "alpha.s2"))
+        assert records[BALL]["epoch"] >= 4
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def somebody_ends(running: World, why: str) -> None:
+    while True:
+        for name in HOMES:
+            if why in await log_of(running, name):
+                return
+        await trio.sleep(0.1)
+
+
+async def refused_by(running: World, name: str) -> None:
+    """A write that is asked of one homeserver."""
+    cluster = running.cluster
+    one = RestClient({"alpha": [cluster.server(name).rest_url]}, {"alpha": cluster.client_token("alpha")})
+    try:
+        await one.call("alpha", "PUT", "/v1/tree/jobs/1", {"data": {}})
+    finally:
+        await one.aclose()
+
+
+async def test_failures_row_42_members_with_different_histories_do_not_go_on_together() -> None:
+    """Raft may take the entries of one for those of the other: they have places and terms in common."""
+    async with world(instances={"alpha": 3}, simservers=2) as running:
+        cluster = running.cluster
+        await with_two_histories(running)
+        for name in SERVERS:
+            await cluster.stop(name)
+        await each(partial(cluster.restart, same_code=True))
+        await each(cluster.stop)
+        await swapped(running, "restored", "newest", "alpha.h1", "alpha.h2")
+        why: list[str] = []
+
+        async def started(name: str) -> None:
+            try:
+                await cluster.restart(name, same_code=True)
+                # It may be ready before it has compared.
+                await trio.sleep_forever()
+            except ClusterFailed as error:
+                why.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            for name in HOMES:
+                nursery.start_soon(started, name)
+            await somebody_ends(running, "log_differs")
+            nursery.cancel_scope.cancel()
+        await each(cluster.stop)
+        await swapped(running, "again", "newest", *HOMES)
+        await each(partial(cluster.restart, same_code=True))
+        for name in SERVERS:
+            await cluster.restart(name, same_code=True)
+        records = await running.until(lambda record: record["standing"] == "simulated")
+        assert records[BALL]["epoch"] >= 4

@@ -1,0 +1,49 @@
+"""The alarm of an instance whose log was restored from an older copy, in that log, so that all its members know.
+
+    log_alarm    {by, office, why}
+
+Whoever grants leases is shown that the log was where it has never been (`authority.log_positions`), and says so here.
+From then on no member grants leases, decides anything, or takes the office: not after a restart either, since the log
+that is to be put back is another one and has no such row. Only an operator who accepts the loss takes it away.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.lease_procedures import lease_office
+from authority.log_positions import Readable
+from authority.rows import Rows
+
+__all__ = ["ALARM", "ALARM_PROCEDURES", "alarm_of"]
+
+ALARM: Final = "log_alarm"
+MAX_WHY_CHARS: Final = 512
+
+
+def alarm_of(copy: Readable) -> str:
+    """Why this log is not the one that it was, for people; empty if nobody has shown that."""
+    row: Mapping[str, Any] | None = copy.get_or((ALARM,), None)
+    return "" if row is None else str(row["why"])
+
+
+def raise_alarm(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The holder of the office `office` was shown that the log went back. A later one has to be shown that itself."""
+    row = rows.get_or((ALARM,), None)
+    if row is None and lease_office(rows).number == args["office"]:
+        row = {"by": args["by"], "office": args["office"], "why": args["why"][:MAX_WHY_CHARS]}
+        rows.put((ALARM,), row)
+    return row
+
+
+def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
+    """An operator accepts this log as it is. Answers with the alarm that there was, or None."""
+    row = rows.get_or((ALARM,), None)
+    if row is not None:
+        rows.delete((ALARM,))
+    return row
+
+
+ALARM_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "log.alarm": raise_alarm,
+    "log.accept": accept_loss,
+}

@@ -1,0 +1,40 @@
+"""That an instance's log is an older one than it was stands in that log, until an operator accepts it."""
+
+from typing import Any
+
+import pytest
+
+from authority.log_alarm import ALARM, MAX_WHY_CHARS, alarm_of
+from tests.authority.log import Log, new_log
+
+RAISED: dict[str, Any] = {"by": "alpha.h1", "office": 1, "why": "alpha.s1 proves it"}
+
+
+@pytest.fixture
+def log() -> Log:
+    """In which `alpha.h1` grants leases."""
+    made = new_log()
+    made.run("lease.take_office", by="alpha.h1", after=0, mark="0" * 32)
+    return made
+
+
+def test_failures_row_42_whoever_grants_leases_raises_the_alarm_and_the_first_one_counts(log: Log) -> None:
+    assert alarm_of(log.rows) == ""
+    assert log.run("log.alarm", **RAISED) == RAISED
+    assert log.run("log.alarm", **RAISED | {"why": "another one"}) == RAISED
+    assert alarm_of(log.rows) == "alpha.s1 proves it"
+
+
+def test_who_granted_leases_before_raises_none_because_the_present_one_is_to_be_shown_it(log: Log) -> None:
+    log.run("lease.take_office", by="alpha.h2", after=1, mark="1" * 32)
+    assert log.run("log.alarm", **RAISED) is None
+    assert alarm_of(log.rows) == ""
+    assert log.run("log.alarm", **RAISED | {"office": 2, "by": "alpha.h2"})["office"] == 2
+
+
+def test_an_operator_takes_the_alarm_away_and_hears_what_it_was(log: Log) -> None:
+    assert log.run("log.accept") is None
+    long = RAISED | {"why": "x" * 10_000}
+    log.run("log.alarm", **long)
+    assert log.run("log.accept")["why"] == "x" * MAX_WHY_CHARS
+    assert log.rows.get_or((ALARM,), None) is None
