@@ -148,7 +148,15 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     node.orders = Orders(store, transfers.order, clock, in_office)
     transfers.ordered = node.orders.ordered
     node.abroad, node.log_inquiries = abroad, log_inquiries
-    node.kinship = LogKinship(config.name, store, held.join_token, client, clock, node.last_word.say)
+    node.kinship = LogKinship(
+        config.name,
+        store,
+        held.join_token,
+        lambda: (backend.current.status.leader or "") if raft else "",
+        client,
+        clock,
+        node.last_word.say,
+    )
     placement = config.placement
     node.balancer = Balancer(
         store,

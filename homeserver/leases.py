@@ -213,7 +213,8 @@ class Leases:
         except (NoQuorum, OutcomeUnknown) as error:
             _log.info("that the log went back is not in it yet: %s", error)
         else:
-            self._shown = ("", 0)
+            if alarm_of(self._store.tree):
+                self._shown = ("", 0)
 
     async def _lacks(self, message: Renew) -> str:
         """Where the log has never been, of where this server heard that it was: it is granted nothing then.

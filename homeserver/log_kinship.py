@@ -4,7 +4,7 @@ A member that was started with another one's history, or with an older copy than
 as if it were its own: Raft compares entries by their place and term, and two that were written after a restart can
 have both in common. Then its rows differ for good, and nobody is told. What tells them apart are the marks of the
 offices of granting leases, which are random (`authority.log_positions`): each member compares its own with those of
-whoever grants leases, and ends if they differ. It may be the other one that is wrong; then the others end, and no
+whoever leads the log, and ends if they differ. It may be the other one that is wrong; then the others end, and no
 majority is left to go on by that log.
 """
 
@@ -18,7 +18,7 @@ import trio
 
 from actors.clock import Clock
 from authority.enrolment import is_proof, rows_proof
-from authority.log_positions import OFFICE_MARKS
+from authority.log_positions import MAX_OFFICES, OFFICE_MARKS
 from homeserver.store import Store
 
 __all__ = ["LogDiffers", "LogKinship"]
@@ -28,14 +28,11 @@ _log = logging.getLogger("homeserver.log_kinship")
 LOOK_S: Final = 0.5
 ASK_EVERY_NS: Final = 10_000_000_000
 REQUEST_TIMEOUT_S: Final = 3.0
-SHOWN: Final = 8
-"""Offices that are shown and compared, up to the present one: two histories differ from the first office after they
-parted, so the one before would do."""
 PURPOSE: Final = "offices"
 
 
 class LogDiffers(Exception):
-    """This member's log is not the one that the member has who grants leases."""
+    """This member's log is not the one that its leader has."""
 
 
 class LogKinship:
@@ -43,6 +40,8 @@ class LogKinship:
 
     Args:
         join_token: the secret of the instance, which proves who answers.
+        leader: who leads the log, as far as this member knows; empty if nobody does, or it is not kept by members.
+            What the log says of who grants leases may be of another history.
         differs: told once that the logs differ; it ends this member.
     """
 
@@ -51,6 +50,7 @@ class LogKinship:
         name: str,
         store: Store,
         join_token: bytes,
+        leader: Callable[[], str],
         client: httpx.AsyncClient,
         clock: Clock,
         differs: Callable[[LogDiffers], None],
@@ -58,15 +58,19 @@ class LogKinship:
         self._name: Final = name
         self._store: Final = store
         self._join_token: Final = join_token
+        self._leader: Final = leader
         self._client: Final = client
         self._clock: Final = clock
         self._differs: Final = differs
 
     def offices(self) -> dict[str, str]:
-        """The last offices by this member's copy: their marks, and after which revisions they were taken."""
+        """The offices by this member's copy: their marks, and after which revisions they were taken.
+
+        Two histories differ in the first one after they parted.
+        """
         tree, last = self._store.tree, self._store.lease_office().number
         found: dict[str, str] = {}
-        for number in range(max(last - SHOWN, 0) + 1, last + 1):
+        for number in range(max(last - MAX_OFFICES, 0) + 1, last + 1):
             row: Mapping[str, Any] | None = tree.get_or((OFFICE_MARKS, str(number)), None)
             if row is not None:
                 found[str(number)] = f"{row['mark']}.{row['after']}"
@@ -80,23 +84,23 @@ class LogKinship:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Compare after each start, with each new office, and now and then, until cancelled."""
         task_status.started()
-        compared, next_ns = -1, 0
+        compared, next_ns = ("", -1), 0
         while True:
-            now_ns, number = self._clock.monotonic_ns(), self._store.lease_office().number
-            if number != compared or now_ns >= next_ns:
+            now_ns, present = self._clock.monotonic_ns(), (self._leader(), self._store.lease_office().number)
+            if present != compared or now_ns >= next_ns:
                 try:
                     if await self.compare():
-                        compared, next_ns = number, now_ns + ASK_EVERY_NS
+                        compared, next_ns = present, now_ns + ASK_EVERY_NS
                 except Exception:
                     _log.exception("comparing the log with that of another member ran into an error of ours")
             await self._clock.sleep_s(LOOK_S)
 
     async def compare(self) -> bool:
-        """Compare with whoever grants leases; whether that was possible, or need not be."""
-        holder = self._store.lease_office().holder
-        if holder in ("", self._name):
-            return bool(holder)
-        row = self._store.row(holder)
+        """Compare with whoever leads; whether that was possible, or need not be."""
+        leader = self._leader()
+        if leader in ("", self._name):
+            return True
+        row = self._store.row(leader)
         theirs = None if row is None else await self._asked(row.rest_url)
         if theirs is None:
             return False
@@ -105,7 +109,7 @@ class LogKinship:
         if differing:
             self._differs(
                 LogDiffers(
-                    f"log_differs: the log of {self._name} is not that of {holder}, who grants leases: they part at "
+                    f"log_differs: the log of {self._name} is not that of {leader}, who leads: they part at "
                     f"office {differing[0]} or before. One of them was started with an older copy. Stop all members "
                     f"of the instance and give them the newest log (docs/operations.md, restoring homeservers)"
                 )
