@@ -1,17 +1,18 @@
 """The alarm of an instance whose log was restored from an older copy, in that log, so that all its members know.
 
-    log_alarm    {by, office, why}
+    log_alarm    {by, office, lost, why}; `lost` is the office under which the log was elsewhere
 
 Whoever grants leases is shown that the log was where it has never been (`authority.log_positions`), and says so here.
 From then on no member grants leases, decides anything, or takes the office: not after a restart either, since the log
-that is to be put back is another one and has no such row. Only an operator who accepts the loss takes it away.
+that is to be put back is another one and has no such row. Only an operator takes it away: who accepts the loss; or who
+has the newest log in place, which a server holds against it that was granted a lease by the older one.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.lease_procedures import lease_office
-from authority.log_positions import Readable
+from authority.log_positions import ACCEPTED, Readable
 from authority.rows import Rows
 
 __all__ = ["ALARM", "ALARM_PROCEDURES", "alarm_of"]
@@ -30,16 +31,21 @@ def raise_alarm(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The holder of the office `office` was shown that the log went back. A later one has to be shown that itself."""
     row = rows.get_or((ALARM,), None)
     if row is None and lease_office(rows).number == args["office"]:
-        row = {"by": args["by"], "office": args["office"], "why": args["why"][:MAX_WHY_CHARS]}
+        row = {"by": args["by"], "office": args["office"], "lost": args["lost"], "why": args["why"][:MAX_WHY_CHARS]}
         rows.put((ALARM,), row)
     return row
 
 
 def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
-    """An operator accepts this log as it is. Answers with the alarm that there was, or None."""
+    """An operator accepts this log as it is. Answers with the alarm that there was, or None.
+
+    What proves the other history is nothing from then on: whoever has it may show it for as long as it lives.
+    """
     row = rows.get_or((ALARM,), None)
     if row is not None:
         rows.delete((ALARM,))
+        before = rows.get_or((ACCEPTED,), {"office": 0})["office"]
+        rows.put((ACCEPTED,), {"office": max(before, row["lost"], lease_office(rows).number)})
     return row
 
 

@@ -1,6 +1,7 @@
 """Signed positions of the log, by which a log that was restored from an older copy is told from the one of before.
 
     office_marks/<number>   {mark, after}: of each office of granting leases, as of the last `MAX_OFFICES`
+    log_accepted            {office}: what another history had up to this office was accepted as lost, or as nothing
 
 Every office has a random `mark`, which is written when it is taken, with the revision `after` which that was: the
 last one of the office before. So the log is a sequence of offices, each with a beginning and an end. Whoever holds
@@ -25,6 +26,7 @@ from authority.records import LeaseOffice
 from authority.rows import Rows
 
 __all__ = [
+    "ACCEPTED",
     "MAX_HEARD_OFFICES",
     "MAX_OFFICES",
     "MAX_PLACES_CHARS",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 OFFICE_MARKS: Final = "office_marks"
+ACCEPTED: Final = "log_accepted"
 MAX_OFFICES: Final = 256
 """Offices whose marks are kept. Of a position under an older one nothing can be said: it counts as known."""
 
@@ -126,14 +129,18 @@ def place_of(copy: Readable) -> LogPlace | None:
 def is_in_log(copy: Readable, position: LogPosition | LogPlace) -> bool:
     """Whether the log has been where `position` says.
 
-    False is only to be believed of a copy that has all that was committed before this is asked.
+    False is only to be believed of a copy that has all that was committed before this is asked. Another history counts
+    as no place at all up to the office up to which an operator has accepted that.
     """
+    accepted: Mapping[str, Any] | None = copy.get_or((ACCEPTED,), None)
+    is_accepted = accepted is not None and position.office <= accepted["office"]
     office = copy.get_or(("lease_office",), None)
     if position.office > (0 if office is None else LeaseOffice.from_data(office).number):
-        return False
+        return is_accepted
     marked: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office)), None)
     if marked is None:
         return True
+    if not marked["mark"].startswith(position.mark):
+        return is_accepted
     following: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office + 1)), None)
-    last = copy.revision if following is None else following["after"]
-    return bool(marked["mark"].startswith(position.mark) and position.revision <= last)
+    return bool(position.revision <= (copy.revision if following is None else following["after"]))

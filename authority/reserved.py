@@ -30,6 +30,7 @@ RESERVED_ROOTS: Final = frozenset(
         "groups",
         "lease_office",
         "leases",
+        "log_accepted",
         "log_alarm",
         "office_marks",
         "paces",

@@ -11,7 +11,7 @@ nothing that is still on its way from before means it.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from actors.clock import Bell, Clock
 from authority.epoch import Fence
@@ -119,9 +119,16 @@ class Births:
             record = self._store.entity(waiting.record.id)
             is_there = record is not None and record.born == waiting.record.born
             if was_there and not is_there and waiting.answer is None:
-                text = f"{waiting.record.id} was deleted before {waiting.record.authority} had said that it lives"
-                raise Refused(Reason.GONE, text, entity=waiting.record.id)
+                self._over(waiting.record)
             was_there = is_there
+
+    def _over(self, record: EntityRecord) -> NoReturn:
+        grave = self._store.grave(record.id)
+        if grave is not None and not grave.get("free"):
+            text = f"{record.id} was deleted before {record.authority} had said that it lives"
+            raise Refused(Reason.GONE, text, entity=record.id)
+        # Its name is free: it ended with its server, before anybody was told of it.
+        raise SpawnUnconfirmed(f"{record.authority} died before it had said that {record.id} lives: that is free again")
 
     def _why_not(self, record: EntityRecord) -> str:
         row = self._store.recovery(record.id)

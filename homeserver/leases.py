@@ -68,7 +68,7 @@ class Leases:
         self.witnessed: Callable[[str, Sequence[str]], None] = lambda _server, _tokens: None
         """Told what each server shows of where other instances' logs were."""
         # Shown to this member while it granted leases, and under which office; until the log has it.
-        self._shown = ("", 0)
+        self._shown = ("", 0, 0)
         self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
         self._busy: set[tuple[str, int]] = set()
         self._office_seen = (0, 0)
@@ -144,15 +144,27 @@ class Leases:
         """What there is to say without a look at the lease, because of the log or of who grants leases by it."""
         holder = self._store.lease_office().holder
         if self.went_back and (alarm_of(self._store.tree) or holder == self._name):
-            return _answer(message, "went_back")
+            return _answer(message, "went_back", position_known=await self._knows_position_of(message))
         if not self.granter.office:
             # Who does not grant leases is no judge either: its log may be the one that is wrong.
             return _answer(message, "elsewhere", officer="" if holder == self._name else holder)
         if await self._has_gone_back(message):
-            return _answer(message, "went_back")
+            return _answer(message, "went_back", position_known=await self._knows_position_of(message))
         if missing := await self._lacks(message):
             return _answer(message, "went_back", missing=missing)
         return None
+
+    async def _knows_position_of(self, message: Renew) -> bool:
+        """Whether what this server shows is of this log, or of what that has in common with the one that it was.
+
+        Whoever was granted a lease by the older one would hold that against the newest log when it is put back.
+        """
+        if not message.position or self._positions is None:
+            return False
+        try:
+            return await self._positions.missing(message.position) is None
+        except (MessageError, NoQuorum):
+            return False
 
     def _knows_other_members(self, message: Renew) -> bool:
         """Whether a server, which says whom it knows, knows other homeservers than there are: it may ask again."""
@@ -195,26 +207,26 @@ class Leases:
             f"{who} proves that the log was at revision {missing.revision} under office "
             f"{missing.office}, and it has never been there: it was restored from an older copy"
         )
-        self._shown = (why, self.granter.office)
+        self._shown = (why, self.granter.office, missing.office)
         self.granter.left_office()
         _log.error("log_went_back: %s. No leases are granted by %s from now on", why, self._name)
         await self._tell_the_log()
 
     async def _tell_the_log(self) -> None:
         """Have all members know what this one was shown, also after their next start."""
-        why, office = self._shown
+        why, office, lost = self._shown
         if not why or alarm_of(self._store.tree) or self._store.lease_office().number != office:
             # The log has it, and if it is taken away from there, that counts here too. Or another member grants leases
             # by now, which has to be shown that itself.
-            self._shown = ("", 0)
+            self._shown = ("", 0, 0)
             return
         try:
-            await self._store.submit("log.alarm", by=self._name, office=office, why=why)
+            await self._store.submit("log.alarm", by=self._name, office=office, lost=lost, why=why)
         except (NoQuorum, OutcomeUnknown) as error:
             _log.info("that the log went back is not in it yet: %s", error)
         else:
             if alarm_of(self._store.tree):
-                self._shown = ("", 0)
+                self._shown = ("", 0, 0)
 
     async def _lacks(self, message: Renew) -> str:
         """Where the log has never been, of where this server heard that it was: it is granted nothing then.
@@ -376,6 +388,7 @@ def _answer(
     position: str | None = None,
     members_changed: bool = False,
     missing: str = "",
+    position_known: bool = False,
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -393,6 +406,7 @@ def _answer(
             "position": position,
             "members_changed": members_changed,
             "missing": missing,
+            "position_known": position_known,
         }
     )
 

@@ -95,11 +95,14 @@ class HomeLog:
             if self._places.get((place.office, place.mark)) == place:
                 del self._places[place.office, place.mark]
 
-    def went_back(self, missing: str) -> None:
+    def went_back(self, missing: str, *, position_known: bool = False) -> None:
         """Home's log has not been at these of the places that it was shown, or not where the signed word says.
 
-        What else was heard may be of that log, and would be held against the one that the operator puts back.
+        What else was heard may be of that log, and would be held against the one that the operator puts back; and so
+        would the signed word if the log has been there (`position_known`).
         """
+        if position_known:
+            self.position = ""
         kept = set(missing.split())
         for key, place in list(self._places.items()):
             if str(place) not in kept:

@@ -291,7 +291,7 @@ class LeaseKeeper:
         now_ns = self._clock.monotonic_ns()
         if reply.verdict == "went_back":
             self._home_went_back(sender)
-            self._home_log.went_back(reply.missing)
+            self._home_log.went_back(reply.missing, position_known=reply.position_known)
             return False
         if reply.verdict in ("granted", "returning"):
             self._home_is_back(reply.position)

@@ -151,6 +151,7 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (Renew, "members"): st.sampled_from(["", "0123456789abcdef"]),
     (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
     (RenewReply, "members_changed"): st.booleans(),
+    (RenewReply, "position_known"): st.booleans(),
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
     (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),
     (messages.CopiesKept, "items"): _rows(recovery_messages.KeptItem, **ROWS, tick=WHOLE),

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from authority.log_alarm import ALARM, MAX_WHY_CHARS, alarm_of
+from authority.log_positions import LogPlace, is_in_log
 from tests.authority.log import Log, new_log
 
-RAISED: dict[str, Any] = {"by": "alpha.h1", "office": 1, "why": "alpha.s1 proves it"}
+RAISED: dict[str, Any] = {"by": "alpha.h1", "office": 1, "lost": 4, "why": "alpha.s1 proves it"}
 
 
 @pytest.fixture
@@ -38,3 +39,16 @@ def test_an_operator_takes_the_alarm_away_and_hears_what_it_was(log: Log) -> Non
     log.run("log.alarm", **long)
     assert log.run("log.accept")["why"] == "x" * MAX_WHY_CHARS
     assert log.rows.get_or((ALARM,), None) is None
+
+
+def test_failures_row_42_what_proves_the_history_that_was_given_up_is_nothing_from_then_on(log: Log) -> None:
+    lost = [LogPlace(1, 7, "f" * 8), LogPlace(2, 9, "f" * 8), LogPlace(4, 20, "f" * 8)]
+    assert not any(is_in_log(log.rows, place) for place in lost)
+    log.run("log.alarm", **RAISED)
+    log.run("log.accept")
+    assert all(is_in_log(log.rows, place) for place in lost)
+    beyond = [LogPlace(1, 10**6, "0" * 8), LogPlace(5, 21, "f" * 8)]
+    assert not any(is_in_log(log.rows, place) for place in beyond), "this very history further on; a later one"
+    log.run("log.alarm", **RAISED | {"lost": 5})
+    log.run("log.accept")
+    assert is_in_log(log.rows, beyond[1])

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from authority.recovery import Standing
-from tests.homeserver.served import Home, Player
+from tests.homeserver.served import Home, Player, until
 
 NEW = {"id": "alpha.ball-1", "kind": "ball", "spawner": "alpha.ada", "server": "alpha.s1"}
 JSON = {"content-type": "application/json"}
@@ -290,6 +290,41 @@ async def test_a_creation_is_answered_when_the_disk_has_it_and_the_log_knows(
     assert sim.ledger.checkpoint_of("alpha.ball-1") is not None
     assert (record := alpha.node.store.entity("alpha.ball-1")) is not None
     assert not record.unconfirmed
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_who_waits_for_a_creation_hears_at_once_what_became_of_it(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    sim = await alpha.simserver("alpha.s1")
+    await alpha.player("alpha.ada")
+    monkeypatch.setattr("homeserver.births.SPAWN_TIMEOUT_S", 10_000.0)
+    monkeypatch.setattr(sim.births, "spawn", lambda *_: None)
+    store, looks = alpha.node.store, list[bool]()
+    look = store.entity
+
+    def entity(name: str) -> Any:
+        record = look(name)
+        looks.append(record is not None)
+        return record
+
+    monkeypatch.setattr(store, "entity", entity)
+
+    async def ends() -> None:
+        # Whoever waits has seen that it is there.
+        await until(lambda: any(looks))
+        if is_deleted:
+            await store.submit("entity.delete", entity="alpha.ball-1", by="alpha.ada", master_rev=1)
+        else:
+            await store.submit("entity.discard", entity="alpha.ball-1", server="alpha.s1", epoch=1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ends)
+        expected = (409, "gone") if is_deleted else (504, "spawn_unconfirmed")
+        await alpha.api.refused(*expected, "POST", "/v1/entities", NEW)
+    monkeypatch.undo()
+    if not is_deleted:
+        assert (await alpha.api.do("POST", "/v1/entities", NEW))["epoch"] == 2
 
 
 def raising(error: Exception) -> Any:

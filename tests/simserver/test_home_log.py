@@ -39,8 +39,12 @@ def test_failures_row_42_what_is_heard_of_a_restored_log_neither_displaces_what_
     log.went_back(str(LOST))
     assert log.places == str(LOST), "else the log that is put back would lack what the restored one said"
     log.heard(RESTORED)
+    log.position = "a-signed-word"
     log.went_back("")
     assert log.places == "", "what is signed is evidence enough"
+    assert log.position == "a-signed-word"
+    log.went_back("", position_known=True)
+    assert log.position == "", "it is of the restored log, and would be held against the one that is put back"
 
 
 async def test_what_was_heard_outlives_the_process_and_a_file_of_before_is_read(tmp_path: Path) -> None:
