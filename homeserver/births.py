@@ -127,8 +127,8 @@ class Births:
         if grave is not None and not grave.get("free"):
             text = f"{record.id} was deleted before {record.authority} had said that it lives"
             raise Refused(Reason.GONE, text, entity=record.id)
-        # Its name is free: it ended with its server, before anybody was told of it.
-        raise SpawnUnconfirmed(f"{record.authority} died before it had said that {record.id} lives: that is free again")
+        # It ended with its server, or another member was told that this will not have it.
+        raise SpawnUnconfirmed(f"{record.authority} has not said that {record.id} lives, and that name is free again")
 
     def _why_not(self, record: EntityRecord) -> str:
         row = self._store.recovery(record.id)

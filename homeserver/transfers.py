@@ -217,16 +217,20 @@ class Transfers:
     async def show_log(self, to: str, keys: PublicIdentity | None = None) -> None:
         """Show a server of another instance, to which a decision was told, where the log stands behind that.
 
-        In a parcel of its own: an earlier release would refuse the others with it. Raises as `post`.
+        In a parcel of its own: an earlier release would refuse the others with it. The decision was told in any case.
         """
         position = self.log_shown_to(to)
         if not position or self._shown.get(to) == position:
             return
+        letter = Letter(LogShown(position=position), Trace("log-shown"))
+        try:
+            await self.post_parcel(self._seal_all([letter], to, keys or await self._keys_of(to), over_link=True), to)
+        except NOT_TOLD as error:
+            _log.info("%s was not shown where the log stands: %s", to, error)
+            return
         if len(self._shown) >= MAX_POSTING:
             self._shown.clear()
         self._shown[to] = position
-        letter = Letter(LogShown(position=position), Trace("log-shown"))
-        await self.post_parcel(self._seal_all([letter], to, keys or await self._keys_of(to), over_link=True), to)
 
     async def post_parcel(self, parcel: Parcel, to: str) -> None:
         """Send a sealed parcel to a simulation server over the link.
@@ -338,7 +342,9 @@ class Transfers:
         elif not repeated:
             self.note(transfer, is_known=known is not None)
             await self._tell_the_others(transfer)
-            await self._show_log(reply, request.source)
+            if reply.outcome == "refused":
+                # Its source has a raised fence by that; of another instance it hears so by way of its own home.
+                await self.show_log(request.source)
         if is_case_2:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
@@ -369,14 +375,6 @@ class Transfers:
             self.moved(transfer.entity, transfer.source, transfer.target)
         if not is_known and transfer.reason == Reason.ATTACHED:
             self.torn(transfer)
-
-    async def _show_log(self, reply: HandoffReply, source: str) -> None:
-        """A source of another instance has a raised fence by this refusal, which comes by way of its own home."""
-        if reply.outcome == "refused":
-            try:
-                await self.show_log(source)
-            except NOT_TOLD as error:
-                _log.info("%s was not shown where the log stands: %s", source, error)
 
     async def _tell_the_others(self, transfer: TransferRecord) -> None:
         """With one of a group the others are decided too: those whose requests wait here are answered at once."""
@@ -480,7 +478,7 @@ class Transfers:
         transfer = TransferRecord.from_data(decided["transfer"])
         await self._tell_the_others(transfer)
         reply = await self._reply(decided, transfer, means)
-        await self._show_log(reply, request.source)
+        await self.show_log(request.source)
         return Letter(reply, opened.trace, on_path=False)
 
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:

@@ -21,6 +21,7 @@ from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.incoming import Incoming, Offer, Permission
+from authority.log_positions import LogPlace
 from authority.made import made
 from authority.messages import (
     Activate,
@@ -547,7 +548,8 @@ class Arrivals:
             raise MessageError(f"the certificate of {certificate.entity} names {certificate.target}")
         if certificate.log:
             self._sealer.heard_log(signer, certificate.log)
-            self.shown_abroad(signer, token)
+            if LogPlace.read(certificate.log) is not None:
+                self.shown_abroad(signer, token)
         return certificate
 
     async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:

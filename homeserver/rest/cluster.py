@@ -16,14 +16,7 @@ from actors.web import ApiError, StrictRoute
 from authority.names import instance_of
 from authority.records import Role
 from homeserver.node import Node
-from homeserver.rest.cluster_models import (
-    ClusterView,
-    LeaderBody,
-    LeaderView,
-    MemberBody,
-    MemberView,
-    cluster_view,
-)
+from homeserver.rest.cluster_models import ClusterView, LeaderBody, LeaderView, MemberBody, MemberView, cluster_view
 from tree.membership import ChangeRefused, Member
 from tree.replica import Replica
 from tree.steward import ChangeNotFinished
