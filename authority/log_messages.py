@@ -19,6 +19,7 @@ from crypto.errors import CryptoError
 
 __all__ = [
     "MAX_FOREIGN_LOGS",
+    "MAX_OFFICES_ABROAD",
     "MAX_WITNESSES",
     "LogInquiry",
     "LogShown",
@@ -28,9 +29,11 @@ __all__ = [
 ]
 
 MAX_FOREIGN_LOGS: Final = 16
-"""Other instances of whose log a server keeps the last signed word; of more, those that it heard of last."""
-MAX_WITNESSES: Final = 8
-"""Servers whose words of another instance's log its homes are shown: those that say the latest."""
+"""Signed words of other instances' logs that a server keeps; of more, of each instance those that it heard of last."""
+MAX_OFFICES_ABROAD: Final = 4
+"""Of one instance: the last word under each office, of so many. One that was restored has an office of its own."""
+MAX_WITNESSES: Final = 16
+"""Words of another instance's log that its homes are shown: the last ones under each office."""
 
 
 class LogShown(MessageModel):
@@ -48,7 +51,7 @@ class LogInquiry(MessageModel):
 
 
 class LogWord(MessageModel):
-    """Home → home of another instance: there, of those that said the latest, as you signed it; in answer to `number`.
+    """Home → home of another instance: there, as you signed it, the last under each office; in answer to `number`.
 
     Servers say so to whoever grants them leases, which is `officer` if it is not who answers.
     """

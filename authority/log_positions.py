@@ -35,6 +35,7 @@ __all__ = [
     "LogPlace",
     "LogPosition",
     "Readable",
+    "has_been_at",
     "is_in_log",
     "mark_office",
     "place_of",
@@ -127,20 +128,25 @@ def place_of(copy: Readable) -> LogPlace | None:
 
 
 def is_in_log(copy: Readable, position: LogPosition | LogPlace) -> bool:
-    """Whether the log has been where `position` says.
-
-    False is only to be believed of a copy that has all that was committed before this is asked. Another history counts
-    as no place at all up to the office up to which an operator has accepted that.
+    """As `has_been_at`, but that another history counts as no place at all, up to the office up to which an operator
+    has accepted that.
     """
     accepted: Mapping[str, Any] | None = copy.get_or((ACCEPTED,), None)
-    is_accepted = accepted is not None and position.office <= accepted["office"]
+    return has_been_at(copy, position) or (accepted is not None and position.office <= accepted["office"])
+
+
+def has_been_at(copy: Readable, position: LogPosition | LogPlace) -> bool:
+    """Whether the log has been where `position` says.
+
+    False is only to be believed of a copy that has all that was committed before this is asked.
+    """
     office = copy.get_or(("lease_office",), None)
     if position.office > (0 if office is None else LeaseOffice.from_data(office).number):
-        return is_accepted
+        return False
     marked: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office)), None)
     if marked is None:
         return True
     if not marked["mark"].startswith(position.mark):
-        return is_accepted
+        return False
     following: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office + 1)), None)
     return bool(position.revision <= (copy.revision if following is None else following["after"]))

@@ -7,8 +7,9 @@ grants leases asks. A log can only be restored while its members are stopped, an
 it asks often in the first minute of that, and now and then after it, since an instance may have been silent.
 """
 
+import itertools
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -42,19 +43,21 @@ ASK_NS: Final = 10_000_000_000
 class Witnesses:
     """What this instance's servers have shown of where other instances' logs were.
 
-    Of each instance that can be reached the words of those servers that say the latest; nothing of it is verified: who
-    asks can do that.
+    Of each instance that can be reached the last words, under whichever offices: a log that was restored has an office
+    of its own, and its words are not to displace those that show that. Nothing is verified: who asks can do that.
+    Bounded by the servers of the directory, and by what a renewal may show.
     """
 
     def __init__(self, is_reachable: Callable[[str], bool]) -> None:
         self._is_reachable: Final = is_reachable
-        self._said: Final[defaultdict[str, dict[str, tuple[LogPlace, str]]]] = defaultdict(dict)
+        self._shown: Final[dict[str, frozenset[str]]] = {}
+        self._said: Final[defaultdict[str, dict[str, list[tuple[LogPlace, str]]]]] = defaultdict(dict)
 
     def told(self, server: str, tokens: Sequence[str]) -> None:
         """A server shows these, and nothing else any more."""
-        before = {said[server][1] for said in self._said.values() if server in said}
-        if before == set(tokens):
+        if self._shown.get(server, frozenset()) == frozenset(tokens):
             return
+        self._shown[server] = frozenset(tokens)
         for said in self._said.values():
             said.pop(server, None)
         for token in tokens:
@@ -64,14 +67,17 @@ class Witnesses:
                 _log.info("%s shows something that is no word of a log: %s", server, error)
                 continue
             if self._is_reachable(instance):
-                said = self._said[instance]
-                said[server] = (place, token)
-                if len(said) > MAX_WITNESSES:
-                    del said[min(said, key=lambda name: said[name][0])]
+                self._said[instance].setdefault(server, []).append((place, token))
 
     def of(self, instance: str) -> list[str]:
-        """What is known of this instance's log, the latest first."""
-        return [token for _, token in sorted(self._said.get(instance, {}).values(), reverse=True)]
+        """What is known of this instance's log: the latest words under each office, then those that are next to them."""
+        ranked: list[tuple[int, str]] = []
+        behind: Counter[tuple[int, str]] = Counter()
+        for place, token in sorted(itertools.chain(*self._said.get(instance, {}).values()), reverse=True):
+            # One that is made up may be the latest.
+            ranked.append((behind[place.office, place.mark], token))
+            behind[place.office, place.mark] += 1
+        return [token for _, token in sorted(ranked, key=lambda one: one[0])[:MAX_WITNESSES]]
 
 
 class LogInquiries:

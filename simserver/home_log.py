@@ -10,12 +10,14 @@ with every decision. It proves nothing to others, and is kept so that what was d
 counts. A log that was restored begins with an office of its own, so what is heard of that does not displace what was
 before.
 
-And beside those stands the last signed word of every other instance on where *its* log stood, of which this server has
-been told: with entities that came from there, with whatever its homeservers send. It is for them that this is kept: who
-else heard it may have died, and a log that they restored from an older copy is found out by it.
+And beside those stands the last signed word of every other instance on where *its* log stood, under each of its last
+offices, of which this server has been told: with entities that came from there, with whatever its homeservers send. It
+is for them that this is kept: who else heard it may have died, and a log that they restored from an older copy is found
+out by it, unless what that log says displaces it.
 """
 
 import logging
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +25,7 @@ import trio
 
 from authority.errors import MessageError
 from authority.lease_messages import MAX_POSITION_CHARS
-from authority.log_messages import MAX_FOREIGN_LOGS, place_said_untrusted
+from authority.log_messages import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD, place_said_untrusted
 from authority.log_positions import MAX_HEARD_OFFICES, LogPlace
 from authority.message_base import MAX_TOKEN_CHARS
 from tree.disk import DiskFailed, replace_file
@@ -48,8 +50,8 @@ class HomeLog:
         for text in places.split():
             if (place := LogPlace.read(text)) is not None:
                 self.heard(place)
-        # By instance, those that were heard of last behind.
-        self._witnesses: Final[dict[str, tuple[LogPlace, str]]] = {}
+        # By instance, office and mark, those that were heard of last behind.
+        self._witnesses: Final[dict[tuple[str, int, str], tuple[LogPlace, str]]] = {}
         for token in witnesses:
             self._witnessed_again(token)
         self._written = self._lines()
@@ -61,10 +63,16 @@ class HomeLog:
 
     def shown_abroad(self, instance: str, place: LogPlace, token: str) -> None:
         """A homeserver of another instance has signed where its log stands; what is earlier is no news."""
-        known = self._witnesses.pop(instance, None)
-        self._witnesses[instance] = (place, token) if known is None or place > known[0] else known
-        if len(self._witnesses) > MAX_FOREIGN_LOGS:
-            del self._witnesses[next(iter(self._witnesses))]
+        key = (instance, place.office, place.mark)
+        known = self._witnesses.pop(key, None)
+        self._witnesses[key] = (place, token) if known is None or place > known[0] else known
+        words = Counter(one for one, _, _ in self._witnesses)
+        if words[instance] > MAX_OFFICES_ABROAD:
+            del self._witnesses[next(one for one in self._witnesses if one[0] == instance)]
+        elif len(self._witnesses) > MAX_FOREIGN_LOGS:
+            # Nobody's last word, as long as others have more than one.
+            least = 1 if words.total() > len(words) else 0
+            del self._witnesses[next(one for one in self._witnesses if words[one[0]] > least)]
 
     def _witnessed_again(self, token: str) -> None:
         try:

@@ -212,4 +212,16 @@ def test_of_each_instance_the_latest_words_are_kept_and_what_a_server_shows_no_m
     assert len(witnesses.of("gamma")) == MAX_WITNESSES
     assert witnesses.of("nowhere") == []
     witnesses.told(f"beta.s{len(words) - 1}", [])
-    assert witnesses.of("alpha") == words[-2 : -MAX_WITNESSES - 1 : -1]
+    assert witnesses.of("alpha") == words[-2 : -MAX_WITNESSES - 2 : -1]
+
+
+def test_failures_row_42_what_many_say_of_a_restored_log_does_not_displace_the_one_word_of_the_log_before() -> None:
+    def word(office: int, mark: str, revision: int) -> str:
+        claims = LogPosition(instance="alpha", office=office, mark=mark * 32, revision=revision).to_claims()
+        return jose.sign(claims, sender=IDENTITIES["alpha.h1"], sender_id="alpha.h1")
+
+    witnesses, lost = Witnesses(lambda _instance: True), word(2, "0", 19)
+    witnesses.told("beta.s0", [lost])
+    for number in range(2 * MAX_WITNESSES):
+        witnesses.told(f"beta.s{number + 1}", [word(2, "1", 85 + number), word(3, "2", 200 + number)])
+    assert lost in witnesses.of("alpha")[:3]

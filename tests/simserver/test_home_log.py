@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from authority.log_messages import MAX_FOREIGN_LOGS
+from authority.log_messages import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD
 from authority.log_positions import MAX_HEARD_OFFICES, LogPlace, LogPosition
 from crypto import jose
 from simserver.home_log import HomeLog
@@ -91,6 +91,27 @@ async def test_failures_row_42_of_each_other_instance_the_last_signed_word_is_ke
     assert again.witnesses == [other, words[44]], "what is earlier is no news, but beta was heard of last"
     again.shown_abroad("beta", LogPlace(3, 45, "0" * 8), "later")
     assert again.witnesses == [other, "later"]
+
+
+def test_failures_row_42_what_a_restored_log_of_another_instance_says_does_not_displace_what_it_said_before() -> None:
+    log = HomeLog()
+    log.shown_abroad("beta", LOST, "lost")
+    for revision in range(20):
+        log.shown_abroad("beta", RESTORED._replace(revision=100 + revision), f"restored-{revision}")
+    assert log.witnesses == ["lost", "restored-19"]
+    for number in range(MAX_OFFICES_ABROAD):
+        log.shown_abroad("beta", RESTORED._replace(office=5 + number), f"later-{number}")
+    assert log.witnesses == [f"later-{number}" for number in range(MAX_OFFICES_ABROAD)]
+
+
+def test_nobodys_last_word_makes_room_while_others_have_more_than_one() -> None:
+    log = HomeLog()
+    log.shown_abroad("quiet", OLD, "quiet")
+    for number in range(MAX_FOREIGN_LOGS):
+        log.shown_abroad(f"i{number // 2}", OLD._replace(office=3 + number % 2), f"word-{number}")
+    assert len(log.witnesses) == MAX_FOREIGN_LOGS
+    assert "quiet" in log.witnesses
+    assert "word-0" not in log.witnesses
 
 
 def test_of_more_instances_than_there_is_room_for_those_heard_of_last_are_kept() -> None:
