@@ -83,7 +83,8 @@ class RenewReply(MessageModel):
     (`authority.sole`).
     `aside`, with another list of `peers`: those of them that are drained, and follow nobody if there are others.
     `went_back`: the log has not been where the server's `position` says, or it is `missing` some of what was `heard`.
-    Or it was proved by others; with `position_known` it has been where the word of this server says: to be forgotten.
+    Or it was proved by others; with `position_known` it has been where the word of this server says: that is in doubt.
+    `lost`: the log has not been there, which was accepted, so the server has followed another history.
     `position`: where it is now, for a server that takes one.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
     `members_changed`: the directory has other homeservers, or other addresses of them, than `Renew.members` says.
@@ -105,6 +106,7 @@ class RenewReply(MessageModel):
     members_changed: bool = False
     missing: Places = ""
     position_known: bool = False
+    lost: bool = False
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def _sparing(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
     if data["position"] is None:
         del data["position"]
-    for field in ("aside", "heard", "members", "members_changed", "missing", "position_known", "witnesses"):
+    for field in ("aside", "heard", "members", "lost", "members_changed", "missing", "position_known", "witnesses"):
         if not data.get(field, True):
             del data[field]
     return data

@@ -44,8 +44,8 @@ def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
     row = rows.get_or((ALARM,), None)
     if row is not None:
         rows.delete((ALARM,))
-        before = rows.get_or((ACCEPTED,), {"office": 0})["office"]
-        rows.put((ACCEPTED,), {"office": max(before, row["lost"], lease_office(rows).number)})
+        before, now = rows.get_or((ACCEPTED,), {"office": 0})["office"], lease_office(rows).number
+        rows.put((ACCEPTED,), {"office": max(before, row["lost"], now), "within": now})
     return row
 
 

@@ -9,18 +9,22 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from authority.certificates import CommitCertificate, OwnerName
+from authority.certificates import CommitCertificate, Name, OwnerName
 from authority.errors import MessageError
 from authority.log_positions import LogPlace, LogPosition
-from authority.message_base import MessageModel, Token
+from authority.message_base import FencedModel, MessageModel, Token
 from authority.names import instance_of
 from crypto import jose
 from crypto.errors import CryptoError
 
 __all__ = [
     "MAX_FOREIGN_LOGS",
+    "MAX_HELD",
     "MAX_OFFICES_ABROAD",
     "MAX_WITNESSES",
+    "HeldInquiry",
+    "HeldItem",
+    "HeldWord",
     "LogInquiry",
     "LogShown",
     "LogWord",
@@ -35,6 +39,11 @@ MAX_OFFICES_ABROAD: Final = 4
 MAX_WITNESSES: Final = 16
 """Words of another instance's log that its homes are shown: the last ones under each office."""
 
+MAX_HELD: Final = 256
+"""Entities in one question about what a server has."""
+
+Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
 
 class LogShown(MessageModel):
     """Home → simulation server of another instance: here our log stands, signed; keep it for us."""
@@ -47,7 +56,7 @@ class LogInquiry(MessageModel):
     """Home → home of another instance: where have your servers heard that our log was?"""
 
     type: Literal["log_inquiry"] = "log_inquiry"
-    number: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    number: Number
 
 
 class LogWord(MessageModel):
@@ -57,9 +66,40 @@ class LogWord(MessageModel):
     """
 
     type: Literal["log_word"] = "log_word"
-    number: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    number: Number
     officer: OwnerName = ""
     witnesses: Annotated[list[Token], Field(max_length=MAX_WITNESSES)] = Field(default_factory=list)
+
+
+class HeldItem(FencedModel):
+    """An entity that a server has simulated under this fence."""
+
+
+class HeldInquiry(MessageModel):
+    """Simulation server → home of these entities, perhaps through its own: which of them are mine?
+
+    Asked with a `position` by one that has followed a log which was taken back, and had been there. Without, by one
+    that simulates entities of another instance, of whose log it has the `words`.
+    """
+
+    type: Literal["held_inquiry"] = "held_inquiry"
+    number: Number
+    server: Name
+    position: Token = ""
+    words: Annotated[list[Token], Field(max_length=MAX_OFFICES_ABROAD)] = Field(default_factory=list)
+    items: Annotated[list[HeldItem], Field(max_length=MAX_HELD)]
+
+
+class HeldWord(MessageModel):
+    """Home → simulation server: these of what was asked in `number` (`authority.held`).
+
+    `has_been_there`: the log has been at the position that was named, so the server has followed no other one.
+    """
+
+    type: Literal["held_word"] = "held_word"
+    number: Number
+    has_been_there: bool = False
+    kept: Annotated[list[HeldItem], Field(max_length=MAX_HELD)]
 
 
 def place_in_untrusted(claims: object) -> tuple[str, LogPlace]:

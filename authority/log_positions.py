@@ -1,7 +1,8 @@
 """Signed positions of the log, by which a log that was restored from an older copy is told from the one of before.
 
     office_marks/<number>   {mark, after}: of each office of granting leases, as of the last `MAX_OFFICES`
-    log_accepted            {office}: what another history had up to this office was accepted as lost, or as nothing
+    log_accepted            {office, within}: what another history had up to this office was accepted as lost, or as
+                            nothing; so was what it had further on under offices before `within`, that it shares
 
 Every office has a random `mark`, which is written when it is taken, with the revision `after` which that was: the
 last one of the office before. So the log is a sequence of offices, each with a beginning and an end. Whoever holds
@@ -131,8 +132,16 @@ def is_in_log(copy: Readable, position: LogPosition | LogPlace) -> bool:
     """As `has_been_at`, but that another history counts as no place at all, up to the office up to which an operator
     has accepted that.
     """
+    if has_been_at(copy, position):
+        return True
     accepted: Mapping[str, Any] | None = copy.get_or((ACCEPTED,), None)
-    return has_been_at(copy, position) or (accepted is not None and position.office <= accepted["office"])
+    if accepted is None:
+        return False
+    marked: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office)), None)
+    if marked is None or not marked["mark"].startswith(position.mark):
+        return bool(position.office <= accepted["office"])
+    # What is further on under the office in which it was accepted, and later ones, is of this very history.
+    return bool(position.office < accepted.get("within", 0))
 
 
 def has_been_at(copy: Readable, position: LogPosition | LogPlace) -> bool:

@@ -24,7 +24,7 @@ from authority.hops import Trace
 from authority.inquiry_messages import Passed, StageInquiry, StageWord, Stranded
 from authority.lease_messages import LeaseInquiry, LeaseWord, Renew, RenewReply
 from authority.letters import Batch
-from authority.log_messages import LogInquiry, LogShown, LogWord
+from authority.log_messages import HeldInquiry, HeldWord, LogInquiry, LogShown, LogWord
 from authority.message_base import Chain, ReasonText, Token
 from authority.message_base import FencedTransferModel as _Fenced
 from authority.message_base import MessageModel as _Message
@@ -79,6 +79,8 @@ __all__ = [
     "HandoffAbort",
     "HandoffReply",
     "HandoffRequest",
+    "HeldInquiry",
+    "HeldWord",
     "ImminentLoss",
     "Input",
     "InputAck",
@@ -441,6 +443,8 @@ Message = Annotated[
     | LeaseInquiry
     | LeaseWord
     | LogShown
+    | HeldInquiry
+    | HeldWord
     | LogInquiry
     | LogWord
     | Collect

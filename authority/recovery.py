@@ -17,7 +17,7 @@ Rules:
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -252,6 +252,13 @@ class CopyTable:
         row = self._rows.pop(entity, None)
         if row is not None:
             self.bytes -= len(row.copy.state)
+
+    def forget(self, is_forgotten: Callable[[str], bool]) -> None:
+        """Forget the copies of these entities, and what was heard of their fences."""
+        for entity in [one for one in self._rows if is_forgotten(one)]:
+            self.drop(entity)
+        for entity in [one for one in self._raised if is_forgotten(one)]:
+            del self._raised[entity]
 
     def _renew(self, entity: str, row: _Row, now_ns: int) -> None:
         row.renewed_ns = now_ns

@@ -25,7 +25,7 @@ from actors.udp import LinkEndpoint
 from actors.web import WebService
 from authority.errors import Refused
 from authority.listeners import attach_listeners
-from authority.messages import LogInquiry, OwnerRequest
+from authority.messages import HeldInquiry, LogInquiry, OwnerRequest
 from authority.pins import Pins, published
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
@@ -42,6 +42,7 @@ from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.farewells import Farewells
 from homeserver.federation import Federation
+from homeserver.held import Held
 from homeserver.hierarchies import Hierarchies
 from homeserver.inquiries import Inquiries
 from homeserver.leases import Leases
@@ -141,6 +142,8 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         clock,
     )
     transfers.answer_by(LogInquiry, log_inquiries.answer)
+    held_by = Held(store, federation, positions, config.instance, transfers.check_speaks_for, leases.prove_went_back)
+    transfers.answer_by(HeldInquiry, held_by.answer)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
     node.recoveries, node.telemetry, node.spans = recoveries, telemetry, spans
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)

@@ -138,6 +138,7 @@ class Leases:
             aside=aside,
             position=None if message.position is None or self._positions is None else self._positions.now(office),
             members_changed=self._knows_other_members(message),
+            lost=self._is_lost(message.position),
         )
 
     async def _verdict_by_the_log(self, message: Renew) -> RenewReply | None:
@@ -165,6 +166,12 @@ class Leases:
             return await self._positions.missing(message.position) is None
         except (MessageError, NoQuorum):
             return False
+
+    def _is_lost(self, position: str | None) -> bool:
+        """Whether what this server shows is of another history, which was accepted: else it would not get here."""
+        if not position or self._positions is None:
+            return False
+        return self._positions.is_of_another_history(position)
 
     def _knows_other_members(self, message: Renew) -> bool:
         """Whether a server, which says whom it knows, knows other homeservers than there are: it may ask again."""
@@ -389,6 +396,7 @@ def _answer(
     members_changed: bool = False,
     missing: str = "",
     position_known: bool = False,
+    lost: bool = False,
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -407,6 +415,7 @@ def _answer(
             "members_changed": members_changed,
             "missing": missing,
             "position_known": position_known,
+            "lost": lost,
         }
     )
 

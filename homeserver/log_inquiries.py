@@ -70,7 +70,7 @@ class Witnesses:
                 self._said[instance].setdefault(server, []).append((place, token))
 
     def of(self, instance: str) -> list[str]:
-        """What is known of this instance's log: the latest words under each office, then those that are next to them."""
+        """What is known of this instance's log: the latest words under each office, then those before them."""
         ranked: list[tuple[int, str]] = []
         behind: Counter[tuple[int, str]] = Counter()
         for place, token in sorted(itertools.chain(*self._said.get(instance, {}).values()), reverse=True):

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from actors.clock import Clock
 from authority.errors import MessageError
 from authority.log_messages import place_in_untrusted
-from authority.log_positions import OFFICE_MARKS, LogPlace, LogPosition, is_in_log, place_of
+from authority.log_positions import OFFICE_MARKS, LogPlace, LogPosition, has_been_at, is_in_log, place_of
 from authority.names import instance_of
 from authority.records import Role
 from authority.sealing import Sealer
@@ -127,6 +127,23 @@ class LogPositions:
             if not is_in_log(self._store.tree, position):
                 return position
         return None
+
+    def has_been_at_untrusted(self, token: str) -> bool:
+        """Whether this copy of the log has been at the position in `token`; false of what proves nothing, too.
+
+        Asked after the store was `confirmed`. What was accepted as lost was not there all the same.
+        """
+        try:
+            return has_been_at(self._store.tree, self.read_untrusted(token))
+        except MessageError:
+            return False
+
+    def is_of_another_history(self, token: str) -> bool:
+        """Whether the position in `token` is proved, and this copy of the log has not been there, accepted or not."""
+        try:
+            return not has_been_at(self._store.tree, self.read_untrusted(token))
+        except MessageError:
+            return False
 
     async def missing_of(self, tokens: Sequence[str]) -> LogPlace | None:
         """A place that one of these proves, where the log has never been; None if there is none, or nothing is proved.

@@ -37,6 +37,7 @@ from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
 from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
+from simserver.astray import Astray
 from simserver.births import Births
 from simserver.black_box import BlackBox
 from simserver.caretaker import ENTITIES, Caretaker
@@ -62,6 +63,7 @@ from simserver.recovery import Recovery
 from simserver.silence import Silences
 from simserver.stages import Stages
 from simserver.status import make_status_app
+from simserver.visitors import Visitors
 from simserver.whereabouts import Whereabouts
 from simserver.world import load_world
 
@@ -266,7 +268,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         put_away=copier.put_away,
     )
     node.home_log, node.telemetry, node.spans = home_log, telemetry, spans
-    home.why_not_asked, lease.has_shared = (lambda: lease.log_went_back), copier.has_shared
+    _follow_home(node)
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),
         holdings,
@@ -281,6 +283,25 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         reception.is_full,
     )
     return node
+
+
+def _follow_home(node: Node) -> None:
+    """Tell the lease of those that need it themselves, and the client of the home whether that is followed."""
+    lease, copier = node.lease, node.copier
+    astray = Astray(node.config.name, node.home, node.holdings, node.ledger, copier, node.arrivals, node.recovery)
+    lease.has_shared, lease.find_way_back = copier.has_shared, astray.find_way_back
+    node.visitors = Visitors(
+        node.config.name,
+        node.home,
+        node.holdings,
+        node.departures,
+        node.home_log.words_of,
+        lease.may_act,
+        astray.disown,
+        node.clock,
+        node.counts,
+    )
+    node.home.why_not_asked = lambda: lease.log_went_back
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -322,6 +343,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("owners", partial(_serve_owners, node)),
             ServiceSpec("inquiries", node.inquiries.serve),
             ServiceSpec("loose_ends", node.loose_ends.serve),
+            ServiceSpec("visitors", node.visitors.serve),
             messages,
             ServiceSpec("rest", web.serve),
             ServiceSpec("ticks", node.serve_ticks),

@@ -406,6 +406,12 @@ class Arrivals:
             known.step_down()
         self._spans.all_looked(self._machines)
 
+    def give_up(self, is_ours: Callable[[str], bool]) -> None:
+        """Know nothing of what these entities were given under, nor wait for any: it was by another log."""
+        for entity in [one for one in self._machines if is_ours(one)]:
+            del self._machines[entity]
+            self._settle(entity)
+
     def still_wants(self, entity: str, permission: Permission) -> bool:
         """Whether there is leave to begin with an entity, and its state is waited for."""
         known = self._machines.get(entity)

@@ -8,7 +8,7 @@ what happens when the authority is dead.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,6 +64,7 @@ _LEAST_INTERVAL_S: Final = 0.5
 _WARN_AGAIN_NS: Final = 60_000_000_000
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 _MAX_UNDER_WAY: Final = 8
+_OWN_SOURCES: Final = frozenset({CopySource.OWN, CopySource.CHECKPOINT})
 _PUT_AWAY: Final = object()
 """In place of the state that was copied last, of an entity that is put away: it is not the same as any other."""
 _MESSAGE_BYTES: Final = 64 * 1024
@@ -496,16 +497,19 @@ class Copier:
     def keep(self, message: Copies, authority: str, where: tuple[str, int]) -> None:
         """Keep what an authority sends, and say what is kept; only servers of this instance are listened to.
 
-        A follower whose lease has run out says nothing: if the authority dies too, it is not asked.
+        A follower whose lease has run out keeps and says nothing: if the authority dies too, it is not asked. Nor does
+        it know whether the log by which that one is the authority is the one that it followed itself.
         """
         if authority not in self._lease.peers:
             self._counts["copies_of_strangers"] += 1
             return
+        if not self._lease.may_act(self._clock.monotonic_ns()):
+            self._counts["copies_without_lease"] += len(message.items)
+            return
         kept = [item for item in message.items if self._keep_one(item)]
         self._counts["copies_refused"] += len(message.items) - len(kept)
         self._tell_of_room()
-        if kept and self._lease.may_act(self._clock.monotonic_ns()):
-            # Without a lease nobody would ask for them: they are kept, but that makes nothing durable.
+        if kept:
             items = [KeptItem(entity=one.entity, epoch=one.epoch, sub=one.sub, tick=one.tick) for one in kept]
             self._post(authority, where, CopiesKept(items=items))
 
@@ -519,6 +523,19 @@ class Copier:
         """Keep what this server itself had, whatever else has to make room for it."""
         self.table.keep(entity, copy, self._kept_at_ns())
         self._tell_of_room()
+
+    def give_up(self, kept: Collection[tuple[str, Fence]], is_ours: Callable[[str], bool]) -> None:
+        """Forget the copies of all entities that are ours, but for stays of this server itself that are `kept`."""
+        own = [
+            (entity, copy)
+            for entity, fence in kept
+            if (copy := self.table.get(entity)) is not None and copy.fence == fence and copy.source in _OWN_SOURCES
+        ]
+        self.table.forget(is_ours)
+        for entity, copy in own:
+            self.keep_own(entity, copy)
+        for entity in [one for one in self._on_disk if is_ours(one)]:
+            del self._on_disk[entity]
 
     def asked_for(self, entity: str) -> None:
         """Home asks for the copy of an entity: it is not to make room while others are waited for."""

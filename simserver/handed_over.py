@@ -10,11 +10,12 @@ have one.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from actors.clock import Clock
+from authority.epoch import Fence
 from authority.recovery import Copy, CopySource
 from simserver.ledger_rows import MAX_WRITE_BYTES, LedgerRows
 from simserver.life import Frozen, state_hash
@@ -136,6 +137,14 @@ class HandedOver:
                 self._let_go(entity)
             else:
                 yield entity, Copy(fence, tick, state, state_hash(state), CopySource.CHECKPOINT)
+
+    def give_up(self, is_ours: Callable[[str], bool], kept: Collection[tuple[str, Fence]]) -> None:
+        """Keep nothing of these entities but stays that are among the `kept`."""
+        stays = [(entity, copy.fence) for entity, (_, copy) in self._kept.items()]
+        stays += [(entity, fence) for entity, fence, _, _ in self._ledger.all_handed_over()]
+        for entity in {entity for entity, fence in stays if is_ours(entity) and (entity, fence) not in kept}:
+            self._forget(entity)
+            self._let_go(entity)
 
     def _forget(self, entity: str) -> None:
         known = self._kept.pop(entity, None)

@@ -5,7 +5,7 @@ It outlives every actor of the server: an actor that is restarted finds here wha
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -229,6 +229,19 @@ class Holdings:
         with it, would take back what everybody has seen since.
         """
         self._lived[entity] = fence
+
+    def all_lived(self) -> Iterator[tuple[str, Fence]]:
+        """All that `lived` knows."""
+        return iter(list(self._lived.items()))
+
+    def give_up(self, entity: str, kept: Collection[Fence]) -> None:
+        """Know nothing any more of where an entity went or lived but under these fences, nor have it under others."""
+        holding = self._living.get(entity)
+        if holding is not None and holding.fence not in kept:
+            self.drop(entity)
+        self._gone.pop(entity, None)
+        if self._lived.get(entity) not in kept:
+            self._lived.pop(entity, None)
 
     def is_past(self, entity: str, fence: Fence) -> bool:
         """Whether what an authority says under `fence` comes too late: this server has the entity, or had it later."""

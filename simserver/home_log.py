@@ -10,6 +10,9 @@ with every decision. It proves nothing to others, and is kept so that what was d
 counts. A log that was restored begins with an office of its own, so what is heard of that does not displace what was
 before.
 
+If that log went back, what it has signed is put in doubt until another is followed: what this server has may have been
+given to it by that log alone (`simserver.astray`).
+
 And beside those stands the last signed word of every other instance on where *its* log stood, under each of its last
 offices, of which this server has been told: with entities that came from there, with whatever its homeservers send. It
 is for them that this is kept: who else heard it may have died, and a log that they restored from an older copy is found
@@ -35,6 +38,8 @@ __all__ = ["HomeLog"]
 _log = logging.getLogger("simserver.home_log")
 
 WRITE_EVERY_S: Final = 0.5
+# What a line begins with that is no word of another instance: no token has a space.
+_DOUBTFUL: Final = "doubtful "
 
 
 class HomeLog:
@@ -42,9 +47,12 @@ class HomeLog:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file: Final = file
-        position, places, *witnesses = ("", "") if file is None else _read(file)
+        position, places, *others = ("", "") if file is None else _read(file)
         self.position: str = position
         """As it was signed; empty if there is none."""
+        doubtful = [line for line in others if line.startswith(_DOUBTFUL)]
+        self.doubtful: str = doubtful[-1].removeprefix(_DOUBTFUL) if doubtful else ""
+        """A signed position of a log that this server has followed and that went back, perhaps before that."""
         # By office and mark, as they came.
         self._places: Final[dict[tuple[int, str], LogPlace]] = {}
         for text in places.split():
@@ -52,14 +60,19 @@ class HomeLog:
                 self.heard(place)
         # By instance, office and mark, those that were heard of last behind.
         self._witnesses: Final[dict[tuple[str, int, str], tuple[LogPlace, str]]] = {}
-        for token in witnesses:
-            self._witnessed_again(token)
+        for token in others:
+            if token not in doubtful:
+                self._witnessed_again(token)
         self._written = self._lines()
 
     @property
     def witnesses(self) -> list[str]:
         """The last words of other instances on where their logs stood, as they signed them."""
         return [token for _, token in self._witnesses.values()]
+
+    def words_of(self, instance: str) -> list[str]:
+        """Those of one of them, those that were heard of last behind."""
+        return [token for (one, _, _), (_, token) in self._witnesses.items() if one == instance]
 
     def shown_abroad(self, instance: str, place: LogPlace, token: str) -> None:
         """A homeserver of another instance has signed where its log stands; what is earlier is no news."""
@@ -110,14 +123,20 @@ class HomeLog:
         would the signed word if the log has been there (`position_known`).
         """
         if position_known:
-            self.position = ""
+            self.doubt()
         kept = set(missing.split())
         for key, place in list(self._places.items()):
             if str(place) not in kept:
                 del self._places[key]
 
+    def doubt(self) -> None:
+        """The signed word is of another history than the one that counts, or may be."""
+        if self.position:
+            self.position, self.doubtful = "", self.position
+
     def _lines(self) -> str:
-        return "".join(f"{line}\n" for line in (self.position, self.places, *self.witnesses))
+        doubtful = [f"{_DOUBTFUL}{self.doubtful}"] if self.doubtful else []
+        return "".join(f"{line}\n" for line in (self.position, self.places, *doubtful, *self.witnesses))
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the file up to date, until cancelled, and then once more."""

@@ -7,14 +7,15 @@ A lease that has run out may be granted again as long as the home instance has n
 it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
 
 A home instance whose log went back (`simserver.home_log`) grants nothing, and is not followed: what lives here stands
-still as it is, newer than anything that log knows, until the home instance has the log that it had.
+still as it is, newer than anything that log knows, until the home instance has the log that it had. If this server has
+followed the one that went back, it is asked first what of all that is its own (`find_way_back`), and the rest is gone.
 """
 
 import json
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,6 +72,10 @@ class Nonces:
         replace_file(self._file, json.dumps({str(number): nonce for number, nonce in nonces.items()}).encode())
 
 
+async def _nothing_to_give_up(_position: str) -> bool:
+    return False
+
+
 class LeaseKeeper:
     """Renews this server's lease while it is served.
 
@@ -98,6 +103,8 @@ class LeaseKeeper:
         self._counts = counts
         self._stepped_down = stepped_down
         self._home_log = HomeLog() if home_log is None else home_log
+        self.find_way_back: Callable[[str], Awaitable[bool]] = _nothing_to_give_up
+        """Asked before a home is followed whose log may be another than that of a position; see `Astray`."""
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
@@ -294,6 +301,10 @@ class LeaseKeeper:
             self._home_log.went_back(reply.missing, position_known=reply.position_known)
             return False
         if reply.verdict in ("granted", "returning"):
+            if reply.lost:
+                self._home_log.doubt()
+            if self._home_log.doubtful and not await self._is_the_way_found(sender):
+                return False
             self._home_is_back(reply.position)
             before, self._was_renewed = self.holder.phase, True
             self.holder.handle(Renewed(sent_ns, LeaseTerms(reply.term_ms * 1_000_000)), now_ns)
@@ -326,6 +337,30 @@ class LeaseKeeper:
             _log.error("log_went_back: %s stands still: %s", self._server, self.log_went_back)
         self.is_alive = False
         self._not_granted(self.log_went_back)
+
+    async def _is_the_way_found(self, sender: str) -> bool:
+        """Whether this server can go on as it is: it has followed no other log than this home's.
+
+        Else what was given to it by another one is gone now, and it is another incarnation from here on.
+        """
+        position = self._home_log.doubtful
+        if not self.log_went_back:
+            # From a process of before, or accepted by an operator: nothing is done meanwhile that others would see.
+            self.log_went_back = f"it has followed a log that went back, and asks {sender} what is its own"
+        try:
+            is_astray = await self.find_way_back(position)
+        except (HomeUnreachable, HomeRefused) as error:
+            self._not_granted(f"{self.log_went_back} ({error})")
+            return False
+        if self._home_log.doubtful == position:
+            self._home_log.doubtful = ""
+        if not is_astray:
+            return True
+        self._counts["came_back_astray"] += 1
+        _log.warning("%s gave up what a log had given to it that its home instance has taken back", self._server)
+        self.log_went_back = ""
+        self._begin_as(max([self.holder.incarnation, *self._nonces.read()]) + 1)
+        return False
 
     def _home_is_back(self, position: str | None) -> None:
         """The home instance has granted the lease, so its log has been where this server knows it to have been."""

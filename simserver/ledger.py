@@ -242,6 +242,13 @@ class Ledger(LedgerRows):
         both = (super().checkpoint_of(entity), self._large_of(CHECKPOINTS, entity))
         return max((one for one in both if one is not None), key=lambda one: one[:2], default=None)
 
+    def all_checkpoints(self) -> Iterator[tuple[str, Fence]]:
+        """Of whichever size; of a large one its file is read."""
+        yield from super().all_checkpoints()
+        for entity in self._large[CHECKPOINTS].names():
+            if (large := self._large_of(CHECKPOINTS, entity)) is not None:
+                yield entity, large[0]
+
     def all_handed_over(self) -> Iterator[tuple[str, Fence, int, bytes]]:
         """What is kept of entities that left, of whichever size; of a large one its file is read."""
         yield from super().all_handed_over()

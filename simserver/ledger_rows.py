@@ -6,7 +6,7 @@ handed_over/<id>   what it was when it last left, for a while (`simserver.handed
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,6 +33,9 @@ class Interrupted:
 
 class LedgerRows(ABC):
     """What is told to a ledger and asked of it. Whoever keeps the rows says how one is noted and found."""
+
+    interrupted: tuple[Interrupted, ...] = ()
+    """What lived here when the process began."""
 
     @abstractmethod
     def _note(self, entity: str, row: dict[str, Any] | None, table: str = ENTITIES) -> None:
@@ -92,6 +95,29 @@ class LedgerRows(ABC):
         for entity, row in self._written_rows():
             if "moved_to" in row:
                 yield entity, row["moved_to"], Fence(row["epoch"], row["sub"])
+
+    def all_lived(self) -> Iterator[tuple[str, Fence]]:
+        """The entities that live here, or did when an earlier life of this server ended, under which fence each."""
+        for entity, row in self._written_rows():
+            if "kind" in row:
+                yield entity, Fence(row["epoch"], row["sub"])
+
+    def all_checkpoints(self) -> Iterator[tuple[str, Fence]]:
+        """The entities of which there is a checkpoint, and the fence of each."""
+        for entity, row in self._written_rows(CHECKPOINTS):
+            yield entity, Fence(row["epoch"], row["sub"])
+
+    def give_up(self, entity: str, kept: Collection[Fence]) -> None:
+        """Forget what is written of an entity but for stays under these fences: nobody may go on by it."""
+        row = self._written_row(ENTITIES, entity)
+        if row is not None and ("moved_to" in row or Fence(row["epoch"], row["sub"]) not in kept):
+            self._note(entity, None)
+        checkpoint = self.checkpoint_of(entity)
+        if checkpoint is not None and checkpoint[0] not in kept:
+            self._note(entity, None, CHECKPOINTS)
+        self.interrupted = tuple(
+            one for one in self.interrupted if one.entity != entity or Fence(one.epoch, one.sub) in kept
+        )
 
     def _find_interrupted(self) -> tuple[Interrupted, ...]:
         rows = self._written_rows()

@@ -87,6 +87,7 @@ from simserver.passivation import Passivation
 from simserver.recovery import Recovery
 from simserver.silence import Silences
 from simserver.stages import Stages
+from simserver.visitors import Visitors
 
 __all__ = ["Node"]
 
@@ -137,6 +138,7 @@ class Node:
     silences: Silences = field(init=False, repr=False)
     loose_ends: LooseEnds = field(init=False, repr=False)
     home_log: HomeLog = field(init=False, repr=False)
+    visitors: Visitors = field(init=False, repr=False)
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)
     registered: bool = False

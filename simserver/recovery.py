@@ -5,6 +5,7 @@ When its own lease is over, what it simulated becomes a copy like any other: the
 
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -111,6 +112,12 @@ class Recovery:
             checkpoint = ledger.checkpoint_of(row.entity)
             if checkpoint is not None:
                 self._copier.keep_own(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
+
+    def give_up(self, is_ours: Callable[[str], bool]) -> None:
+        """Know nothing of what was staged of these entities, or taken away: it was by another log."""
+        self._staged.forget(is_ours)
+        for entity in [one for one in self._taken_away if is_ours(one)]:
+            del self._taken_away[entity]
 
     # --- what the home instance asks -------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from authority import messages, recovery_messages
 from authority.hops import Trace
 from authority.lease_messages import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
 from authority.letters import BatchItem
-from authority.log_messages import LogShown, LogWord
+from authority.log_messages import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
 from authority.placement_messages import CensusRow, Load, MoveItem
 from authority.recovery import CopySource
@@ -147,11 +147,17 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (RenewReply, "missing"): st.sampled_from(["", "3.00ff00ff.17"]),
     (Renew, "witnesses"): st.lists(st.sampled_from(["head.claims.signature", "head.claims.other"]), max_size=2),
     (LogWord, "witnesses"): st.lists(st.sampled_from(["head.claims.signature", "head.claims.other"]), max_size=2),
+    (HeldInquiry, "position"): st.sampled_from(["", "head.claims.signature"]),
+    (HeldInquiry, "words"): st.lists(st.sampled_from(["head.claims.signature", "head.claims.other"]), max_size=2),
+    (HeldInquiry, "items"): _rows(HeldItem, **ROWS),
+    (HeldWord, "has_been_there"): st.booleans(),
+    (HeldWord, "kept"): _rows(HeldItem, **ROWS),
     (LogShown, "position"): st.sampled_from(["", "head.claims.signature"]),
     (Renew, "members"): st.sampled_from(["", "0123456789abcdef"]),
     (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
     (RenewReply, "members_changed"): st.booleans(),
     (RenewReply, "position_known"): st.booleans(),
+    (RenewReply, "lost"): st.booleans(),
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
     (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),
     (messages.CopiesKept, "items"): _rows(recovery_messages.KeptItem, **ROWS, tick=WHOLE),

@@ -14,7 +14,7 @@ from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, MAX_WAITING
-from authority.log_messages import MAX_FOREIGN_LOGS, MAX_WITNESSES
+from authority.log_messages import MAX_FOREIGN_LOGS, MAX_HELD, MAX_OFFICES_ABROAD, MAX_WITNESSES
 from authority.log_positions import MAX_HEARD_OFFICES, MAX_OFFICES
 from authority.message_base import MAX_TOKEN_CHARS
 from authority.messages import (
@@ -99,9 +99,10 @@ EXPECTED = {
     "servers named to each other": f"{MAX_PEERS:,}",
     "position of the log; offices whose marks are kept": f"{MAX_POSITION_CHARS:,} characters; {MAX_OFFICES}",
     "offices of which a server remembers where the log was": f"{MAX_HEARD_OFFICES}",
-    "other instances of whose log a server keeps a word; words of one that are shown": (
-        f"{MAX_FOREIGN_LOGS}; {MAX_WITNESSES}"
+    "words of other instances' logs that a server keeps, of one instance; words of one that its homes show": (
+        f"{MAX_FOREIGN_LOGS}, {MAX_OFFICES_ABROAD}; {MAX_WITNESSES}"
     ),
+    "entities in a question about what a server has": f"{MAX_HELD}",
     "leases in a question of another home": f"{MAX_LEASES}",
     "copies in a message": f"{MAX_COPIES}, 64 KiB of states or one alone",
     "entities in a message of a recovery": f"{MAX_RECOVERED}",

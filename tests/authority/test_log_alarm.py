@@ -52,3 +52,15 @@ def test_failures_row_42_what_proves_the_history_that_was_given_up_is_nothing_fr
     log.run("log.alarm", **RAISED | {"lost": 5})
     log.run("log.accept")
     assert is_in_log(log.rows, beyond[1])
+
+
+def test_failures_row_42_what_both_histories_have_under_an_office_in_which_the_copy_was_made_is_given_up_too(
+    log: Log,
+) -> None:
+    lost = LogPlace(1, 10**6, "0" * 8)
+    log.run("lease.take_office", by="alpha.h2", after=1, mark="1" * 32)
+    log.run("log.alarm", **RAISED | {"office": 2, "lost": 1})
+    assert not is_in_log(log.rows, lost)
+    log.run("log.accept")
+    assert is_in_log(log.rows, lost)
+    assert not is_in_log(log.rows, LogPlace(2, 10**6, "1" * 8)), "of this history, should it be restored again"

@@ -16,6 +16,7 @@ from authority.log_positions import (
     PLACES_PATTERN,
     LogPlace,
     LogPosition,
+    has_been_at,
     is_in_log,
     place_of,
 )
@@ -90,6 +91,29 @@ def test_failures_row_42_a_restored_older_log_has_been_nowhere_where_the_lost_on
     assert all(other.knows(position) for position in common + kept)
     assert not any(other.knows(position) for position in gone)
     assert not any(one.knows(position) for position in kept)
+
+
+@given(STEPS, STEPS, STEPS, st.integers(0, 2**32))
+def test_failures_row_42_what_was_accepted_as_lost_counts_as_known_and_was_not_there_all_the_same(
+    before: list[bool], lost: list[bool], since: list[bool], seed: int
+) -> None:
+    """Also when the copy was made within an office, and the log went on under that for a while before it was lost."""
+    one = Life(random.Random(seed))
+    one.take_office()
+    one.go_on(before)
+    other = one.copied()
+    one.write()
+    gone = [one.position(), *one.go_on(lost)]
+    other.take_office()
+    assert not any(other.knows(position) for position in gone)
+    args = {"by": "alpha.h1", "office": other.office, "lost": gone[-1].office, "why": "shown"}
+    assert other.log.run("log.alarm", **args)
+    assert other.log.run("log.accept")
+    other.write()
+    kept = other.go_on(since)
+    assert all(other.knows(position) for position in gone + kept)
+    assert not any(has_been_at(other.log.rows, position) for position in gone)
+    assert all(has_been_at(other.log.rows, position) for position in kept)
 
 
 def test_of_an_office_that_is_forgotten_nothing_is_said() -> None:

@@ -14,7 +14,7 @@ from authority.lease import LeaseTerms
 from authority.log_positions import LogPlace
 from scenarios.client import ApiFailure, RestClient
 from scenarios.cluster import ClusterFailed
-from tests.scenarios.test_failover import TERM_S, Entity, World, world
+from tests.scenarios.test_failover import PLAYER, TERM_S, Entity, World, world
 from tests.scenarios.test_leases import answer, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -22,6 +22,13 @@ pytestmark = pytest.mark.timeout(120)
 HOME = "alpha.h1"
 SERVERS = ("alpha.s1", "alpha.s2")
 BALL = "alpha.ball-0"
+GHOST: dict[str, Any] = {
+    "id": "alpha.ball-7",
+    "kind": "ball",
+    "spawner": PLAYER,
+    "server": "alpha.s1",
+    "params": {"p": [0, 0, 0], "v": [1, 2, 3]},
+}
 
 
 @asynccontextmanager
@@ -320,3 +327,71 @@ async def test_failures_row_42_members_with_different_histories_do_not_go_on_tog
             await cluster.restart(name, same_code=True)
         records = await running.until(lambda record: record["standing"] == "simulated")
         assert records[BALL]["epoch"] >= 4
+
+
+async def simulates(running: World, server: str, entity: str) -> Any:
+    """As this server has it, once it simulates it."""
+    url = f"{running.cluster.server(server).rest_url}/v1/local/entities/{entity}"
+    while True:
+        found = await answer(url)
+        if found is not None and "epoch" in found:
+            return found
+        await trio.sleep(0.1)
+
+
+async def is_not_alone(running: World, server: str) -> None:
+    """Wait until nothing is durable by its disk alone any more: else its disk is waited for when it dies."""
+    while True:
+        row = await running.client.call("alpha", "GET", f"/v1/tree/leases/{server}")
+        if not row["data"].get("sole"):
+            return
+        await trio.sleep(0.1)
+
+
+async def test_failures_row_42_what_only_the_older_log_gave_is_nobodys_when_the_newest_one_is_back() -> None:
+    """Both logs give the same fences: of a stay that the newest one gave nothing is lost, whoever has a later tick."""
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        await cluster.stop(HOME)
+        shutil.copytree(log, backup)
+        await cluster.kill("alpha.s1")
+        await cluster.restart(HOME)
+        await running.until(partial(is_with, "alpha.s2"))
+        await running.push(10)
+        await running.everything_durable()
+        # Who could prove that the log went back says nothing for as long as the other one is misled.
+        await cluster.pause("alpha.s2")
+        await cluster.stop(HOME)
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        await cluster.restart(HOME)
+        await cluster.restart("alpha.s1", same_code=True)
+        await running.client.call("alpha", "POST", "/v1/entities", GHOST)
+        assert (await simulates(running, "alpha.s1", GHOST["id"]))["epoch"] == 1
+        assert (await simulates(running, "alpha.s1", BALL))["epoch"] == 3, "the same that the other one has it under"
+        cluster.resume("alpha.s2")
+        await says(running, "log_went_back", HOME, *SERVERS)
+        # What it was given stands on its disk by now, and that it followed an older log, too.
+        await cluster.kill("alpha.s1")
+        async with coming_up(running, "alpha.s1"):
+            await says(running, "log_went_back", "alpha.s1")
+            await cluster.stop(HOME)
+            shutil.rmtree(log)
+            newest.rename(log)
+            await cluster.restart(HOME)
+            await says(running, "ok", HOME, *SERVERS)
+        for entity in (BALL, GHOST["id"]):
+            found = await answer(f"{cluster.server('alpha.s1').rest_url}/v1/local/entities/{entity}")
+            assert found["code"] == "not_here"
+        with pytest.raises(ApiFailure, match="not_found"):
+            await running.entity(str(GHOST["id"]))
+        assert (await simulates(running, "alpha.s2", BALL))["epoch"] == 3
+        await is_not_alone(running, "alpha.s2")
+        await running.push(10)
+        await running.everything_durable()
+        # The one who was misled is its follower, and has a later tick of the same fence by the older log.
+        await cluster.kill("alpha.s2")
+        await running.until(partial(is_with, "alpha.s1"))
+        await running.exactly_once()

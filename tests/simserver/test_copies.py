@@ -406,11 +406,16 @@ async def test_a_follower_keeps_what_its_peers_send_and_says_so(place: Place) ->
     assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.FOLLOWER)
 
 
-async def test_what_a_follower_keeps_whose_lease_has_run_out_is_nobodys_durable_state(place: Place) -> None:
-    place.lease.may_act = lambda now_ns: False
+async def test_a_follower_whose_lease_has_run_out_keeps_what_it_has(place: Place) -> None:
+    """By which log the other one is an authority it does not know: an older one gives the same fences again."""
     copier = place.copier()
     copier.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
+    place.posted.clear()
+    place.lease.may_act = lambda now_ns: False
+    copier.keep(offer(BALL, 3, 8), FOLLOWER, ("127.0.0.1", 17000))
+    copier.keep(offer(BALL, 4, 1), FOLLOWER, ("127.0.0.1", 17000))
     assert place.posted == [], "if the authority dies too, this one is not asked"
+    assert place.counts["copies_without_lease"] == 2
     assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.FOLLOWER)
 
 

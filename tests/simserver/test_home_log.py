@@ -45,6 +45,9 @@ def test_failures_row_42_what_is_heard_of_a_restored_log_neither_displaces_what_
     assert log.position == "a-signed-word"
     log.went_back("", position_known=True)
     assert log.position == "", "it is of the restored log, and would be held against the one that is put back"
+    assert log.doubtful == "a-signed-word"
+    log.went_back("", position_known=True)
+    assert log.doubtful == "a-signed-word", "there is no later one"
 
 
 async def test_what_was_heard_outlives_the_process_and_a_file_of_before_is_read(tmp_path: Path) -> None:
@@ -58,6 +61,19 @@ async def test_what_was_heard_outlives_the_process_and_a_file_of_before_is_read(
         nursery.cancel_scope.cancel()
     again = HomeLog(file)
     assert (again.position, again.places) == ("a-signed-word", str(LOST))
+
+
+async def test_failures_row_42_that_a_log_which_went_back_was_followed_is_known_after_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "home_log"
+    log, other = HomeLog(file), signed("beta", 40)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(log.serve)
+        log.position = "a-signed-word"
+        log.shown_abroad("beta", OLD, other)
+        log.doubt()
+        nursery.cancel_scope.cancel()
+    again = HomeLog(file)
+    assert (again.position, again.doubtful, again.witnesses) == ("", "a-signed-word", [other])
 
 
 @pytest.mark.parametrize("text", ["word\nnonsense 1.2.3\n", "word\n\n", "word\n9.00000000\n"])

@@ -84,6 +84,87 @@ async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_ke
     assert (keeper.log_went_back, home_log.position) == ("", "second")
 
 
+class Back:
+    """A server that has followed a log which went back, and what it is asked to give up when another one counts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home_log = HomeLog(directory / "home_log")
+        self.counts: Counter[str] = Counter()
+        self.asked: list[str] = []
+        self.is_astray = True
+        self.answers = True
+        self.keeper = self.new(directory)
+
+    def new(self, directory: Path) -> LeaseKeeper:
+        nonces, nobody = Nonces(directory / "lease.json"), cast(Any, None)
+        clock = TrioClock()
+        keeper = LeaseKeeper("alpha.s1", nonces, nobody, clock, self.counts, lambda: None, self.home_log)
+        keeper.find_way_back = self.find_way_back
+        return keeper
+
+    async def find_way_back(self, position: str) -> bool:
+        assert not self.keeper.may_act(TrioClock().monotonic_ns()), "nothing may go on meanwhile"
+        assert self.keeper.log_went_back
+        self.asked.append(position)
+        await trio.lowlevel.checkpoint()
+        if not self.answers:
+            raise HomeUnreachable("nobody")
+        return self.is_astray
+
+    async def hears(self, verdict: str, **fields: Any) -> bool:
+        words = {"server": "alpha.s1", "incarnation": 1, "renewal": 1, "verdict": verdict, "term_ms": 60_000}
+        reply = RenewReply.model_validate(words | fields)
+        return await self.keeper._take(reply, "alpha.h1", TrioClock().monotonic_ns())
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_failures_row_42_who_followed_a_log_that_went_back_gives_up_what_it_gave_before_it_goes_on(
+    tmp_path: Path, *, is_restarted: bool
+) -> None:
+    back = Back(tmp_path)
+    back.keeper._begin_as(1)
+    assert await back.hears("granted", position="older")
+    assert not await back.hears("went_back", position_known=True)
+    if is_restarted:
+        back.keeper = back.new(tmp_path)
+        back.keeper._begin_as(2)
+    back.answers = False
+    for _ in range(2):
+        assert not await back.hears("granted", position="newest")
+    assert not back.keeper.may_act(TrioClock().monotonic_ns())
+    incarnation, back.answers = back.keeper.incarnation, True
+    assert not await back.hears("granted", position="newest"), "that lease was granted to who it was before"
+    assert back.asked == ["older"] * 3
+    assert back.keeper.incarnation == incarnation + 1
+    assert back.counts["came_back_astray"] == 1
+    assert await back.hears("granted", position="newest")
+    assert back.keeper.may_act(TrioClock().monotonic_ns())
+    assert (back.home_log.position, back.home_log.doubtful) == ("newest", "")
+    assert back.asked == ["older"] * 3
+
+
+async def test_failures_row_42_who_has_followed_no_other_log_goes_on_as_it_is(tmp_path: Path) -> None:
+    back = Back(tmp_path)
+    back.keeper._begin_as(1)
+    back.is_astray = False
+    assert await back.hears("granted", position="common")
+    assert not await back.hears("went_back", position_known=True)
+    assert await back.hears("granted", position="newest")
+    assert (back.keeper.incarnation, back.asked) == (1, ["common"])
+    assert (back.home_log.position, back.home_log.doubtful, back.keeper.log_went_back) == ("newest", "", "")
+
+
+async def test_failures_row_42_whose_log_was_accepted_as_lost_gives_up_what_that_gave(tmp_path: Path) -> None:
+    """It may never have heard of the alarm."""
+    back = Back(tmp_path)
+    back.keeper._begin_as(1)
+    assert await back.hears("granted", position="lost")
+    assert not await back.hears("granted", position="other", lost=True)
+    assert back.asked == ["lost"]
+    assert back.keeper.incarnation == 2
+    assert await back.hears("granted", position="other")
+
+
 async def test_a_home_of_before_there_were_positions_is_not_told_of_them(tmp_path: Path) -> None:
     """It refuses a message with a field that it does not know."""
     seen: list[str | None] = []

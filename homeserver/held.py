@@ -1,0 +1,85 @@
+"""What the log of entities says of who has them, for servers that have reason to ask; see `authority.held`."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from authority.errors import MessageError
+from authority.held import is_given
+from authority.log_messages import HeldInquiry, HeldWord
+from authority.log_positions import LogPlace
+from authority.messages import Message
+from authority.names import instance_of
+from authority.sealing import Opened
+from homeserver.federation import Federation
+from homeserver.log_positions import LogPositions
+from homeserver.store import Store
+from tree.submissions import NoQuorum
+
+__all__ = ["Held"]
+
+
+class Held:
+    """One member's answers. Any may be asked, and again; of entities of another instance that one is asked.
+
+    Args:
+        check_speaks_for: raises `MessageError` if the first is not the second, nor a homeserver of its instance.
+        went_back: told of an instance whose servers prove that this log was at a place where it has never been.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        federation: Federation,
+        positions: LogPositions,
+        instance: str,
+        check_speaks_for: Callable[[str, str], Awaitable[None]],
+        went_back: Callable[[str, LogPlace], Awaitable[None]],
+    ) -> None:
+        self._store: Final = store
+        self._federation: Final = federation
+        self._positions: Final = positions
+        self._instance: Final = instance
+        self._check_speaks_for: Final = check_speaks_for
+        self._went_back: Final = went_back
+
+    async def answer(self, opened: Opened) -> Message:
+        """A server asks what of all that it has is its own.
+
+        Raises:
+            MessageError: somebody else asks, or it asks about entities of several instances.
+            NoQuorum: what the log says is not known, or this log is not the one of which the server has heard.
+            PeerUnreachable: the entities' home does not answer.
+        """
+        message = opened.message
+        if not isinstance(message, HeldInquiry):
+            raise MessageError(f"{message.type} is no question about what a server has")
+        await self._check_speaks_for(opened.sender, message.server)
+        homes = {instance_of(item.entity) for item in message.items} or {self._instance}
+        if len(homes) > 1:
+            raise MessageError(f"{message.server} asks about entities of {', '.join(sorted(homes))} at once")
+        (home,) = homes
+        if home != self._instance:
+            reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
+            return reply
+        return await self._word(message)
+
+    async def _word(self, message: HeldInquiry) -> HeldWord:
+        missing = await self._positions.missing_of(message.words)
+        if missing is not None:
+            await self._went_back(message.server, missing)
+            raise NoQuorum(f"{message.server} has heard of another log than this one")
+        await self._store.confirmed()
+        server, is_astray = message.server, bool(message.position)
+        kept = [
+            item
+            for item in message.items
+            if is_given(
+                server,
+                item.fence,
+                self._store.entity(item.entity),
+                self._store.recovery(item.entity),
+                is_astray=is_astray,
+            )
+        ]
+        been = is_astray and self._positions.has_been_at_untrusted(message.position)
+        return HeldWord(number=message.number, has_been_there=been, kept=kept)

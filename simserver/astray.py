@@ -1,0 +1,143 @@
+"""Coming back to the log that counts, after this server has followed one that was taken back.
+
+A home instance whose log was restored from an older copy grants leases by it and gives entities, until somebody shows
+that it went back (`authority.log_positions`). A server that it was granted one by has taken up, written down and copied
+entities under fences that the log which is put back has given to others, or to nobody. It cannot tell them apart
+itself; so before it follows its home again it asks what of all that is its own (`authority.held`), gives up everything
+else, in memory and on disk, and is another incarnation then. What it has of entities of other instances is theirs to
+judge: it is kept as what any server has that was restarted.
+
+Nothing is asked where the log has been at the last position that this server was told of, as is the case if nobody has
+granted it anything since the copy was made: then it has followed no other.
+"""
+
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from authority.epoch import Fence
+from authority.hops import Trace
+from authority.log_messages import MAX_HELD, HeldInquiry, HeldItem, HeldWord
+from authority.names import instance_of
+from simserver.arrivals import Arrivals
+from simserver.copies import Copier
+from simserver.holdings import Holdings
+from simserver.home import Home, HomeUnreachable
+from simserver.ledger import Ledger
+from simserver.recovery import Recovery
+
+__all__ = ["Astray"]
+
+_log = logging.getLogger("simserver.astray")
+
+Stay = tuple[str, Fence]
+
+
+class Astray:
+    """What this server has of its instance's entities, and giving up what of it the log does not know."""
+
+    def __init__(
+        self,
+        server: str,
+        home: Home,
+        holdings: Holdings,
+        ledger: Ledger,
+        copier: Copier,
+        arrivals: Arrivals,
+        recovery: Recovery,
+    ) -> None:
+        self._server: Final = server
+        self._instance: Final = instance_of(server)
+        self._home: Final = home
+        self._holdings: Final = holdings
+        self._ledger: Final = ledger
+        self._copier: Final = copier
+        self._arrivals: Final = arrivals
+        self._recovery: Final = recovery
+        self._number = 0
+
+    async def find_way_back(self, position: str) -> bool:
+        """Give up what the log of this home has not given, if it has not been at `position`; whether that was so.
+
+        What is given up is gone from the disk when this returns; nothing of this server may act meanwhile.
+
+        Raises:
+            HomeUnreachable, HomeRefused: nobody says what is to be kept, so nothing was given up.
+        """
+        await self._ledger.flush()
+        stays = sorted(self._stays())
+        kept: set[Stay] = set()
+        rest = iter(stays)
+        while True:
+            some = list(islice(rest, MAX_HELD))
+            word = await self._ask(position, some)
+            if word.has_been_there:
+                return False
+            kept |= {(item.entity, item.fence) for item in word.kept}
+            if len(some) < MAX_HELD:
+                break
+        self._give_up({entity for entity, _ in stays}, kept)
+        await self._ledger.flush()
+        return True
+
+    async def disown(self, entity: str, fence: Fence) -> None:
+        """Have nothing of an entity any more that is simulated here under this fence: it is not this server's."""
+        await self._ledger.flush()
+        holding = self._holdings.get(entity)
+        if holding is None or holding.fence != fence:
+            return
+
+        def is_it(one: str) -> bool:
+            return one == entity
+
+        self._ledger.give_up(entity, ())
+        self._holdings.give_up(entity, ())
+        self._copier.handed_over.give_up(is_it, ())
+        self._copier.give_up((), is_it)
+        self._arrivals.give_up(is_it)
+        self._recovery.give_up(is_it)
+
+    async def _ask(self, position: str, stays: list[Stay]) -> HeldWord:
+        self._number += 1
+        items = [HeldItem(entity=entity, epoch=fence.epoch, sub=fence.sub) for entity, fence in stays]
+        question = HeldInquiry(number=self._number, server=self._server, position=position, items=items)
+        answer = await self._home.ask_alone(question, Trace(f"held-{self._number:08d}"))
+        word = None if answer is None else answer.message
+        if not isinstance(word, HeldWord) or word.number != self._number:
+            raise HomeUnreachable("the answer is none to what this server has")
+        return word
+
+    def _stays(self) -> set[Stay]:
+        """Every entity of this instance that was ever simulated here, as far as anything of that is left."""
+        return {(entity, fence) for entity, fence in self._all_stays() if self._is_ours(entity)}
+
+    def _all_stays(self) -> Iterator[Stay]:
+        for holding in self._holdings:
+            yield holding.id, holding.fence
+        yield from self._holdings.all_lived()
+        yield from self._ledger.all_lived()
+        yield from self._ledger.all_checkpoints()
+        for entity, fence, _, _ in self._ledger.all_handed_over():
+            yield entity, fence
+
+    def _is_ours(self, entity: str) -> bool:
+        return instance_of(entity) == self._instance
+
+    def _give_up(self, entities: set[str], kept: set[Stay]) -> None:
+        """Nothing goes on here, and only what is `kept` is a copy: of the last stay by the log, as after a restart."""
+        self._recovery.step_down()
+        fences: dict[str, set[Fence]] = {entity: set() for entity in entities}
+        for entity, fence in kept:
+            fences[entity].add(fence)
+        for entity, of_ours in fences.items():
+            self._ledger.give_up(entity, of_ours)
+            self._holdings.give_up(entity, of_ours)
+        self._copier.handed_over.give_up(self._is_ours, kept)
+        self._copier.give_up(kept, self._is_ours)
+        self._arrivals.give_up(self._is_ours)
+        self._recovery.give_up(self._is_ours)
+        lost = sorted(entity for entity, of_ours in fences.items() if not of_ours)
+        if lost:
+            names = ", ".join(lost[:10]) + ("" if len(lost) <= 10 else ", ...")
+            _log.warning("%d entities were simulated here by a log that was taken back: %s", len(lost), names)

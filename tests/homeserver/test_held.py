@@ -1,0 +1,185 @@
+"""What servers have that a log gave to them which was taken back: what becomes of it, with homeservers as they are."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from authority.epoch import Fence
+from authority.errors import MessageError
+from authority.hops import Trace
+from authority.log_messages import HeldInquiry, HeldItem, HeldWord
+from authority.ownership import Ownership
+from authority.sealing import Opened
+from homeserver.held import Held
+from simserver.node import Node as SimNode
+from tests.homeserver.served import Home, until
+from tests.homeserver.test_abroad import homes, patiently
+from tests.homeserver.test_log_inquiries import LOST, position
+from tree.submissions import NoQuorum
+
+__all__ = ["homes"]
+
+GHOST = "alpha.ghost"
+
+
+def haunted(node: SimNode, entity: str = GHOST, fence: Fence = Fence(1)) -> None:  # noqa: B008 — immutable
+    """It simulates something that another log gave to it, and has written it down."""
+    node.holdings.spawn(entity, "ball", {}, fence, Ownership("alpha.ada", 1))
+    node.ledger.checkpoint(entity, fence, 7, b"state")
+
+
+async def lives(node: SimNode, entity: str) -> None:
+    await until(lambda: node.holdings.get(entity) is not None)
+
+
+async def is_a_ghost_no_more(node: SimNode) -> None:
+    """Neither in memory nor on disk: nobody is shown a copy of it."""
+    assert node.holdings.get(GHOST) is None
+    assert node.holdings.lived(GHOST) is None
+    assert node.copier.table.get(GHOST) is None
+    await node.ledger.flush()
+    assert node.ledger.checkpoint_of(GHOST) is None
+    assert GHOST not in {entity for entity, _ in node.ledger.all_lived()}
+
+
+async def test_failures_row_42_who_followed_a_log_that_was_taken_back_keeps_what_the_newest_one_gave_it_alone(
+    homes: tuple[Home, Home],
+) -> None:
+    alpha, _ = homes
+    node = await alpha.simserver("alpha.s1")
+    ada = await alpha.player("alpha.ada")
+    for entity in ("alpha.ball", "alpha.taken"):
+        await alpha.entity(entity, ada, "alpha.s1")
+        await lives(node, entity)
+    haunted(node)
+    # By the other log it has been given this one again.
+    node.holdings.drop("alpha.taken")
+    haunted(node, "alpha.taken", Fence(3))
+    incarnation, tick = node.lease.incarnation, node.holdings.get("alpha.ball").life.tick  # type: ignore[union-attr]
+    # The first part of the next renewal of the lease is heard as that of a log which went back.
+    node.home_log.doubtful = position(alpha, LOST)
+    await until(lambda: node.counts["came_back_astray"])
+    await until(lambda: node.lease.is_alive and node.lease.incarnation > incarnation)
+    assert (node.home_log.doubtful, node.lease.log_went_back) == ("", "")
+    assert not alpha.node.leases.went_back
+    await is_a_ghost_no_more(node)
+    await lives(node, "alpha.ball")
+    holding = node.holdings.get("alpha.ball")
+    assert holding is not None
+    assert holding.fence == Fence(3), "as after any restart: gone on with from what this server had of its last stay"
+    assert holding.life.tick >= tick
+    # Nobody had anything of what it was before, so it is said to be lost, and not gone on with from the other history.
+    await until(lambda: alpha.node.store.entity("alpha.taken").standing == "lost")  # type: ignore[union-attr]
+    assert node.holdings.get("alpha.taken") is None
+
+
+async def test_failures_row_42_who_was_granted_nothing_since_the_copy_was_made_keeps_all(
+    homes: tuple[Home, Home],
+) -> None:
+    alpha, _ = homes
+    node = await alpha.simserver("alpha.s1")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball", ada, "alpha.s1")
+    await lives(node, "alpha.ball")
+    haunted(node)
+    await until(lambda: node.home_log.position)
+    incarnation, node.home_log.doubtful = node.lease.incarnation, node.home_log.position
+    await until(lambda: not node.home_log.doubtful)
+    await until(lambda: node.lease.is_alive and not node.lease.log_went_back)
+    assert node.lease.incarnation == incarnation
+    assert node.holdings.get(GHOST) is not None
+    assert node.counts["came_back_astray"] == 0
+
+
+async def test_failures_row_42_what_another_instances_log_took_back_does_not_go_on_here_for_good(
+    homes: tuple[Home, Home],
+) -> None:
+    alpha, beta = homes
+    await alpha.simserver("alpha.s1")
+    far = await beta.simserver("beta.s1")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball", ada, "alpha.s1")
+    await patiently(
+        lambda: alpha.api.do(
+            "POST", "/v1/entities/alpha.ball/transfers", {"to": "beta.s1", "transfer_id": "transfer-1"}
+        )
+    )
+    await lives(far, "alpha.ball")
+    haunted(far)
+    await far.visitors.ask_all()
+    assert far.holdings.get(GHOST) is not None, "once is nothing"
+    await far.visitors.ask_all()
+    assert far.counts["disowned"] == 1
+    await is_a_ghost_no_more(far)
+    assert far.holdings.get("alpha.ball") is not None
+    # Nor is its owner's own home asked what is with its own servers.
+    haunted(far, "beta.ghost")
+    for _ in range(3):
+        await far.visitors.ask_all()
+    assert far.holdings.get("beta.ghost") is not None
+
+
+async def test_failures_row_42_a_log_that_was_never_where_the_server_heard_that_it_was_takes_nothing_from_it(
+    homes: tuple[Home, Home],
+) -> None:
+    """Not even what it has never given: it is the server that proves that it went back."""
+    alpha, beta = homes
+    far = await beta.simserver("beta.s1")
+    haunted(far)
+    token = position(alpha, LOST)
+    far.lease.shown_abroad("alpha.h1", token)
+    assert far.home_log.words_of("alpha") == [token]
+    assert far.home_log.words_of("beta") == []
+    await until(lambda: alpha.node.leases.went_back)
+    for _ in range(3):
+        await far.visitors.ask_all()
+    assert far.holdings.get(GHOST) is not None
+    await alpha.node.store.submit("log.accept")
+    await until(lambda: not alpha.node.leases.went_back)
+    await until(lambda: alpha.node.leases.granter.office > 0)
+    for _ in range(2):
+        await far.visitors.ask_all()
+    await is_a_ghost_no_more(far)
+
+
+class Nobody:
+    """Stands for a store and positions that must not be asked."""
+
+    async def missing_of(self, _words: Any) -> None:
+        raise AssertionError("asked")
+
+
+async def test_nobody_asks_for_others_nor_about_several_instances_at_once() -> None:
+    async def speaks_for(sender: str, server: str) -> None:
+        if sender != server:
+            raise MessageError("another one")
+        await trio.lowlevel.checkpoint()
+
+    nobody: Any = Nobody()
+    held = Held(nobody, nobody, nobody, "alpha", speaks_for, nobody)
+    items = [HeldItem(entity=entity, epoch=1, sub=0) for entity in ("alpha.ball", "beta.ball")]
+
+    def opened(*about: HeldItem, sender: str = "beta.s1") -> Opened:
+        return Opened(HeldInquiry(number=1, server="beta.s1", items=list(about)), sender, Trace("held-00000001"))
+
+    with pytest.raises(MessageError, match="another one"):
+        await held.answer(opened(items[0], sender="beta.s2"))
+    with pytest.raises(MessageError, match="alpha, beta at once"):
+        await held.answer(opened(*items))
+    with pytest.raises(MessageError, match="no question"):
+        await held.answer(Opened(HeldWord(number=1, kept=[]), "beta.s1", Trace("held-00000001")))
+
+
+async def test_while_it_is_not_known_what_the_log_says_nothing_is_given_up(homes: tuple[Home, Home]) -> None:
+    alpha, beta = homes
+    far = await beta.simserver("beta.s1")
+    haunted(far)
+
+    async def unknown() -> None:
+        raise NoQuorum("nobody knows")
+
+    alpha.node.store.confirmed = unknown  # type: ignore[method-assign]
+    for _ in range(3):
+        await far.visitors.ask_all()
+    assert far.holdings.get(GHOST) is not None
