@@ -132,7 +132,7 @@ class Steward:
                     else:
                         raise
             code = "timed_out" if granted else code
-            while not (self._is_removed and change == Dismiss(self._name)):
+            while not (self._is_removed and _lets_go(change, self._name)):
                 if settled(self._running().configuration):
                     return
                 await self._news.wait()
@@ -233,6 +233,11 @@ class Steward:
         if raft is None:
             raise ChangeRefused("not_running", "this member does not run")
         return raft
+
+
+def _lets_go(change: Change, name: str) -> bool:
+    """Whether this member goes by it, which is the last that happens: as the leader it may not learn more of it."""
+    return change == Dismiss(name) or (isinstance(change, Admit) and change.replaces == name)
 
 
 def _is_granted(configuration: Configuration, change: Admit) -> bool:

@@ -118,6 +118,19 @@ async def test_a_member_is_replaced_dead_or_alive(tmp_path: Path, size: int, is_
         assert await fresh.submit("count_once", "x") == 1
 
 
+@pytest.mark.parametrize("leads", [True, False])
+async def test_a_member_may_be_asked_to_have_itself_replaced(tmp_path: Path, *, leads: bool) -> None:
+    async with running_instance(tmp_path, 3) as instance:
+        old = await (instance.leader() if leads else instance.follower())
+        member = newcomer(instance, "z9", tmp_path)
+        fresh = await instance.start("z9")
+        # As soon as it is gone it stops, and says so all the same.
+        await old.replace_member(old.status.name, member)
+        await until(lambda: old.status.name in instance.removed)
+        await fresh.read_barrier(timeout_s=60)
+        assert roles(fresh).keys() == (set(instance.configs) - {old.status.name})
+
+
 async def test_a_member_that_lost_its_disk_comes_back_by_removal_and_addition(tmp_path: Path) -> None:
     async with running_instance(tmp_path, 3) as instance:
         leader = await instance.leader()
