@@ -74,6 +74,29 @@ async def test_failures_row_42_who_followed_a_log_that_was_taken_back_keeps_what
     assert node.holdings.get("alpha.taken") is None
 
 
+async def test_failures_row_42_where_a_loss_is_accepted_servers_go_on_with_what_they_have_by_the_log_that_is_left(
+    homes: tuple[Home, Home],
+) -> None:
+    """They need not be emptied by hand: what they have of another history is given up, and the rest is not."""
+    alpha, _ = homes
+    node = await alpha.simserver("alpha.s1")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball", ada, "alpha.s1")
+    await lives(node, "alpha.ball")
+    haunted(node)
+    node.home_log.position = position(alpha, LOST)
+    await until(lambda: node.lease.log_went_back)
+    assert alpha.node.leases.went_back
+    holding = node.holdings.get("alpha.ball")
+    assert holding is not None
+    tick = holding.life.tick
+    await alpha.node.store.submit("log.accept")
+    await until(lambda: node.counts["came_back_astray"])
+    await until(lambda: (one := node.holdings.get("alpha.ball")) is not None and one.fence == Fence(3))
+    assert node.holdings.get("alpha.ball").life.tick >= tick  # type: ignore[union-attr]
+    await is_a_ghost_no_more(node)
+
+
 async def test_failures_row_42_who_was_granted_nothing_since_the_copy_was_made_keeps_all(
     homes: tuple[Home, Home],
 ) -> None:
