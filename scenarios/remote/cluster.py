@@ -101,8 +101,8 @@ def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool)
 def accept_loss(server: Server, json_wanted: bool) -> int:
     """Go on with a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
 
-    What was decided since is lost, and what servers remember of it has to be removed first: docs/operations.md,
-    "Restoring homeservers", says how.
+    What was decided since is lost: servers give up what this log has not given to them, and go on with the rest.
+    docs/operations.md, "Restoring homeservers", says what that means for entities that have moved.
     """
     answer = server.call("DELETE", "/v1/cluster/log-alarm")
     if json_wanted:
