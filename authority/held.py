@@ -15,7 +15,7 @@ that it has heard: a log that has never been there, and was not accepted, answer
 from authority.epoch import Fence
 from authority.records import EntityRecord, RecoveryRow
 
-__all__ = ["is_given"]
+__all__ = ["is_given", "is_staged"]
 
 
 def is_given(
@@ -34,6 +34,19 @@ def is_given(
         # Whom its last authority may have passed it on to is not known any more.
         stays.append((recovery.last, recovery.stay, True))
     return any(_is_of(server, fence, *stay) for stay in stays)
+
+
+def is_staged(
+    server: str, source: str, fence: Fence, record: EntityRecord | None, recovery: RecoveryRow | None
+) -> bool:
+    """Whether a state that `source` has frozen under `fence`, and `server` has on its disk, is of the last stay.
+
+    Or of the one before it, if the last one is the server's own: it may be what that is to begin with.
+    """
+    led_to = Fence(fence.epoch + 1)
+    return is_given(source, fence, record, recovery, is_astray=True) or is_given(
+        server, led_to, record, recovery, is_astray=True
+    )
 
 
 def _is_of(server: str, fence: Fence, authority: str, stay: Fence, may_be_passed: bool) -> bool:

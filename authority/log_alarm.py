@@ -19,6 +19,8 @@ __all__ = ["ALARM", "ALARM_PROCEDURES", "alarm_of"]
 
 ALARM: Final = "log_alarm"
 MAX_WHY_CHARS: Final = 512
+MAX_ACCEPTED: Final = 8
+"""Losses of which it is remembered which offices they skipped."""
 
 
 def alarm_of(copy: Readable) -> str:
@@ -39,13 +41,18 @@ def raise_alarm(rows: Rows, args: Mapping[str, Any]) -> Any:
 def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
     """An operator accepts this log as it is. Answers with the alarm that there was, or None.
 
-    What proves the other history is nothing from then on: whoever has it may show it for as long as it lives.
+    What proves the other history is nothing from then on: whoever has it may show it for as long as it lives. The next
+    office has a higher number than any under which that is so: should this log be restored from an older copy once
+    more, what was signed since proves it.
     """
     row = rows.get_or((ALARM,), None)
     if row is not None:
         rows.delete((ALARM,))
-        before, now = rows.get_or((ACCEPTED,), {"office": 0})["office"], lease_office(rows).number
-        rows.put((ACCEPTED,), {"office": max(before, row["lost"], now), "within": now})
+        office, before = lease_office(rows), rows.get_or((ACCEPTED,), {})
+        last = max(before.get("office", 0), row["lost"], office.number)
+        skipped = [*before.get("skipped", ()), [office.number, last]][-MAX_ACCEPTED:]
+        rows.put((ACCEPTED,), {"office": last, "within": office.number, "skipped": skipped})
+        rows.put(("lease_office",), office.changed(holder="", number=last).to_data())
     return row
 
 

@@ -72,7 +72,9 @@ class LogWord(MessageModel):
 
 
 class HeldItem(FencedModel):
-    """An entity that a server has simulated under this fence."""
+    """An entity that a server has simulated under this fence; or `by` another one, whose state is staged here."""
+
+    by: OwnerName = ""
 
 
 class HeldInquiry(MessageModel):

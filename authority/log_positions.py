@@ -1,8 +1,9 @@
 """Signed positions of the log, by which a log that was restored from an older copy is told from the one of before.
 
     office_marks/<number>   {mark, after}: of each office of granting leases, as of the last `MAX_OFFICES`
-    log_accepted            {office, within}: what another history had up to this office was accepted as lost, or as
-                            nothing; so was what it had further on under offices before `within`, that it shares
+    log_accepted            {office, within, skipped}: what another history had up to this office was accepted as lost,
+                            or as nothing; so was what it had further on under offices before `within`, that it shares.
+                            This log had none of the offices `skipped` after the first and up to the second of each pair
 
 Every office has a random `mark`, which is written when it is taken, with the revision `after` which that was: the
 last one of the office before. So the log is a sequence of offices, each with a beginning and an end. Whoever holds
@@ -154,7 +155,8 @@ def has_been_at(copy: Readable, position: LogPosition | LogPlace) -> bool:
         return False
     marked: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office)), None)
     if marked is None:
-        return True
+        accepted: Mapping[str, Any] = copy.get_or((ACCEPTED,), {})
+        return not any(first < position.office <= last for first, last in accepted.get("skipped", ()))
     if not marked["mark"].startswith(position.mark):
         return False
     following: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office + 1)), None)

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from authority.errors import MessageError
-from authority.held import is_given
-from authority.log_messages import HeldInquiry, HeldWord
+from authority.held import is_given, is_staged
+from authority.log_messages import HeldInquiry, HeldItem, HeldWord
 from authority.log_positions import LogPlace
 from authority.messages import Message
 from authority.names import instance_of
@@ -70,16 +70,12 @@ class Held:
             raise NoQuorum(f"{message.server} has heard of another log than this one")
         await self._store.confirmed()
         server, is_astray = message.server, bool(message.position)
-        kept = [
-            item
-            for item in message.items
-            if is_given(
-                server,
-                item.fence,
-                self._store.entity(item.entity),
-                self._store.recovery(item.entity),
-                is_astray=is_astray,
-            )
-        ]
+        kept = [item for item in message.items if self._is_kept(item, server, is_astray=is_astray)]
         been = is_astray and self._positions.has_been_at_untrusted(message.position)
         return HeldWord(number=message.number, has_been_there=been, kept=kept)
+
+    def _is_kept(self, item: HeldItem, server: str, *, is_astray: bool) -> bool:
+        record, recovery = self._store.entity(item.entity), self._store.recovery(item.entity)
+        if item.by:
+            return is_staged(server, item.by, item.fence, record, recovery)
+        return is_given(server, item.fence, record, recovery, is_astray=is_astray)

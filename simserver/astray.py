@@ -26,12 +26,14 @@ from simserver.holdings import Holdings
 from simserver.home import Home, HomeUnreachable
 from simserver.ledger import Ledger
 from simserver.recovery import Recovery
+from simserver.stages import Stages
 
 __all__ = ["Astray"]
 
 _log = logging.getLogger("simserver.astray")
 
 Stay = tuple[str, Fence]
+Staged = tuple[str, Fence, str]
 
 
 class Astray:
@@ -46,6 +48,7 @@ class Astray:
         copier: Copier,
         arrivals: Arrivals,
         recovery: Recovery,
+        stages: Stages,
     ) -> None:
         self._server: Final = server
         self._instance: Final = instance_of(server)
@@ -55,6 +58,7 @@ class Astray:
         self._copier: Final = copier
         self._arrivals: Final = arrivals
         self._recovery: Final = recovery
+        self._stages: Final = stages
         self._number = 0
 
     async def find_way_back(self, position: str) -> bool:
@@ -66,20 +70,28 @@ class Astray:
             HomeUnreachable, HomeRefused: nobody says what is to be kept, so nothing was given up.
         """
         await self._ledger.flush()
-        stays = sorted(self._stays())
-        kept: set[Stay] = set()
+        # Of what it has itself, and of what others have staged here, whose states are named by who froze them.
+        stays: list[Staged] = sorted({(*stay, "") for stay in self._stays()} | self._staged())
+        kept: set[Staged] = set()
         rest = iter(stays)
         while True:
             some = list(islice(rest, MAX_HELD))
             word = await self._ask(position, some)
             if word.has_been_there:
                 return False
-            kept |= {(item.entity, item.fence) for item in word.kept}
+            kept |= {(item.entity, item.fence, item.by) for item in word.kept}
             if len(some) < MAX_HELD:
                 break
-        self._give_up({entity for entity, _ in stays}, kept)
+        own = {(entity, fence) for entity, fence, by in kept if not by}
+        self._give_up({entity for entity, _, by in stays if not by}, own)
+        for stage in self._stages:
+            if self._is_ours(stage.entity) and (stage.entity, stage.fence, stage.source) not in kept:
+                self._stages.drop(stage.transfer_id)
         await self._ledger.flush()
         return True
+
+    def _staged(self) -> set[Staged]:
+        return {(one.entity, one.fence, one.source) for one in self._stages if self._is_ours(one.entity)}
 
     async def disown(self, entity: str, fence: Fence) -> None:
         """Have nothing of an entity any more that is simulated here under this fence: it is not this server's."""
@@ -98,9 +110,9 @@ class Astray:
         self._arrivals.give_up(is_it)
         self._recovery.give_up(is_it)
 
-    async def _ask(self, position: str, stays: list[Stay]) -> HeldWord:
+    async def _ask(self, position: str, stays: list[Staged]) -> HeldWord:
         self._number += 1
-        items = [HeldItem(entity=entity, epoch=fence.epoch, sub=fence.sub) for entity, fence in stays]
+        items = [HeldItem(entity=entity, epoch=fence.epoch, sub=fence.sub, by=by) for entity, fence, by in stays]
         question = HeldInquiry(number=self._number, server=self._server, position=position, items=items)
         answer = await self._home.ask_alone(question, Trace(f"held-{self._number:08d}"))
         word = None if answer is None else answer.message

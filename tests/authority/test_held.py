@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authority.epoch import Fence
-from authority.held import is_given
+from authority.held import is_given, is_staged
 from authority.records import EntityRecord, RecoveryRow
 
 HERE, THERE = "alpha.s1", "alpha.s2"
@@ -58,3 +58,16 @@ def test_while_it_is_recovered_the_last_stay_counts_and_so_does_what_it_was_give
     assert not given(Fence(2), raised, recovery(HERE, 3))
     assert not given(Fence(4), raised, recovery(HERE, 3))
     assert given(Fence(5), record(HERE, 5), recovery(THERE, 3))
+
+
+def test_a_staged_state_is_kept_if_it_is_of_the_last_stay_or_leads_to_it() -> None:
+    def staged(fence: Fence, row: EntityRecord | None, recovered: RecoveryRow | None = None) -> bool:
+        return is_staged(HERE, THERE, fence, row, recovered)
+
+    assert staged(Fence(3), record(THERE, 3)), "nothing is decided yet"
+    assert staged(Fence(3), record("", 4), recovery(THERE, 3)), "who froze it is dead"
+    assert staged(Fence(3), record(HERE, 4)), "it was given to the one who has it"
+    assert not staged(Fence(3), record("alpha.s3", 3)), "the log gave this fence to another one"
+    assert not staged(Fence(3), record("alpha.s3", 4))
+    assert not staged(Fence(2), record(HERE, 4))
+    assert not staged(Fence(3), None)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authority.log_alarm import ALARM, MAX_WHY_CHARS, alarm_of
-from authority.log_positions import LogPlace, is_in_log
+from authority.log_positions import LogPlace, has_been_at, is_in_log
 from tests.authority.log import Log, new_log
 
 RAISED: dict[str, Any] = {"by": "alpha.h1", "office": 1, "lost": 4, "why": "alpha.s1 proves it"}
@@ -47,9 +47,10 @@ def test_failures_row_42_what_proves_the_history_that_was_given_up_is_nothing_fr
     log.run("log.alarm", **RAISED)
     log.run("log.accept")
     assert all(is_in_log(log.rows, place) for place in lost)
+    assert not any(has_been_at(log.rows, place) for place in lost), "nor has it been there, under none it has skipped"
     beyond = [LogPlace(1, 10**6, "0" * 8), LogPlace(5, 21, "f" * 8)]
     assert not any(is_in_log(log.rows, place) for place in beyond), "this very history further on; a later one"
-    log.run("log.alarm", **RAISED | {"lost": 5})
+    log.run("log.alarm", **RAISED | {"office": 4, "lost": 5})
     log.run("log.accept")
     assert is_in_log(log.rows, beyond[1])
 

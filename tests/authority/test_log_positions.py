@@ -20,6 +20,7 @@ from authority.log_positions import (
     is_in_log,
     place_of,
 )
+from authority.records import LeaseOffice
 from tests.authority.log import Log
 
 
@@ -109,11 +110,19 @@ def test_failures_row_42_what_was_accepted_as_lost_counts_as_known_and_was_not_t
     args = {"by": "alpha.h1", "office": other.office, "lost": gone[-1].office, "why": "shown"}
     assert other.log.run("log.alarm", **args)
     assert other.log.run("log.accept")
-    other.write()
-    kept = other.go_on(since)
+    other.office = LeaseOffice.from_data(other.log.rows.get_or(("lease_office",), None)).number
+    other.take_office()
+    kept = [other.position(), *other.go_on(since)]
     assert all(other.knows(position) for position in gone + kept)
     assert not any(has_been_at(other.log.rows, position) for position in gone)
     assert all(has_been_at(other.log.rows, position) for position in kept)
+    # And that it is restored once more is noticed, whatever the numbers of the offices were.
+    again = other.copied()
+    other.write()
+    lost_again = [other.position(), *other.go_on(lost)]
+    again.take_office()
+    assert not any(again.knows(position) for position in lost_again)
+    assert all(again.knows(position) for position in gone + kept)
 
 
 def test_of_an_office_that_is_forgotten_nothing_is_said() -> None:

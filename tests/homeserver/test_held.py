@@ -12,7 +12,9 @@ from authority.log_messages import HeldInquiry, HeldItem, HeldWord
 from authority.ownership import Ownership
 from authority.sealing import Opened
 from homeserver.held import Held
+from simserver.life import state_hash
 from simserver.node import Node as SimNode
+from simserver.stages import Stage
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_abroad import homes, patiently
 from tests.homeserver.test_log_inquiries import LOST, position
@@ -27,6 +29,10 @@ def haunted(node: SimNode, entity: str = GHOST, fence: Fence = Fence(1)) -> None
     """It simulates something that another log gave to it, and has written it down."""
     node.holdings.spawn(entity, "ball", {}, fence, Ownership("alpha.ada", 1))
     node.ledger.checkpoint(entity, fence, 7, b"state")
+
+
+def staged(entity: str, source: str, epoch: int) -> Stage:
+    return Stage("transfer-9", entity, source, epoch, 0, "ball", 10**6, state_hash(b"state"), b"state")
 
 
 async def lives(node: SimNode, entity: str) -> None:
@@ -56,6 +62,7 @@ async def test_failures_row_42_who_followed_a_log_that_was_taken_back_keeps_what
     # By the other log it has been given this one again.
     node.holdings.drop("alpha.taken")
     haunted(node, "alpha.taken", Fence(3))
+    await node.stages.put(staged("alpha.ball", "alpha.s7", 1))
     incarnation, tick = node.lease.incarnation, node.holdings.get("alpha.ball").life.tick  # type: ignore[union-attr]
     # The first part of the next renewal of the lease is heard as that of a log which went back.
     node.home_log.doubtful = position(alpha, LOST)
@@ -64,6 +71,7 @@ async def test_failures_row_42_who_followed_a_log_that_was_taken_back_keeps_what
     assert (node.home_log.doubtful, node.lease.log_went_back) == ("", "")
     assert not alpha.node.leases.went_back
     await is_a_ghost_no_more(node)
+    assert node.stages.of("alpha.ball", Fence(9)) is None, "whoever froze it has never had this fence"
     await lives(node, "alpha.ball")
     holding = node.holdings.get("alpha.ball")
     assert holding is not None
