@@ -289,7 +289,15 @@ def _follow_home(node: Node) -> None:
     """Tell the lease of those that need it themselves, and the client of the home whether that is followed."""
     lease, copier = node.lease, node.copier
     astray = Astray(
-        node.config.name, node.home, node.holdings, node.ledger, copier, node.arrivals, node.recovery, node.stages
+        node.config.name,
+        node.home,
+        node.holdings,
+        node.ledger,
+        copier,
+        node.arrivals,
+        node.departures,
+        node.recovery,
+        node.stages,
     )
     lease.has_shared, lease.find_way_back = copier.has_shared, astray.find_way_back
     node.visitors = Visitors(

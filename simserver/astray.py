@@ -22,6 +22,7 @@ from authority.log_messages import MAX_HELD, HeldInquiry, HeldItem, HeldWord
 from authority.names import instance_of
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier
+from simserver.departures import Departures
 from simserver.holdings import Holdings
 from simserver.home import Home, HomeUnreachable
 from simserver.ledger import Ledger
@@ -47,6 +48,7 @@ class Astray:
         ledger: Ledger,
         copier: Copier,
         arrivals: Arrivals,
+        departures: Departures,
         recovery: Recovery,
         stages: Stages,
     ) -> None:
@@ -57,6 +59,7 @@ class Astray:
         self._ledger: Final = ledger
         self._copier: Final = copier
         self._arrivals: Final = arrivals
+        self._departures: Final = departures
         self._recovery: Final = recovery
         self._stages: Final = stages
         self._number = 0
@@ -105,6 +108,7 @@ class Astray:
 
         self._ledger.give_up(entity, ())
         self._holdings.give_up(entity, ())
+        self._departures.give_up({entity})
         self._copier.handed_over.give_up(is_it, ())
         self._copier.give_up((), is_it)
         self._arrivals.give_up(is_it)
@@ -145,6 +149,8 @@ class Astray:
         for entity, of_ours in fences.items():
             self._ledger.give_up(entity, of_ours)
             self._holdings.give_up(entity, of_ours)
+        # Whoever hands an entity over keeps what it stands still with until it is gone, and longer.
+        self._departures.give_up({entity for entity, of_ours in fences.items() if not of_ours})
         self._copier.handed_over.give_up(self._is_ours, kept)
         self._copier.give_up(kept, self._is_ours)
         self._arrivals.give_up(self._is_ours)

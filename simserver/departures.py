@@ -9,7 +9,7 @@ served again, it goes on with every transfer that is under way.
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -142,6 +142,11 @@ class Departures:
         """This server's lease is over: whatever is refused from here on is not gone on with here."""
         for departure in self._leaving.values():
             departure.stays_nowhere = True
+
+    def give_up(self, entities: Collection[str]) -> None:
+        """These have never been this server's to hand over: whatever it has begun is not gone on with."""
+        for departure in [one for one in self._leaving.values() if one.plan.entity in entities]:
+            self._forget(departure)
 
     @property
     def under_way(self) -> int:

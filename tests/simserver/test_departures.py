@@ -285,6 +285,23 @@ async def test_a_large_state_that_went_ahead_goes_ahead_once_though_home_was_sil
         assert len([message for _, message in scene.mail.sent if isinstance(message, Precopy)]) == 1
 
 
+async def test_what_was_never_this_servers_to_hand_over_is_not_gone_on_with(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    scene.spawn()
+    async with scene.served():
+        scene.departures.begin(PLAN)
+        assert scene.departures.is_leaving(BALL)
+        scene.departures.give_up({"alpha.other"})
+        assert scene.departures.is_leaving(BALL)
+        scene.departures.give_up({BALL})
+        assert not scene.departures.is_under_way(BALL)
+        scene.mail.asked.clear()
+        await trio.sleep(30)
+    assert scene.mail.asked == []
+    assert scene.departures.under_way == 0
+
+
 async def test_a_world_is_not_listened_to_while_home_does_not_answer_and_nothing_is_logged_with_each_tick(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
