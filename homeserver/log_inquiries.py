@@ -50,14 +50,15 @@ class Witnesses:
 
     def __init__(self, is_reachable: Callable[[str], bool]) -> None:
         self._is_reachable: Final = is_reachable
-        self._shown: Final[dict[str, frozenset[str]]] = {}
+        # What is shown and not kept may be of use with the next renewal: its instance may be reached then.
+        self._kept: Final[dict[str, set[str]]] = {}
         self._said: Final[defaultdict[str, dict[str, list[tuple[LogPlace, str]]]]] = defaultdict(dict)
 
     def told(self, server: str, tokens: Sequence[str]) -> None:
         """A server shows these, and nothing else any more."""
-        if self._shown.get(server, frozenset()) == frozenset(tokens):
+        if self._kept.get(server, set()) == set(tokens):
             return
-        self._shown[server] = frozenset(tokens)
+        kept = self._kept[server] = set()
         for said in self._said.values():
             said.pop(server, None)
         for token in tokens:
@@ -68,6 +69,7 @@ class Witnesses:
                 continue
             if self._is_reachable(instance):
                 self._said[instance].setdefault(server, []).append((place, token))
+                kept.add(token)
 
     def of(self, instance: str) -> list[str]:
         """What is known of this instance's log: the latest words under each office, then those before them."""

@@ -215,6 +215,18 @@ def test_of_each_instance_the_latest_words_are_kept_and_what_a_server_shows_no_m
     assert witnesses.of("alpha") == words[-2 : -MAX_WITNESSES - 2 : -1]
 
 
+def test_failures_row_42_a_word_of_an_instance_that_cannot_be_reached_is_kept_as_soon_as_it_can() -> None:
+    claims = LogPosition(instance="alpha", office=1, mark="0" * 32, revision=1).to_claims()
+    token = jose.sign(claims, sender=IDENTITIES["alpha.h1"], sender_id="alpha.h1")
+    reachable: set[str] = set()
+    witnesses = Witnesses(reachable.__contains__)
+    witnesses.told("beta.s1", [token])
+    assert witnesses.of("alpha") == []
+    reachable.add("alpha")
+    witnesses.told("beta.s1", [token])
+    assert witnesses.of("alpha") == [token], "it shows the same for as long as it lives"
+
+
 def test_failures_row_42_what_many_say_of_a_restored_log_does_not_displace_the_one_word_of_the_log_before() -> None:
     def word(office: int, mark: str, revision: int) -> str:
         claims = LogPosition(instance="alpha", office=office, mark=mark * 32, revision=revision).to_claims()

@@ -19,6 +19,8 @@ from tests.scenarios.test_leases import answer, until
 
 pytestmark = pytest.mark.timeout(120)
 
+# The world ends before that. Who is started with another log says that it is ready late, or never.
+PATIENCE_S = 300.0
 HOME = "alpha.h1"
 SERVERS = ("alpha.s1", "alpha.s2")
 BALL = "alpha.ball-0"
@@ -35,7 +37,7 @@ GHOST: dict[str, Any] = {
 async def coming_up(running: World, name: str) -> AsyncIterator[None]:
     """Start a server that will perhaps never say that it is ready."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(running.cluster.restart, name)
+        nursery.start_soon(partial(running.cluster.restart, name, timeout_s=PATIENCE_S))
         yield
         nursery.cancel_scope.cancel()
 
@@ -252,7 +254,7 @@ async def test_failures_row_42_no_member_goes_on_by_a_log_that_one_of_them_was_s
         await with_two_histories(running)
         async with trio.open_nursery() as nursery:
             for name in HOMES:
-                nursery.start_soon(partial(cluster.restart, name, same_code=True))
+                nursery.start_soon(partial(cluster.restart, name, same_code=True, timeout_s=PATIENCE_S))
             await says(running, "log_went_back", *HOMES, *SERVERS)
             for name in HOMES:
                 with pytest.raises(ApiFailure, match="log_went_back"):
@@ -262,7 +264,7 @@ async def test_failures_row_42_no_member_goes_on_by_a_log_that_one_of_them_was_s
         await each(cluster.kill)
         async with trio.open_nursery() as nursery:
             for name in HOMES:
-                nursery.start_soon(partial(cluster.restart, name, same_code=True))
+                nursery.start_soon(partial(cluster.restart, name, same_code=True, timeout_s=PATIENCE_S))
             await says(running, "log_went_back", *HOMES)
             nursery.cancel_scope.cancel()
         for name in HOMES:

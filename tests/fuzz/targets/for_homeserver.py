@@ -228,10 +228,13 @@ def _chain_seeds() -> list[bytes]:
 def _signed_log_position(data: bytes) -> None:
     """Claims that get signed by who they say, or by alpha.h1; twice, as what was read once is remembered."""
     row = SimpleNamespace(role=Role.HOMESERVER, keys=IDENTITIES["alpha.h1"].public.to_jwks())
-    store = SimpleNamespace(row={"alpha.h1": row}.get)
+    tree = SimpleNamespace(revision=100, get_or=lambda _path, default: default)
+    store = SimpleNamespace(row={"alpha.h1": row}.get, tree=tree)
     clock = SimpleNamespace(unix_s=lambda: NOW_S)
     reader = LogPositions(SEALERS["alpha.h1"], cast(Any, store), cast(Any, clock))
     token = _token(from_json(data))
+    # Under an office that this log has not had: said of what proves nothing, too.
+    assert not reader.has_been_at_untrusted(token)
     witnessed = reader.witnessed_untrusted(token)
     assert witnessed == reader.witnessed_untrusted(token)
     read = reader.read_untrusted(token)
@@ -331,6 +334,7 @@ TARGETS = [
         [
             "homeserver.log_positions:LogPositions.read_untrusted",
             "homeserver.log_positions:LogPositions.witnessed_untrusted",
+            "homeserver.log_positions:LogPositions.has_been_at_untrusted",
             "homeserver.log_positions:LogPositions._read_untrusted",
         ],
         _log_position_seeds,
