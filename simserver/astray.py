@@ -106,7 +106,7 @@ class Astray:
         def is_it(one: str) -> bool:
             return one == entity
 
-        self._ledger.give_up(entity, ())
+        self._ledger.give_up({entity: ()})
         self._holdings.give_up(entity, ())
         self._departures.give_up({entity})
         self._copier.handed_over.give_up(is_it, ())
@@ -146,16 +146,16 @@ class Astray:
         fences: dict[str, set[Fence]] = {entity: set() for entity in entities}
         for entity, fence in kept:
             fences[entity].add(fence)
+        lost = sorted(entity for entity, of_ours in fences.items() if not of_ours)
+        self._ledger.give_up(fences)
         for entity, of_ours in fences.items():
-            self._ledger.give_up(entity, of_ours)
             self._holdings.give_up(entity, of_ours)
         # Whoever hands an entity over keeps what it stands still with until it is gone, and longer.
-        self._departures.give_up({entity for entity, of_ours in fences.items() if not of_ours})
+        self._departures.give_up(set(lost))
         self._copier.handed_over.give_up(self._is_ours, kept)
         self._copier.give_up(kept, self._is_ours)
         self._arrivals.give_up(self._is_ours)
         self._recovery.give_up(self._is_ours)
-        lost = sorted(entity for entity, of_ours in fences.items() if not of_ours)
         if lost:
             names = ", ".join(lost[:10]) + ("" if len(lost) <= 10 else ", ...")
             _log.warning("%d entities were simulated here by a log that was taken back: %s", len(lost), names)

@@ -6,7 +6,7 @@ handed_over/<id>   what it was when it last left, for a while (`simserver.handed
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -107,16 +107,19 @@ class LedgerRows(ABC):
         for entity, row in self._written_rows(CHECKPOINTS):
             yield entity, Fence(row["epoch"], row["sub"])
 
-    def give_up(self, entity: str, kept: Collection[Fence]) -> None:
-        """Forget what is written of an entity but for stays under these fences: nobody may go on by it."""
-        row = self._written_row(ENTITIES, entity)
-        if row is not None and ("moved_to" in row or Fence(row["epoch"], row["sub"]) not in kept):
-            self._note(entity, None)
-        checkpoint = self.checkpoint_of(entity)
-        if checkpoint is not None and checkpoint[0] not in kept:
-            self._note(entity, None, CHECKPOINTS)
+    def give_up(self, entities: Mapping[str, Collection[Fence]]) -> None:
+        """Forget what is written of entities but for stays under the fences kept of each: nobody may go on by it."""
+        for entity, kept in entities.items():
+            row = self._written_row(ENTITIES, entity)
+            if row is not None and ("moved_to" in row or Fence(row["epoch"], row["sub"]) not in kept):
+                self._note(entity, None)
+            checkpoint = self.checkpoint_of(entity)
+            if checkpoint is not None and checkpoint[0] not in kept:
+                self._note(entity, None, CHECKPOINTS)
         self.interrupted = tuple(
-            one for one in self.interrupted if one.entity != entity or Fence(one.epoch, one.sub) in kept
+            one
+            for one in self.interrupted
+            if one.entity not in entities or Fence(one.epoch, one.sub) in entities[one.entity]
         )
 
     def _find_interrupted(self) -> tuple[Interrupted, ...]:

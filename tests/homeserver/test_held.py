@@ -215,7 +215,10 @@ async def test_while_it_is_not_known_what_the_log_says_nothing_is_given_up(homes
     async def unknown() -> None:
         raise NoQuorum("nobody knows")
 
-    alpha.node.store.confirmed = unknown  # type: ignore[method-assign]
+    known, alpha.node.store.confirmed = alpha.node.store.confirmed, unknown  # type: ignore[method-assign]
     for _ in range(3):
         await far.visitors.ask_all()
     assert far.holdings.get(GHOST) is not None
+    alpha.node.store.confirmed = known  # type: ignore[method-assign]
+    await asked_until(far, "disowned")
+    await is_a_ghost_no_more(far)
