@@ -20,6 +20,7 @@ from typing import Any, Final
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.hierarchy import cut_out
+from authority.histories import lowest_epoch
 from authority.lease_procedures import incarnation_of
 from authority.records import EntityRecord, Phase
 from authority.rights import check_master, check_revision, find_entity
@@ -60,9 +61,13 @@ def _grave(rows: Rows, entity: str) -> dict[str, Any] | None:
 
 
 def first_epoch(rows: Rows, entity: str) -> int:
-    """The epoch under which an entity of this name begins: above all that the log has forgotten, at least 1."""
+    """The epoch under which an entity of this name begins: above all that the log has forgotten, at least 1.
+
+    Nor below what another history of the log may have given one of this name.
+    """
     data = rows.get_or(("tombstones", entity), None)
-    return _floor(rows)["epoch"] + 1 if data is None else int(data["epoch"])
+    epoch = _floor(rows)["epoch"] + 1 if data is None else int(data["epoch"])
+    return max(epoch, lowest_epoch(rows))
 
 
 def first_revision(rows: Rows, entity: str) -> int:

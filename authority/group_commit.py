@@ -17,6 +17,7 @@ from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
 from authority.errors import Reason, Refused
 from authority.hierarchy import parts_from
+from authority.histories import next_fence
 from authority.lease_procedures import incarnation_of, may_be_given
 from authority.permits import asked_anew, why_lapsed
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
@@ -132,7 +133,7 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         return
     for transfer in members:
         record = records[transfer.id]
-        fence = record.fence.raised()
+        fence = next_fence(rows, record.fence)
         incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
         lives = {"incarnation": incarnation, "source_incarnation": record.incarnation}
         record = record.changed(authority=transfer.target, incarnation=incarnation)

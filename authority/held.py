@@ -43,10 +43,11 @@ def is_staged(
 
     Or of the one before it, if the last one is the server's own: it may be what that is to begin with.
     """
-    led_to = Fence(fence.epoch + 1)
-    return is_given(source, fence, record, recovery, is_astray=True) or is_given(
-        server, led_to, record, recovery, is_astray=True
-    )
+    if is_given(source, fence, record, recovery, is_astray=True):
+        return True
+    stays = [Fence(one.epoch) for one in (record, None if recovery is None else recovery.stay) if one is not None]
+    led_to = [stay for stay in stays if stay.may_follow(Fence(fence.epoch))]
+    return any(is_given(server, stay, record, recovery, is_astray=True) for stay in led_to)
 
 
 def _is_of(server: str, fence: Fence, authority: str, stay: Fence, may_be_passed: bool) -> bool:

@@ -11,6 +11,7 @@ has the newest log in place, which a server holds against it that was granted a 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.histories import part_from
 from authority.lease_procedures import lease_office
 from authority.log_positions import ACCEPTED, Readable
 from authority.rows import Rows
@@ -43,7 +44,7 @@ def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
 
     What proves the other history is nothing from then on: whoever has it may show it for as long as it lives. The next
     office has a higher number than any under which that is so: should this log be restored from an older copy once
-    more, what was signed since proves it.
+    more, what was signed since proves it. Nor does it give fences that the other one may have given.
     """
     row = rows.get_or((ALARM,), None)
     if row is not None:
@@ -51,6 +52,7 @@ def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
         office, before = lease_office(rows), rows.get_or((ACCEPTED,), {})
         last = max(before.get("office", 0), row["lost"], office.number)
         skipped = [*before.get("skipped", ()), [office.number, last]][-MAX_ACCEPTED:]
+        part_from(rows, last)
         rows.put((ACCEPTED,), {"office": last, "within": office.number, "skipped": skipped})
         rows.put(("lease_office",), office.changed(holder="", number=last).to_data())
     return row

@@ -186,11 +186,19 @@ class HandoffReply(_Message):
     epoch: Epoch
     sub: Epoch
     certificate: Token = ""
+    given_epoch: Epoch = 0
 
     @property
     def fence(self) -> Fence:
         """The fence that the log holds after the decision."""
         return Fence(self.epoch, self.sub)
+
+    def given(self, following: Fence) -> Fence:
+        """The fence under which the target got the entity by this very transfer, if that was committed: `following`, or
+
+        the beginning of a block of epochs (`given_epoch`; see `authority.histories`).
+        """
+        return Fence(self.given_epoch) if self.given_epoch else following
 
 
 class AdmitRequest(_Message):

@@ -297,7 +297,7 @@ class Outgoing:
 
     Args:
         case: which path the transfer takes.
-        fence: the fence under which the entity was frozen; `leads_to` is the one that the target gets.
+        fence: the fence under which the entity was frozen; `leads_to` is the target's, as far as is known.
         now_ns: monotonic time of the freeze.
         first_retry_ns: after how long without an answer it repeats for the first time.
         mode: whether the state must be on the target's disk before the commit.
@@ -341,6 +341,16 @@ class Outgoing:
         """When the next `Tick` is due, or None."""
         return None if self.over else self._retry_at_ns
 
+    def may_lead_to(self, fence: Fence) -> bool:
+        """Whether the target may have got the entity under this fence by this very transfer.
+
+        Of a commit that is further on than the next one where another history of the log may have given that
+        (`authority.histories`).
+        """
+        return fence == self.leads_to or (
+            self.case is not Case.DIRECT and fence > self.leads_to and fence.may_follow(self.fence)
+        )
+
     def start(self, now_ns: int) -> list[Effect]:
         """The effects that begin the transfer."""
         return self.handle(Tick(), now_ns)
@@ -358,6 +368,8 @@ class Outgoing:
         if target is None or not self._believable(event):
             return []
         self.phase = target
+        if isinstance(event, Committed | PeerActive) and self.may_lead_to(event.fence):
+            self.leads_to = event.fence
         match event:
             case Tick():
                 return self._repeat(now_ns)

@@ -15,6 +15,7 @@ from authority.drain_procedures import DRAIN_PROCEDURES
 from authority.entity_procedures import ENTITY_PROCEDURES
 from authority.group_requests import GROUP_PROCEDURES
 from authority.hierarchy import HIERARCHY_PROCEDURES
+from authority.histories import HISTORY_PROCEDURES
 from authority.lease_procedures import LEASE_PROCEDURES
 from authority.log_alarm import ALARM_PROCEDURES
 from authority.placement_procedures import PLACEMENT_PROCEDURES
@@ -46,6 +47,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **ENTITY_PROCEDURES,
     **GROUP_PROCEDURES,
     **HIERARCHY_PROCEDURES,
+    **HISTORY_PROCEDURES,
     **LEASE_PROCEDURES,
     **PLACEMENT_PROCEDURES,
     **RECOVERY_PROCEDURES,

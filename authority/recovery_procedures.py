@@ -14,6 +14,7 @@ from authority.deletion import bury, take_back
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import refuse_group
+from authority.histories import next_fence
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
 from authority.records import EntityRecord, Phase, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
@@ -151,7 +152,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
     known = None if known is None else RecoveryRow.from_data(known)
     abroad, abroad_too, came_epoch = asked_abroad(rows, record, involved, known)
     has_begun(rows, record)
-    raised, stay = record.fence.raised(), record.fence if stay is None else stay
+    raised, stay = next_fence(rows, record.fence), record.fence if stay is None else stay
     fields = {"authority": "", "incarnation": 0, "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
     save_entity(rows, record.changed(**fields, standing=Standing.RECOVERING))
     # What was to be gone on with from a disk, and was not yet, is there alone still.

@@ -26,6 +26,7 @@ RESERVED_ROOTS: Final = frozenset(
         "drains",
         "entities",
         "farewells",
+        "fence_floor",
         "group_order",
         "groups",
         "lease_office",

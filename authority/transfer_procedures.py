@@ -23,6 +23,7 @@ from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
 from authority.hierarchy import parts_from
+from authority.histories import next_fence
 from authority.lease_procedures import given_late, incarnation_of, may_be_given
 from authority.permits import asked_anew, why_lapsed
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
@@ -39,6 +40,8 @@ _OUTCOMES: Final = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PEND
 
 def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The commit point: (authority A, epoch e) → (authority B, epoch e + 1), or a recorded refusal.
+
+    Where another history of the log may have given e + 1, it is a higher one (`authority.histories`).
 
     Passes under a delegation that the log has not seen yet are applied first (`passes`, verified by the caller).
     `incarnation` is that of a target of another instance, as its home has told at this moment.
@@ -76,7 +79,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     reason = refusal or _why_not(rows, record, existing, args)
     if reason is None and existing is not None and existing.group:
         return _answer(rows, prepare(rows, existing, record, args))
-    fence = record.fence.raised()
+    fence = record.fence.raised() if reason is not None else next_fence(rows, record.fence)
     raised: dict[str, Any] = {"epoch": fence.epoch, "sub": fence.sub, "delegation": ()}
     if reason is not None:
         record = record.changed(**raised)
@@ -183,7 +186,7 @@ def _is_repeated(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fe
     return (
         existing.phase in DECIDED
         and (existing.entity, existing.target, existing.source) == (args["entity"], args["target"], args["source"])
-        and existing.fence in (asked_at.raised(), asked_at.passed())
+        and existing.fence.may_follow(asked_at)
     )
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from authority.epoch import EPOCHS_OF_A_HISTORY
 from authority.errors import MessageError
 from authority.held import is_given, is_staged
+from authority.histories import lowest_epoch
 from authority.log_messages import HeldInquiry, HeldItem, HeldWord
 from authority.log_positions import LogPlace
 from authority.messages import Message
@@ -48,6 +50,7 @@ class Held:
         Raises:
             MessageError: somebody else asks, or it asks about entities of several instances.
             NoQuorum: what the log says is not known, or this log is not the one of which the server has heard.
+            OutcomeUnknown: whether the log has taken note of that another one was followed is not known.
             PeerUnreachable: the entities' home does not answer.
         """
         message = opened.message
@@ -72,7 +75,19 @@ class Held:
         server, is_astray = message.server, bool(message.position)
         kept = [item for item in message.items if self._is_kept(item, server, is_astray=is_astray)]
         been = is_astray and self._positions.has_been_at_untrusted(message.position)
+        if is_astray and not been:
+            await self._part_from(message.position)
         return HeldWord(number=message.number, has_been_there=been, kept=kept)
+
+    async def _part_from(self, position: str) -> None:
+        """The server has followed another history: what this log gives from now on has fences of its own."""
+        try:
+            office = self._positions.read_untrusted(position).office
+        except MessageError:
+            # It proves nothing.
+            return
+        if lowest_epoch(self._store.tree) <= office * EPOCHS_OF_A_HISTORY:
+            await self._store.submit("log.parted", office=office)
 
     def _is_kept(self, item: HeldItem, server: str, *, is_astray: bool) -> bool:
         record, recovery = self._store.entity(item.entity), self._store.recovery(item.entity)

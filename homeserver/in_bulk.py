@@ -65,6 +65,7 @@ def reply_of(decided: Mapping[str, Any], transfer: TransferRecord, certificate: 
         epoch=decided["epoch"],
         sub=decided["sub"],
         certificate=certificate,
+        given_epoch=transfer.epoch if certificate and transfer.fence.begins_block else 0,
     )
 
 

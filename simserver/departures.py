@@ -451,9 +451,9 @@ class Departures:
     def _reading(self, departure: Departure, reply: HandoffReply) -> machine.Event:
         """What the log's answer means to the machine."""
         if reply.outcome == "committed":
-            if reply.fence > departure.machine.leads_to:
+            if reply.fence > (given := reply.given(departure.machine.leads_to)):
                 # The log is past this transfer's fence: the target was active and has handed the entity on.
-                return machine.PeerActive(reply.fence)
+                return machine.PeerActive(given)
             return machine.Committed(reply.fence, reply.certificate)
         if reply.authority != self._sealer.name:
             return machine.Lost(reply.authority, reply.fence)

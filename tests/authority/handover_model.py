@@ -17,14 +17,14 @@ from unittest import mock
 
 from authority import transfer_rows
 from authority.certificates import DelegationGrant, PassCertificate, check_chain
-from authority.epoch import Fence
+from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.errors import Reason, Refused
+from authority.histories import lowest_epoch
 from authority.messages import (
     Activated,
     Delegation,
     Grant,
     HandoffAbort,
-    HandoffReply,
     HandoffRequest,
     Message,
     Order,
@@ -39,6 +39,7 @@ from authority.outgoing import Mode
 from authority.records import EntityRecord, Outcome, Phase, Role, TransferRecord
 from authority.rules import Rule
 from homeserver.certification import args_of_pass, commit_certificate, delegation_grant
+from homeserver.in_bulk import reply_of
 from tests.authority.model_server import (
     ENTITY,
     GROUP,
@@ -113,6 +114,10 @@ class HandoverWorld:
             self.given[fence] = server
         else:
             self.check(known == server, f"{fence} was given to {known} and to {server}")
+
+    def part_from_another_history(self) -> None:
+        """The log hears that there was another one beside it, and gives no fence that this may have given."""
+        self.run("log.parted", office=lowest_epoch(self.rows) // EPOCHS_OF_A_HISTORY)
 
     # --- the home instance -----------------------------------------------------------------------------------------
 
@@ -192,16 +197,7 @@ class HandoverWorld:
     def _reply(self, decided: Any, to: str) -> None:
         transfer = TransferRecord.from_data(decided["transfer"])
         committed = decided["outcome"] == Outcome.COMMITTED
-        reply = HandoffReply(
-            transfer_id=transfer.id,
-            outcome="committed" if committed else "refused",
-            reason=transfer.reason,
-            authority=decided["authority"],
-            epoch=decided["epoch"],
-            sub=decided["sub"],
-            certificate=_certificate(transfer) if committed else "",
-        )
-        self.send(HOME, to, reply)
+        self.send(HOME, to, reply_of(decided, transfer, _certificate(transfer) if committed else ""))
 
     # --- the network -----------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ def random_walk(seed: int, variant: Variant | None = None, steps: int = 120) -> 
         "delegate": 2,
         "admission": 1,
         "others": dice.choice((0, 2)),
+        "part": dice.choice((0, 0, 1)),
     }
     names, chances = list(weights), list(weights.values())
     try:
@@ -62,5 +63,6 @@ def take_step(world: HandoverWorld, name: str, dice: Random) -> None:
         "delegate": world.delegate,
         "admission": lambda: setattr(world, "admitting", not world.admitting),
         "others": lambda: world.others_move(dice.randrange(1, 4)),
+        "part": world.part_from_another_history,
     }
     steps[name]()

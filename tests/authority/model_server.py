@@ -58,6 +58,7 @@ class Variant:
     outgoing: type[Outgoing] = Outgoing
     incoming: type[Incoming] = Incoming
     procedures: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: procedures.PROCEDURES)
+    given: Callable[[HandoffReply, Fence], Fence] = HandoffReply.given
 
 
 @dataclass(frozen=True)
@@ -206,8 +207,9 @@ class ModelServer:
             return
         event: outgoing.Event
         if reply.outcome == "committed":
-            if reply.fence > departure.fence.raised():
-                event = outgoing.PeerActive(reply.fence)
+            given = self.world.variant.given(reply, departure.machine.leads_to)
+            if reply.fence > reply.given(departure.machine.leads_to):
+                event = outgoing.PeerActive(given)
             else:
                 event = outgoing.Committed(reply.fence, reply.certificate)
         elif reply.authority != self.name:

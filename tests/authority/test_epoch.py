@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.epoch import MAX_EPOCH, Fence, check_epoch
+from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence, check_epoch
 
 EPOCHS = st.integers(0, MAX_EPOCH - 1)
 FENCES = st.builds(Fence, EPOCHS, EPOCHS)
@@ -23,6 +23,22 @@ def test_a_direct_pass_stays_in_its_epoch(fence: Fence) -> None:
 @given(FENCES)
 def test_every_change_of_authority_is_above_the_one_before_and_the_log_above_every_pass(fence: Fence) -> None:
     assert fence < fence.passed() < fence.raised()
+
+
+@given(FENCES, st.integers(1, MAX_EPOCH // EPOCHS_OF_A_HISTORY))
+def test_one_step_leads_to_the_next_epoch_or_sub_epoch_or_to_the_beginning_of_a_later_block(
+    fence: Fence, block: int
+) -> None:
+    begins = Fence(block * EPOCHS_OF_A_HISTORY)
+    assert begins.begins_block
+    assert not begins.passed().begins_block
+    assert not Fence(0).begins_block
+    assert fence.raised().may_follow(fence)
+    assert fence.passed().may_follow(fence)
+    assert begins.may_follow(fence) == (begins.epoch > fence.epoch)
+    assert not fence.may_follow(fence)
+    assert not begins.raised().may_follow(Fence(begins.epoch - 1))
+    assert not begins.passed().may_follow(Fence(begins.epoch - 1, 7))
 
 
 @given(FENCES, FENCES)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.epoch import Fence
+from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.outgoing import (
     ATTEMPTS_WITHOUT_HOME,
     FIRST_RETRY_NS,
@@ -170,6 +170,28 @@ def test_an_active_target_lets_the_old_authority_retire_under_this_transfers_fen
     reached = NEXT[case] if heard == 0 else Fence(NEXT[case].epoch + heard)
     assert machine.handle(PeerActive(reached), 1) == [ForwardJournal(), Retire(NEXT[case]), Report()]
     assert machine.over
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_failures_row_42_what_the_log_gives_after_another_history_leads_to_a_block_of_epochs_of_its_own(
+    case: Case,
+) -> None:
+    machine, given = started(case), Fence(3 * EPOCHS_OF_A_HISTORY)
+    assert not any(isinstance(one, Retire) for one in machine.handle(Committed(given, "token"), 1)), "given, not begun"
+    assert machine.handle(PeerActive(Fence(5)), 2) == []
+    assert machine.handle(Lost("alpha.s2", given), 3) == []
+    assert machine.handle(PeerActive(given), 4) == [ForwardJournal(), Retire(given), Report()]
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_who_hears_from_the_target_first_retires_under_the_fence_that_this_has(case: Case) -> None:
+    machine, given = started(case), Fence(3 * EPOCHS_OF_A_HISTORY)
+    assert machine.handle(PeerActive(given), 1) == [ForwardJournal(), Retire(given), Report()]
+
+
+def test_a_pass_leads_to_no_other_block() -> None:
+    machine = started(Case.DIRECT)
+    assert Retire(NEXT[Case.DIRECT]) in machine.handle(PeerActive(Fence(3 * EPOCHS_OF_A_HISTORY)), 1)
 
 
 def test_after_the_commit_too() -> None:

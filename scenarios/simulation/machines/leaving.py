@@ -130,8 +130,8 @@ class Leaving:
     def _reading(self, departure: Departure, reply: HandoffReply) -> machine.Event:
         """What the log's answer means to the machine."""
         if reply.outcome == "committed":
-            if reply.fence > departure.machine.leads_to:
-                return machine.PeerActive(reply.fence)
+            if reply.fence > (given := reply.given(departure.machine.leads_to)):
+                return machine.PeerActive(given)
             return machine.Committed(reply.fence, reply.certificate)
         if reply.authority != self._server.name:
             return machine.Lost(reply.authority, reply.fence)

@@ -1,0 +1,56 @@
+"""Fences that two histories of one log cannot share.
+
+    fence_floor    {epoch}: where the log gives an entity to somebody, it does so under this epoch at least
+
+A log that was restored from an older copy gives fences again that were given before. Of two claims under one fence
+nobody can say which counts, and whoever remembers the fences of one history, as a server of another instance or a
+player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that there was
+another history beside it, it leaves all fences behind that this may have given: epochs are counted in blocks of
+`EPOCHS_OF_A_HISTORY`, and the log goes on with a block that is numbered above all offices of granting leases that
+either of the two is known to have had (`authority.log_positions`). It knows that when a loss is accepted (`log.accept`),
+and when a server says that it has followed another log (`authority.held`).
+
+What stays where it is keeps its fence: no entity is given again for that, and whoever is refused to leave goes on under
+the next epoch, as ever.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
+from authority.lease_procedures import lease_office
+from authority.log_positions import Readable
+from authority.rows import Rows
+
+__all__ = ["FENCE_FLOOR", "HISTORY_PROCEDURES", "lowest_epoch", "next_fence", "part_from"]
+
+FENCE_FLOOR: Final = "fence_floor"
+_LAST_BLOCK: Final = MAX_EPOCH // EPOCHS_OF_A_HISTORY
+
+
+def lowest_epoch(copy: Readable) -> int:
+    """Below which epoch the log gives nobody anything now."""
+    row: Mapping[str, int] | None = copy.get_or((FENCE_FLOOR,), None)
+    return 0 if row is None else row["epoch"]
+
+
+def next_fence(rows: Rows, fence: Fence) -> Fence:
+    """Under which fence the log gives somebody what is under `fence` now: the next one, unless that is too low."""
+    raised = fence.raised()
+    return raised if raised.epoch >= (lowest := lowest_epoch(rows)) else Fence(lowest)
+
+
+def part_from(rows: Rows, office: int) -> None:
+    """Leave all fences behind that another history of this log may have given, which went up to this office."""
+    if lowest_epoch(rows) <= office * EPOCHS_OF_A_HISTORY:
+        block = min(max(office, lease_office(rows).number) + 1, _LAST_BLOCK)
+        rows.put((FENCE_FLOOR,), {"epoch": block * EPOCHS_OF_A_HISTORY})
+
+
+def log_parted(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """A server has followed another history of this log, which had the office `office`; again, nothing changes."""
+    part_from(rows, args["office"])
+    return lowest_epoch(rows)
+
+
+HISTORY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {"log.parted": log_parted}

@@ -1,0 +1,152 @@
+"""Where two histories of one log part, this one gives fences that the other cannot have given."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority import histories
+from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
+from authority.histories import lowest_epoch, part_from
+from authority.records import Outcome
+from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log, request
+from tests.authority.rows import DictRows
+
+BLOCK = EPOCHS_OF_A_HISTORY
+
+
+@pytest.fixture
+def log() -> Log:
+    """In which a server has said that it has followed another history, up to office 4."""
+    made = new_log()
+    made.run("lease.take_office", by="alpha.h1", after=0, mark="0" * 32)
+    assert made.run("log.parted", office=4) == 5 * BLOCK
+    return made
+
+
+def fence_of(log: Log, entity: str = BALL) -> Fence:
+    return log.rows.entity(entity).fence
+
+
+def test_a_log_that_knows_of_no_other_gives_the_next_epoch() -> None:
+    log = new_log()
+    log.commit()
+    assert fence_of(log) == Fence(2)
+
+
+def test_failures_row_42_what_is_given_to_somebody_has_a_fence_that_no_other_history_has_given(log: Log) -> None:
+    assert fence_of(log) == Fence(1), "where it is, it stays as it is"
+    answer = log.commit()
+    assert (answer["outcome"], answer["epoch"]) == (Outcome.COMMITTED, 5 * BLOCK)
+    assert log.rows.entity(BALL).authority == S2
+    log.commit("transfer-2", target=S3, source=S2, epoch=5 * BLOCK)
+    assert fence_of(log) == Fence(5 * BLOCK + 1)
+
+
+def test_who_asks_again_for_what_was_committed_hears_the_same(log: Log) -> None:
+    answer = log.commit()
+    assert log.commit() == answer
+    assert fence_of(log) == Fence(5 * BLOCK)
+
+
+def test_who_is_refused_stays_under_the_next_epoch_as_ever(log: Log) -> None:
+    answer = log.commit(target=S1)
+    assert (answer["outcome"], answer["epoch"]) == (Outcome.REFUSED, 2)
+    assert fence_of(log) == Fence(2)
+
+
+def test_failures_row_42_a_group_that_is_given_away_has_such_fences_too(log: Log) -> None:
+    for entity in (BALL, OTHER):
+        log.run("entity.change_rights", entity=entity, by=ADA, rule="allow")
+    log.run("group.propose", group="group-1", entities=[BALL, OTHER], target=S2, now_s=0.0)
+    for number, entity in enumerate((BALL, OTHER)):
+        assert {fence_of(log, one) for one in (BALL, OTHER)} == {Fence(1)}
+        log.commit(f"group-1-{number}", entity=entity, now_s=1.0)
+    assert {fence_of(log, entity) for entity in (BALL, OTHER)} == {Fence(5 * BLOCK)}
+
+
+def test_failures_row_42_what_is_taken_from_a_dead_server_has_such_a_fence(log: Log) -> None:
+    log.run("lease.claim", server=S1, incarnation=1, nonce="0" * 32, previous_nonce="")
+    log.swept(S1)
+    log.run("entity.create", entity="alpha.late", kind="ball", spawner=ADA, server=S1)
+    assert fence_of(log, "alpha.late") == Fence(5 * BLOCK), "nor is a name given again under such a fence"
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    assert fence_of(log) == Fence(5 * BLOCK)
+    assert not log.rows.entity(BALL).authority
+
+
+def test_the_same_history_is_parted_from_once_and_a_later_one_again(log: Log) -> None:
+    for office in (4, 2, 0):
+        assert log.run("log.parted", office=office) == 5 * BLOCK
+    assert log.run("log.parted", office=7) == 8 * BLOCK
+
+
+def test_no_number_of_an_office_leads_out_of_what_an_epoch_can_be(log: Log) -> None:
+    lowest = log.run("log.parted", office=2**63 - 1)
+    assert lowest == log.run("log.parted", office=2**63 - 1) <= MAX_EPOCH
+    assert Fence(lowest).begins_block
+    log.commit()
+    assert fence_of(log) == Fence(lowest)
+
+
+def test_failures_row_42_whoever_accepts_a_loss_parts_from_what_was_lost() -> None:
+    log = new_log()
+    log.run("lease.take_office", by="alpha.h1", after=0, mark="0" * 32)
+    log.run("log.alarm", by="alpha.h1", office=1, lost=6, why="alpha.s1 proves it")
+    log.run("log.accept")
+    log.commit()
+    assert fence_of(log) == Fence(7 * BLOCK)
+
+
+class Histories:
+    """A log that goes on in two ways from some point on, each with offices of its own, and parts when it is told."""
+
+    def __init__(self) -> None:
+        self.rows = DictRows()
+        self.given: set[Fence] = set()
+
+    def copy(self) -> "Histories":
+        other = Histories()
+        other.rows.data = dict(self.rows.data)
+        return other
+
+    def office(self) -> int:
+        return histories.lease_office(self.rows).number
+
+    def take(self, number: int) -> None:
+        self.rows.put(("lease_office",), {"holder": "alpha.h1", "number": number})
+
+    def give(self, fence: Fence, times: int) -> Fence:
+        for _ in range(times):
+            fence = histories.next_fence(self.rows, fence)
+            self.given.add(fence)
+        return fence
+
+
+@given(st.integers(1, 50), st.lists(st.integers(0, 5), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 9))
+def test_failures_row_42_after_parting_nothing_is_given_that_the_other_history_has_given(
+    first: int, others: list[int], before: int, after: int
+) -> None:
+    """However many copies are tried in turn: each is parted from as soon as the newest log is back."""
+    newest = Histories()
+    newest.take(first)
+    for times in others:
+        older = newest.copy()
+        older.take(older.office() + 1)
+        older.give(Fence(1), times)
+        # What was given here until somebody told of the other one is the part that both may have.
+        mine = newest.give(Fence(1), before)
+        newest.take(newest.office() + 1)
+        part_from(newest.rows, older.office())
+        newest.given.clear()
+        newest.give(mine, after)
+        assert not newest.given & older.given
+    assert lowest_epoch(newest.rows) > first * BLOCK
+
+
+def test_what_is_read_of_the_lowest_epoch_is_the_logs(log: Log) -> None:
+    assert lowest_epoch(log.rows) == 5 * BLOCK
+    args: dict[str, Any] = request("transfer-9", target=S2, requester=BOB)
+    assert log.run("transfer.commit", **args)["epoch"] == 5 * BLOCK
