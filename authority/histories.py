@@ -7,8 +7,8 @@ nobody can say which counts, and whoever remembers the fences of one history, as
 player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that there was
 another history beside it, it leaves all fences behind that this may have given: epochs are counted in blocks of
 `EPOCHS_OF_A_HISTORY`, and the log goes on with a block that is numbered above all offices of granting leases that
-either of the two is known to have had (`authority.log_positions`). It knows that when a loss is accepted (`log.accept`),
-and when a server says that it has followed another log (`authority.held`).
+either of the two is known to have had (`authority.log_positions`). It knows that when a loss is accepted
+(`log.accept`), and when a server says that it has followed another log (`authority.held`).
 
 What stays where it is keeps its fence: no entity is given again for that, and whoever is refused to leave goes on under
 the next epoch, as ever.

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from authority import group_requests
+from authority import outgoing as machine
 from authority.errors import Reason
+from authority.messages import HandoffReply
 from authority.records import Phase, TransferRecord
 from authority.rows import Rows
 from scenarios.simulation.servers.group_weaknesses import changed
 from scenarios.simulation.servers.parts import Parts
-from simserver.departing import Plan
+from simserver.departing import Departure, Plan
 from simserver.departures import Departures
 from simserver.leave_taking import LeaveTaking
 
@@ -52,11 +54,21 @@ def _all_or_none(rows: Rows, args: Mapping[str, Any], number: int, entity: str) 
     return own if refused is None else own.changed(phase=Phase.REFUSED, reason=refused.value)
 
 
+class _BlindToBlocks(Departures):
+    """Takes what the log gave in a block of epochs of its own for what came of the entity after this hand-over."""
+
+    def _reading(self, departure: Departure, reply: HandoffReply) -> machine.Event:
+        if reply.outcome == "committed" and reply.fence > departure.machine.leads_to:
+            return machine.PeerActive(reply.fence)
+        return super()._reading(departure, reply)
+
+
 _REAL: Final = group_requests._permitted_or_refused
 
 LEAVING_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
     ("endless-notices", "a notice ends only when all that were told have finished", Parts(departures=_Patient)),
     ("hasty-notices", "an entity leaves at once when its notice was given", Parts(departures=_Hurried)),
+    ("blind-to-blocks", "what the log gives in a new block was given on already", Parts(departures=_BlindToBlocks)),
     (
         "refuses-all",
         "of those that are moved apart none is, if one is not to be had",

@@ -88,6 +88,7 @@ class ServerMix:
     drift_permille: float = 1.0  # how much faster or slower than true each clock may be; leases allow for 10
 
     # --- homes and the log
+    part: float = 0.0  # a log hears that there was another history of it
     crash_home: float = 0.0  # one homeserver is killed, and started again
     away: float = 0.0  # the log has no leader for a while
     away_s: Range = (0.1, 2.0)
@@ -104,7 +105,7 @@ _RATED: Final = (
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "leave_alone", "stop_together", "power_cut", "kill"),
     *("crash_home", "away", "depose"),
-    *("attach", "absent", "create", "move_apart", "crash_under_way", "revoke"),
+    *("attach", "absent", "create", "move_apart", "crash_under_way", "revoke", "part"),
 )
 
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
@@ -433,6 +434,23 @@ _MIXES: Final = (
         wander_share=0.01,
         delegate=2.0,
         weather=MailWeather(lost_share=0.02, spike_share=0.01, spike_s=0.3),
+    ),
+    ServerMix(
+        name="histories",
+        purpose="logs hear of other histories, and give fences far above those, while servers are killed and drained",
+        part=1.0,
+        move=15.0,
+        move_together=1.0,
+        move_apart=0.5,
+        wander_share=0.05,
+        delegate=3.0,
+        drain=0.1,
+        create=0.5,
+        crash=0.2,
+        pause=0.2,
+        cut=0.2,
+        weather=_ROUGH,
+        unknown_share=0.03,
     ),
 )
 

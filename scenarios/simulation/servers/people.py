@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from authority.epoch import EPOCHS_OF_A_HISTORY
 from authority.errors import Reason
+from authority.histories import lowest_epoch
 from authority.names import instance_of
 from authority.records import EntityRecord
 from scenarios.simulation.servers.homeserver import Home
@@ -138,6 +140,13 @@ class People:
         others = [name for name in near if name != record.authority]
         more = self._dice.sample(others, min(self._dice.randint(1, _DELEGATES - 1), len(others)))
         home.process.start_soon(home.delegate, entity, (record.authority, *more))
+
+    def part(self) -> None:
+        """A log is told that there was another history of it, further on than it has heard before."""
+        instance = self._dice.choice(sorted(self._cluster.logs))
+        log = self._cluster.logs[instance]
+        block = lowest_epoch(self._cluster.homes_of(instance)[0].store.tree) // EPOCHS_OF_A_HISTORY
+        log.run("log.parted", {"office": block})
 
     def revoke(self) -> None:
         """The operator of a server revokes its keys; the others hear of it by and by."""
