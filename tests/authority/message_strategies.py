@@ -58,6 +58,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "durable": WHOLE,
     "entity": NAMES,
     "epoch": WHOLE,
+    "given_epoch": WHOLE,
     "forwards": st.integers(1, 4),
     "grant": TOKENS,
     "freeze_budget_ms": st.integers(0, 10_000),

@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
 
+from authority.epoch import Fence
 from authority.lease import LeaseTerms
 from authority.log_positions import LogPlace
 from scenarios.client import ApiFailure, RestClient
@@ -211,7 +213,59 @@ async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_s
         await running.exactly_once()
 
 
+async def test_failures_row_42_who_was_given_an_entity_by_the_older_log_begins_with_what_the_newest_one_gives() -> None:
+    """It has the very fences that the newest log would give next, and one of a later stay besides."""
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        await cluster.stop(HOME)
+        shutil.copytree(log, backup)
+        await cluster.kill("alpha.s1")
+        await cluster.restart(HOME)
+        await running.until(partial(is_with, "alpha.s2"))
+        await running.push(10)
+        await running.everything_durable()
+        # Who could prove that the log went back says nothing for as long as the other one is misled.
+        await cluster.pause("alpha.s2")
+        await cluster.stop(HOME)
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        await cluster.restart(HOME)
+        await cluster.restart("alpha.s1", same_code=True)
+        await handed_over(running, "beta.s1")
+        assert (await simulates(running, "beta.s1", BALL))["epoch"] == 4
+        await handed_over(running, "alpha.s1")
+        assert (await simulates(running, "alpha.s1", BALL))["epoch"] == 5
+        cluster.resume("alpha.s2")
+        await says(running, "log_went_back", HOME, *SERVERS)
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        async with coming_up(running, HOME):
+            # What the older log has said to servers of another instance is held against the newest one.
+            await until(health, running, HOME, code="log_went_back")
+            await accept_loss(running)
+            await says(running, "ok", HOME, *SERVERS)
+        assert (await simulates(running, "alpha.s2", BALL))["epoch"] == 3
+        records = await handed_over(running, "beta.s1")
+        there = await simulates(running, "beta.s1", BALL)
+        assert Fence(there["epoch"]).begins_block
+        assert records[BALL]["epoch"] == there["epoch"]
+        await handed_over(running, "beta.s2", "alpha.s1")
+        await running.push(10)
+        await running.exactly_once()
+
+
 HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
+
+
+async def accept_loss(running: World) -> None:
+    token = running.cluster.operator_token_file("alpha").read_text().strip()
+    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as operator:
+        url = f"{running.cluster.server(HOME).rest_url}/v1/cluster/log-alarm"
+        answered = await operator.delete(url, headers={"Authorization": f"Bearer {token}"})
+    assert "beta proves" in answered.raise_for_status().json()["why"]
 
 
 async def each(do: Callable[[str], Awaitable[Any]]) -> None:
