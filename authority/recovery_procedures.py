@@ -14,8 +14,9 @@ from authority.deletion import bury, take_back
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import refuse_group
-from authority.histories import next_fence
+from authority.histories import lowest_epoch, next_fence
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
+from authority.log_positions import Readable
 from authority.records import EntityRecord, Phase, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
@@ -24,7 +25,7 @@ from authority.sole import is_sole
 from authority.stays import before
 from authority.transfer_rows import find_transfer, save_transfer
 
-__all__ = ["RECOVERY_PROCEDURES"]
+__all__ = ["RECOVERY_PROCEDURES", "is_unsure"]
 
 
 def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -60,6 +61,24 @@ def recovery_begin_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
         and record.incarnation == incarnation
         and (taken := _taken(rows, record))
     ]
+
+
+def recovery_contest_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Ask who has entities (id, epoch and sub-epoch) that servers of other instances have by this log.
+
+    Of those alone that were given before it heard of another history, by which such a server may have handed one on:
+    nobody there would say so (`authority.histories`). The ids of those that are to be recovered.
+    """
+    return [
+        _begin(rows, record, record.authority, *record.delegation, contested=True)
+        for server, *item in args["entities"]
+        if (record := _left_with(rows, server, item)) is not None and is_unsure(rows, record)
+    ]
+
+
+def is_unsure(copy: Readable, record: EntityRecord) -> bool:
+    """Whether an entity is abroad under a fence that another history of this log may have given, too."""
+    return bool(record.authority) and is_abroad(record.id, record.authority) and record.epoch < lowest_epoch(copy)
 
 
 def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:
@@ -271,6 +290,7 @@ RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]
     "recovery.begin": recovery_begin,
     "recovery.begin_abroad": recovery_begin_abroad,
     "recovery.contest": recovery_contest,
+    "recovery.contest_abroad": recovery_contest_abroad,
     "recovery.finish": recovery_finish,
     "recovery.lost": recovery_lost,
     "recovery.strand": recovery_strand,

@@ -20,6 +20,7 @@ from authority.lease_messages import MAX_LEASES, LeaseInquiry, LeaseOf, LeaseWor
 from authority.messages import Grant
 from authority.names import instance_of
 from authority.records import EntityRecord, RecoveryRow, TransferRecord
+from authority.recovery_procedures import is_unsure
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.leases import Starter
 from homeserver.recovery import UNDECIDED, Recoveries, WhoIsThere, in_parts
@@ -169,7 +170,7 @@ class Abroad:
     # --- asking other instances ------------------------------------------------------------------------------------
 
     async def _watch(self, instance: str, records: Sequence[EntityRecord]) -> None:
-        """Take what servers of this other instance had whose leases are over."""
+        """Take what servers of this other instance had whose leases are over, or that may have handed it on."""
         leases = sorted({(record.authority, record.incarnation) for record in records})
         over = await self.over(instance, leases)
         for server, incarnation in sorted(over):
@@ -181,6 +182,17 @@ class Abroad:
                 self._recoveries.counts["taken"] += len(taken)
                 self._recoveries.begun(taken)
                 _log.warning("%d entities of %s are to be recovered (incarnation %d)", len(taken), server, incarnation)
+        await self._contest(records)
+
+    async def _contest(self, records: Sequence[EntityRecord]) -> None:
+        """Have it found out who has what a server there may have handed on by another history of this log."""
+        for some in in_parts([record for record in records if is_unsure(self._store.tree, record)]):
+            entities = [[record.authority, record.id, record.epoch, record.sub] for record in some]
+            contested = await self._store.submit("recovery.contest_abroad", entities=entities)
+            self._recoveries.counts["contested_abroad"] += len(contested)
+            self._recoveries.begun(contested)
+            if contested:
+                _log.warning("who has %d entities abroad is to be found out: there was another log", len(contested))
 
     async def over(self, instance: str, leases: Sequence[Lease]) -> set[Lease]:
         """Which of these leases are over, by the log of the home of their servers.

@@ -99,6 +99,30 @@ def test_what_is_at_home_is_not_taken_by_the_word_of_others(log: Log) -> None:
     assert log.rows.entity(BALL).authority == S1
 
 
+@pytest.mark.parametrize("policy", ["adopt", "freeze", "despawn"])
+def test_failures_row_42_who_has_what_is_abroad_is_found_out_when_there_was_another_log(log: Log, policy: str) -> None:
+    """Whoever has it by this log may have handed it on by the other one; it is alive, so no policy has a say."""
+    log.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+    goes(log, FAR)
+    asked = {"entities": [[FAR, BALL, 2, 0]]}
+    assert log.run("recovery.contest_abroad", **asked) == [], "this log has heard of no other"
+    lowest = log.run("log.parted", office=1)
+    assert log.run("recovery.contest_abroad", entities=[["beta.s2", BALL, 2, 0], [FAR, BALL, 3, 0]]) == []
+    assert log.run("recovery.contest_abroad", **asked) == [BALL]
+    record, row = log.rows.entity(BALL), recovery(log)
+    assert (record.authority, record.fence) == ("", Fence(lowest))
+    assert (row.last, row.contested, row.held, row.stay, row.abroad) == (FAR, True, False, Fence(2), ("beta",))
+    assert log.run("recovery.contest_abroad", **asked) == [], "once"
+
+
+def test_what_was_given_since_is_not_asked_for_nor_what_is_at_home(log: Log) -> None:
+    lowest = log.run("log.parted", office=1)
+    assert log.run("recovery.contest_abroad", entities=[[S1, BALL, 1, 0]]) == []
+    goes(log, FAR)
+    assert log.run("recovery.contest_abroad", entities=[[FAR, BALL, lowest, 0]]) == []
+    assert log.rows.entity(BALL).authority == FAR
+
+
 @pytest.mark.parametrize(("policy", "taken"), [("adopt", [BALL]), ("freeze", [BALL]), ("despawn", [])])
 def test_its_policy_says_what_becomes_of_it(log: Log, policy: str, taken: list[str]) -> None:
     log.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
