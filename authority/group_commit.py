@@ -17,7 +17,7 @@ from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
 from authority.errors import Reason, Refused
 from authority.hierarchy import parts_from
-from authority.histories import next_fence
+from authority.histories import given_next
 from authority.lease_procedures import incarnation_of, may_be_given
 from authority.permits import asked_anew, why_lapsed
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
@@ -133,16 +133,16 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         return
     for transfer in members:
         record = records[transfer.id]
-        fence = next_fence(rows, record.fence)
         incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
-        lives = {"incarnation": incarnation, "source_incarnation": record.incarnation}
-        record = record.changed(authority=transfer.target, incarnation=incarnation)
-        record = on_its_way(record.changed(epoch=fence.epoch, sub=fence.sub, delegation=()), transfer)
+        lives: dict[str, Any] = {"incarnation": incarnation, "source_incarnation": record.incarnation}
+        given = {"authority": transfer.target, "incarnation": incarnation, "delegation": ()}
+        record = given_next(rows, record, **given)
+        record = on_its_way(record, transfer)
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)
         crossed(rows, record)
-        given = {"owner": record.owner, "owner_rev": record.owner_rev} | lives
-        save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **given))
+        lives |= {"owner": record.owner, "owner_rev": record.owner_rev}
+        save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **lives))
     _save(rows, group.changed(phase=GroupPhase.COMMITTED))
 
 

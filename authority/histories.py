@@ -17,12 +17,13 @@ the next epoch, as ever.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
+from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH
 from authority.lease_procedures import lease_office
 from authority.log_positions import Readable
+from authority.records import EntityRecord
 from authority.rows import Rows
 
-__all__ = ["FENCE_FLOOR", "HISTORY_PROCEDURES", "lowest_epoch", "next_fence", "part_from"]
+__all__ = ["FENCE_FLOOR", "HISTORY_PROCEDURES", "given_next", "lowest_epoch", "part_from"]
 
 FENCE_FLOOR: Final = "fence_floor"
 _LAST_BLOCK: Final = MAX_EPOCH // EPOCHS_OF_A_HISTORY
@@ -34,10 +35,15 @@ def lowest_epoch(copy: Readable) -> int:
     return 0 if row is None else row["epoch"]
 
 
-def next_fence(rows: Rows, fence: Fence) -> Fence:
-    """Under which fence the log gives somebody what is under `fence` now: the next one, unless that is too low."""
-    raised = fence.raised()
-    return raised if raised.epoch >= (lowest := lowest_epoch(rows)) else Fence(lowest)
+def given_next(rows: Rows, record: EntityRecord, **changes: Any) -> EntityRecord:
+    """The record with these `changes`, and the fence under which the log gives its entity to somebody.
+
+    That is the next one, unless it is too low.
+    """
+    fence = record.fence.raised()
+    if fence.epoch >= (lowest := lowest_epoch(rows)):
+        return record.changed(epoch=fence.epoch, sub=fence.sub, jumped_from=0, **changes)
+    return record.changed(epoch=lowest, sub=0, jumped_from=record.epoch, **changes)
 
 
 def part_from(rows: Rows, office: int) -> None:

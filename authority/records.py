@@ -151,6 +151,7 @@ class EntityRecord(_Compact):
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`
     is the instance of the source of the last such one, and `came_epoch` the epoch that it led to; also when the entity
     has been handed on at home since, and the transfer is forgotten.
+    `jumped_from` is the epoch before its last one, if that begins a block (`authority.histories`).
     `born` is the epoch under which it began; see `authority.deletion.first_epoch`. It is `unconfirmed` until its first
     server has said that it would outlive that server; until then nobody was told that there is one.
     """
@@ -171,6 +172,7 @@ class EntityRecord(_Compact):
     came_epoch: int = 0
     epoch: int = 1
     sub: int = 0
+    jumped_from: int = 0
     born: int = 1
     unconfirmed: bool = False
     delegation: tuple[str, ...] = ()
@@ -441,7 +443,7 @@ class RecoveryRow(_Row):
     With `contested` nobody can prove who has it: somebody else may have begun by a pass of `last`, or of whoever was
     passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
-    `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.stays`.
+    `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.stays`. `jumped_from` is of the record.
     """
 
     entity: str
@@ -460,6 +462,7 @@ class RecoveryRow(_Row):
     source: CopySource | None = None
     stay_epoch: int = 0
     stay_sub: int = 0
+    jumped_from: int = 0
 
     @property
     def stay(self) -> Fence:

@@ -14,7 +14,7 @@ from authority.deletion import bury, take_back
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import refuse_group
-from authority.histories import lowest_epoch, next_fence
+from authority.histories import given_next, lowest_epoch
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
 from authority.log_positions import Readable
 from authority.records import EntityRecord, Phase, RecoveryRow
@@ -133,7 +133,7 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
         bury(rows, record)
         return ""
     # The stay to which it led has not begun, and what was before it is with its source.
-    stay = before(record.fence)
+    stay = before(record.fence, record.jumped_from)
     return _begin(rows, record.changed(authority=transfer.source), transfer.source, transfer.target, stay=stay)
 
 
@@ -171,9 +171,12 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
     known = None if known is None else RecoveryRow.from_data(known)
     abroad, abroad_too, came_epoch = asked_abroad(rows, record, involved, known)
     has_begun(rows, record)
-    raised, stay = next_fence(rows, record.fence), record.fence if stay is None else stay
-    fields = {"authority": "", "incarnation": 0, "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
-    save_entity(rows, record.changed(**fields, standing=Standing.RECOVERING))
+    stay, jumped_from = record.fence if stay is None else stay, record.jumped_from
+    if known is not None and known.stay == stay:
+        jumped_from = known.jumped_from
+    fields = {"authority": "", "incarnation": 0, "delegation": (), "standing": Standing.RECOVERING}
+    raised = given_next(rows, record, **fields)
+    save_entity(rows, raised)
     # What was to be gone on with from a disk, and was not yet, is there alone still.
     from_disk = known is not None and known.disk and known.target == record.authority
     row = RecoveryRow(
@@ -190,6 +193,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         had=tuple(dict.fromkeys((*(() if known is None else known.had), *involved))),
         stay_epoch=stay.epoch,
         stay_sub=stay.sub,
+        jumped_from=jumped_from,
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id

@@ -37,9 +37,18 @@ UNKNOWN_STAY: Final = Fence(0, 0)
 """Of recoveries that began before stays were noted: every copy counts."""
 
 
-def before(fence: Fence) -> Fence:
-    """The lowest fence of the stay from which a commit or a direct pass led to the one of this fence."""
-    return Fence(fence.epoch, fence.sub - 1) if fence.sub else Fence(fence.epoch - 1, 0)
+def before(fence: Fence, jumped_from: int = 0) -> Fence:
+    """The lowest fence of the stay from which a commit or a direct pass led to the one of this fence.
+
+    That is of the epoch before, unless this one begins a block, to which it `jumped_from` another one.
+    """
+    if fence.sub:
+        return Fence(fence.epoch, fence.sub - 1)
+    return Fence(jumped_from if jumped_from and fence.begins_block else fence.epoch - 1, 0)
+
+
+def _before_the_last(row: RecoveryRow) -> Fence:
+    return before(row.stay, row.jumped_from)
 
 
 def waited_for(
@@ -53,7 +62,7 @@ def waited_for(
     """
     if best is None or best.fence >= row.stay:
         return ()
-    if best.fence < before(row.stay):
+    if best.fence < _before_the_last(row):
         earlier = row.abroad_too if best.fence.epoch >= row.came_epoch else ()
         return tuple(sorted(server for server in silent if instance_of(server) not in earlier))
     if not has_begun:
@@ -67,6 +76,6 @@ def waited_for(
 def never_began(row: RecoveryRow, candidates: Iterable[Candidate]) -> bool:
     """Whether the last authority says that it has what its stay was to begin with, and did not begin."""
     return any(
-        one.holder == row.last and one.source is CopySource.STAGED and before(row.stay) <= one.fence < row.stay
+        one.holder == row.last and one.source is CopySource.STAGED and _before_the_last(row) <= one.fence < row.stay
         for one in candidates
     )

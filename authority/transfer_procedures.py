@@ -23,7 +23,7 @@ from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
 from authority.hierarchy import parts_from
-from authority.histories import next_fence
+from authority.histories import given_next
 from authority.lease_procedures import given_late, incarnation_of, may_be_given
 from authority.permits import asked_anew, why_lapsed
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
@@ -79,10 +79,9 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     reason = refusal or _why_not(rows, record, existing, args)
     if reason is None and existing is not None and existing.group:
         return _answer(rows, prepare(rows, existing, record, args))
-    fence = record.fence.raised() if reason is not None else next_fence(rows, record.fence)
-    raised: dict[str, Any] = {"epoch": fence.epoch, "sub": fence.sub, "delegation": ()}
     if reason is not None:
-        record = record.changed(**raised)
+        fence = record.fence.raised()
+        record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
         save_entity(rows, record)
         mine = existing is None or _is_open_for(existing, args)
         transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
@@ -97,8 +96,9 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     transfer, source_incarnation = existing or _begin(args), record.incarnation
     if transfer.source != args["source"]:
         transfer = transfer.changed(source=args["source"])
-    given = {"authority": args["target"], "incarnation": incarnation}
-    record = _with_requester_as_owner(on_its_way(record.changed(**raised, **given), transfer), existing)
+    given = {"authority": args["target"], "incarnation": incarnation, "delegation": ()}
+    record = given_next(rows, record, **given)
+    record = _with_requester_as_owner(on_its_way(record, transfer), existing)
     save_entity(rows, record)
     crossed(rows, record)
     transfer = _committed(transfer, record, args, source_incarnation)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from authority import histories
 from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
 from authority.histories import lowest_epoch, part_from
-from authority.records import Outcome
+from authority.records import EntityRecord, Outcome, RecoveryRow
+from authority.recovery import Candidate, CopySource
+from authority.stays import waited_for
 from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log, request
 from tests.authority.rows import DictRows
 
@@ -75,6 +77,37 @@ def test_failures_row_42_what_is_taken_from_a_dead_server_has_such_a_fence(log: 
     log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
     assert fence_of(log) == Fence(5 * BLOCK)
     assert not log.rows.entity(BALL).authority
+    row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
+    assert (row.stay, row.jumped_from) == (Fence(1), 0), "its last stay is of before the jump"
+
+
+def test_failures_row_42_whose_target_dies_at_once_has_its_last_stay_behind_the_jump(log: Log) -> None:
+    """What it was handed over with is of the stay before, and nobody need wait for who never began."""
+    for server in (S1, S2):
+        log.run("lease.claim", server=server, incarnation=1, nonce="0" * 32, previous_nonce="")
+        log.swept(server)
+    log.commit("transfer-0", target=S3)
+    log.commit("transfer-1", target=S2, source=S3, epoch=5 * BLOCK)
+    assert log.run("log.parted", office=5) == 6 * BLOCK
+    log.commit("transfer-2", target=S1, source=S2, epoch=5 * BLOCK + 1)
+    record = log.rows.entity(BALL)
+    assert (record.fence, record.jumped_from) == (Fence(6 * BLOCK), 5 * BLOCK + 1)
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 6 * BLOCK, 0]])
+    row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
+    assert (row.stay, row.jumped_from) == (Fence(6 * BLOCK), 5 * BLOCK + 1)
+    own = Candidate(S2, CopySource.OWN, Fence(5 * BLOCK + 1), 7, "0" * 64)
+    assert waited_for(row, own, {S1}) == ()
+    assert waited_for(row.changed(jumped_from=0), own, {S1}) == (S1,), "else it would be of an unknown earlier stay"
+    log.commit("transfer-9", target=S3, source=S2, epoch=5 * BLOCK + 1)
+    assert log.rows.entity(BALL).fence == Fence(6 * BLOCK + 1)
+
+
+def test_what_is_given_in_the_same_block_remembers_no_jump(log: Log) -> None:
+    log.commit()
+    assert log.rows.entity(BALL).jumped_from == 1
+    log.commit("transfer-2", target=S3, source=S2, epoch=5 * BLOCK)
+    assert log.rows.entity(BALL).jumped_from == 0
 
 
 def test_the_same_history_is_parted_from_once_and_a_later_one_again(log: Log) -> None:
@@ -100,6 +133,9 @@ def test_failures_row_42_whoever_accepts_a_loss_parts_from_what_was_lost() -> No
     assert fence_of(log) == Fence(7 * BLOCK)
 
 
+FIRST = EntityRecord(id=BALL, kind="ball", master=ADA, owner=ADA, authority=S1)
+
+
 class Histories:
     """A log that goes on in two ways from some point on, each with offices of its own, and parts when it is told."""
 
@@ -118,11 +154,11 @@ class Histories:
     def take(self, number: int) -> None:
         self.rows.put(("lease_office",), {"holder": "alpha.h1", "number": number})
 
-    def give(self, fence: Fence, times: int) -> Fence:
+    def give(self, record: EntityRecord, times: int) -> EntityRecord:
         for _ in range(times):
-            fence = histories.next_fence(self.rows, fence)
-            self.given.add(fence)
-        return fence
+            record = histories.given_next(self.rows, record)
+            self.given.add(record.fence)
+        return record
 
 
 @given(st.integers(1, 50), st.lists(st.integers(0, 5), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 9))
@@ -135,9 +171,9 @@ def test_failures_row_42_after_parting_nothing_is_given_that_the_other_history_h
     for times in others:
         older = newest.copy()
         older.take(older.office() + 1)
-        older.give(Fence(1), times)
+        older.give(FIRST, times)
         # What was given here until somebody told of the other one is the part that both may have.
-        mine = newest.give(Fence(1), before)
+        mine = newest.give(FIRST, before)
         newest.take(newest.office() + 1)
         part_from(newest.rows, older.office())
         newest.given.clear()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.epoch import Fence
+from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.records import RecoveryRow
 from authority.recovery import Candidate, CopySource
 from authority.stays import UNKNOWN_STAY, before, never_began, waited_for
@@ -142,6 +142,18 @@ def test_a_stay_that_never_began_is_none(leased: Log) -> None:
     leased.run("recovery.strand", **stranded())
     assert stay(leased) == (S1, Fence(1))
     assert [before(fence) for fence in (Fence(4), Fence(4, 2))] == [Fence(3), Fence(4, 1)]
+
+
+def test_failures_row_42_the_stay_before_one_that_begins_a_block_of_epochs_is_that_from_which_it_jumped() -> None:
+    block = EPOCHS_OF_A_HISTORY
+    assert before(Fence(block), 7) == Fence(7)
+    assert before(Fence(block), 0) == Fence(block - 1), "of rows of before it was noted: nobody can say"
+    assert [before(fence, 7) for fence in (Fence(block, 1), Fence(block + 1))] == [Fence(block), Fence(block)]
+    row = recovery(Fence(block)).changed(jumped_from=7)
+    assert waited_for(row, copy(Fence(7, 2), CopySource.OWN), {S2}) == ()
+    assert waited_for(row, copy(Fence(6), CopySource.OWN), {S2}) == (S2,)
+    assert never_began(row, [copy(Fence(7), CopySource.STAGED, S2)])
+    assert not never_began(row, [copy(Fence(6), CopySource.STAGED, S2)])
 
 
 def test_who_was_given_it_in_a_takeover_may_have_gone_on_before_the_log_hears_of_it(leased: Log) -> None:
