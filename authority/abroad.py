@@ -18,6 +18,7 @@ In case 1 the old authority brings the log's word to the new one. If it dies bef
 from collections.abc import Collection
 from typing import Final
 
+from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.names import instance_of
 from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
 from authority.recovery import Candidate
@@ -116,14 +117,22 @@ def counts_before(row: RecoveryRow, holder: str) -> int:
     return row.came_epoch or row.epoch - 1
 
 
-def is_possible(row: RecoveryRow, holder: str, epoch: int) -> bool:
-    """Whether a copy of this epoch counts (`counts_before`)."""
-    return epoch < counts_before(row, holder)
+def is_possible(row: RecoveryRow, holder: str, epoch: int, *, was_handed_on: bool = False) -> bool:
+    """Whether a copy of this epoch counts (`counts_before`).
+
+    What another history of the log gave does not, unless the entity `was_handed_on` by it: by whoever had it by this
+    one, so that it is later. Else nobody knows from what that history went on.
+    """
+    is_of_another = row.own_epoch and row.own_epoch < epoch < row.epoch - row.epoch % EPOCHS_OF_A_HISTORY
+    return epoch < counts_before(row, holder) and not (is_of_another and not was_handed_on)
 
 
-def asked_of(row: RecoveryRow, holder: str) -> RaisedItem:
+def asked_of(row: RecoveryRow, holder: str, *, was_handed_on: bool = False) -> RaisedItem:
     """What a server is asked about an entity: who has several copies says which is the best of those that count."""
-    return RaisedItem(entity=row.entity, epoch=row.epoch, sub=0, counts_before=counts_before(row, holder))
+    below = counts_before(row, holder)
+    if row.own_epoch and Fence(row.epoch).begins_block and not was_handed_on:
+        below = min(below, row.own_epoch + 1)
+    return RaisedItem(entity=row.entity, epoch=row.epoch, sub=0, counts_before=below)
 
 
 def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:

@@ -444,6 +444,8 @@ class RecoveryRow(_Row):
     passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
     `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.stays`. `jumped_from` is of the record.
+    `own_epoch`, if the fence was raised to a new block of epochs (`authority.histories`), is the one of before: what is
+    between the two was given by another history of the log.
     """
 
     entity: str
@@ -463,6 +465,7 @@ class RecoveryRow(_Row):
     stay_epoch: int = 0
     stay_sub: int = 0
     jumped_from: int = 0
+    own_epoch: int = 0
 
     @property
     def stay(self) -> Fence:

@@ -36,6 +36,9 @@ MAX_RECOVERED: Final = 256
 MAX_DEATHS: Final = 8
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+# Stays of one entity that a server remembers to have ended by handing it on: it is asked about the last ones.
+MAX_HANDED_ON: Final = 8
+Stays = Annotated[list[Epoch], Field(max_length=MAX_HANDED_ON)]
 Deaths = Annotated[list[Epoch], Field(max_length=MAX_DEATHS)]
 
 
@@ -103,7 +106,8 @@ class FoundItem(FencedModel):
 class Collected(MessageModel):
     """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
 
-    And of which of these I have died lately while I simulated them, under which epochs (`simserver.black_box`).
+    And of which of these I have died lately while I simulated them, under which epochs (`simserver.black_box`); and
+    which I have handed on, from which epochs (`simserver.handed_on`).
     """
 
     type: Literal["collected"] = "collected"
@@ -111,6 +115,7 @@ class Collected(MessageModel):
     incarnation: Number
     items: Annotated[list[FoundItem], Field(max_length=MAX_RECOVERED)]
     deaths: dict[Name, Deaths] = Field(default_factory=dict, max_length=MAX_RECOVERED)
+    handed_on: dict[Name, Stays] = Field(default_factory=dict, max_length=MAX_RECOVERED)
 
 
 class AdoptItem(FencedModel):

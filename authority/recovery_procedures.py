@@ -194,6 +194,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         stay_epoch=stay.epoch,
         stay_sub=stay.sub,
         jumped_from=jumped_from,
+        own_epoch=raised.jumped_from or (0 if known is None else known.own_epoch),
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id
@@ -213,7 +214,7 @@ def recovery_finish(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     The ids of those that succeeded; the others are left as they are.
     """
-    return _each(rows, args["items"], _finish)
+    return [entity for entity in _each(rows, args["items"], _finish) if entity]
 
 
 def _each(rows: Rows, items: Any, do: Callable[[Rows, Mapping[str, Any]], str]) -> list[str]:
@@ -233,6 +234,11 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} already", epoch=record.epoch)
     if args.get("held", row.held) != row.held:
         raise Refused(Reason.TOO_LATE, f"another policy was set for {record.id} since", epoch=record.epoch)
+    if record.epoch < lowest_epoch(rows):
+        # Another history may have given what is next: everybody is asked again, under a fence that is above that.
+        known_to_have = (row.last, *row.had)
+        _begin(rows, record.changed(authority=row.last), *known_to_have, contested=row.contested, stay=row.stay)
+        return ""
     check_lease(rows, args["target"])
     told = args.get("incarnation", 0)
     incarnation = incarnation_of(rows, args["target"], told)

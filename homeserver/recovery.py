@@ -87,17 +87,19 @@ class _Round:
     news: Bell
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
     deaths: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    handed_on: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
 
 
 class Heard(NamedTuple):
     """What servers have of what they were asked about, and under which epochs each has died of whom.
 
-    And which instances could not be asked.
+    And which instances could not be asked; and what each has handed on, from which epochs.
     """
 
     answers: Mapping[str, tuple[FoundItem, ...]]
     silent: frozenset[str]
     deaths: Mapping[str, Mapping[str, Sequence[int]]]
+    handed_on: Mapping[str, Mapping[str, Sequence[int]]]
 
 
 class Recoveries:
@@ -127,6 +129,8 @@ class Recoveries:
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
         self._died_of: dict[str, list[int]] = {}
         """Under which epochs servers have died of what is to be gone on with, as those say who could be asked."""
+        self._handed_on: dict[str, int] = {}
+        """What was handed on by another history of the log, as who had it by this one says; under which epoch."""
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self.counts: Final[Counter[str]] = Counter()
@@ -240,7 +244,7 @@ class Recoveries:
     def _forget_all_but(self, rows: Collection[RecoveryRow]) -> None:
         """Keep what is remembered of these recoveries alone: others are over, whoever has heard of it."""
         entities = {row.entity for row in rows}
-        for table in (self._in_vain_for, self._waited_for, self._died_of):
+        for table in (self._in_vain_for, self._waited_for, self._died_of, self._handed_on):
             for entity in table.keys() - entities:
                 del table[entity]
         open_now = {(row.entity, row.epoch) for row in rows if row.target}
@@ -293,9 +297,10 @@ class Recoveries:
 
     async def _collect(self, rows: Sequence[RecoveryRow], there: WhoIsThere, seen: int, everybody: Everybody) -> None:
         alive = there.alive
-        heard = await self._ask(lambda server: [asked_of(row, server) for row in rows], there, everybody)
+        heard = await self._ask(lambda server: [self._asked_of(row, server) for row in rows], there, everybody)
         answers, silent = heard.answers, heard.silent
         self._note_deaths(rows, heard)
+        rows = self._note_handed_on(rows, heard)
         found: list[dict[str, Any]] = []
         lost: list[RecoveryRow] = []
         for row in await self._to_decide(rows, there, everybody):
@@ -354,7 +359,27 @@ class Recoveries:
         """Whether a holder can have a copy under such an epoch that is of this entity."""
         record = self._store.entity(row.entity)
         # What is of before its birth is of an earlier one of its name, which was deleted.
-        return (record is None or epoch >= record.born) and is_possible(row, holder, epoch)
+        was_born = record is None or epoch >= record.born
+        return was_born and is_possible(row, holder, epoch, was_handed_on=self._was_handed_on(row))
+
+    def _asked_of(self, row: RecoveryRow, server: str) -> RaisedItem:
+        return asked_of(row, server, was_handed_on=self._was_handed_on(row))
+
+    def _was_handed_on(self, row: RecoveryRow) -> bool:
+        return self._handed_on.get(row.entity) == row.epoch
+
+    def _note_handed_on(self, rows: Sequence[RecoveryRow], heard: Heard) -> Sequence[RecoveryRow]:
+        """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
+
+        Whoever had it by this log is believed, or might have been passed it by that one.
+        """
+        anew: list[RecoveryRow] = []
+        for row in rows:
+            said = [heard.handed_on.get(server, {}).get(row.entity, ()) for server in (row.last, *row.had)]
+            if row.own_epoch and not self._was_handed_on(row) and any(row.stay_epoch in epochs for epochs in said):
+                self._handed_on[row.entity] = row.epoch
+                anew.append(row)
+        return [row for row in rows if row not in anew] if anew else rows
 
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
         """Whether a server has not come back yet whose disk may have what nobody else has (`authority.sole`)."""
@@ -471,7 +496,7 @@ class Recoveries:
                     now = await everybody()
         finally:
             del self._rounds[number]
-        return Heard(asking.answers, there.silent | now.silent, asking.deaths)
+        return Heard(asking.answers, there.silent | now.silent, asking.deaths, asking.handed_on)
 
     def _note_deaths(self, rows: Sequence[RecoveryRow], heard: Heard) -> None:
         """Servers of an instance that an entity has left have no say in whether it is simulated."""
@@ -501,6 +526,7 @@ class Recoveries:
         if asking.asked.get(sender) != message.incarnation:
             raise MessageError(f"{sender} answers what its incarnation {message.incarnation} was not asked")
         asking.deaths[sender] = message.deaths
+        asking.handed_on[sender] = message.handed_on
         asking.answers[sender] = tuple(message.items)
         asking.news.ring()
 

@@ -49,6 +49,7 @@ from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
 from simserver.departing import Departure, Plan
 from simserver.departure_spans import begin_spans
+from simserver.handed_on import HandedOn
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_awaited import HomeAwaited
@@ -94,6 +95,7 @@ class Departures:
         `kept` is told of every state that is not needed here any more, because somebody else has begun with it.
         """
         self._kept: Final = kept
+        self.handed_on: Final = HandedOn()
         self._spans: Final = spans
         self._reached = reached
         self._sealer = sealer
@@ -542,6 +544,7 @@ class Departures:
             case machine.ForwardJournal():
                 self._forward_journal(departure)
             case machine.Retire(fence):
+                self.handed_on.note(plan.entity, departure.machine.fence.epoch)
                 self._retire(departure, plan.target, fence)
             case machine.StepDown(authority, fence):
                 self._begun.taken(plan.transfer_id)

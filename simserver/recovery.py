@@ -133,8 +133,20 @@ class Recovery:
             if (one := self._found(item)) is not None:
                 found.append(one)
         deaths = {item.entity: died for item in message.items if (died := self._holdings.black_box.deaths(item.entity))}
-        answer = Collected(number=message.number, incarnation=self._lease.incarnation, items=found, deaths=deaths)
+        handed_on = {item.entity: stays for item in message.items if (stays := self._handed_on(item.entity))}
+        number, incarnation = message.number, self._lease.incarnation
+        answer = Collected(number=number, incarnation=incarnation, items=found, deaths=deaths, handed_on=handed_on)
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
+
+    def _forget_what_does_not_count(self, holding: Holding, item: RaisedItem) -> None:
+        """A later copy, as of what another history of the log gave, displaces nothing that counts while it does not."""
+        copy = self._copier.table.get(holding.id)
+        if copy is not None and holding.fence < item.counts_below <= copy.fence:
+            self._counts["later_copy_does_not_count"] += 1
+            self._copier.table.drop(holding.id)
+
+    def _handed_on(self, entity: str) -> list[int]:
+        return self._departures.handed_on.of(entity)
 
     def _take_away(self, item: RaisedItem) -> None:
         """What lives here under an earlier epoch is nobody's by the log: it must not go on, whoever is given it next.
@@ -147,6 +159,7 @@ class Recovery:
         self._counts["taken_away"] += 1
         _log.warning("%s was simulated here under %s; the log is at %s", item.entity, holding.fence, item.fence)
         self._forget_what_was_not_passed(holding)
+        self._forget_what_does_not_count(holding, item)
         self._give_up(holding)
         self._taken_away[item.entity] = holding.fence
         self._taken_away.move_to_end(item.entity)

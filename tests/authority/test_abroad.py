@@ -46,6 +46,9 @@ def told(log: Log, transfer_id: str, source: str) -> None:
     log.run("transfer.report", transfer_id=transfer_id, source=source, entity=BALL, report={}, passes=[])
 
 
+COPY = {"tick": 7, "state_hash": "0" * 64, "source": "follower"}
+
+
 def over(log: Log, server: str = FAR, incarnation: int = 7, epoch: int = 2) -> Any:
     """The home of a server has said that the lease of this incarnation is over."""
     return log.run("recovery.begin_abroad", server=server, incarnation=incarnation, entities=[[BALL, epoch, 0]])
@@ -198,6 +201,42 @@ def test_a_copy_of_a_fence_that_its_holder_cannot_have_seen_does_not_count(log: 
     assert [is_possible(row, S1, epoch) for epoch in (2, 3, 4)] == [True, True, False]
     assert [is_possible(row, FAR, epoch) for epoch in (2, 3, 4)] == [True, False, False], "it had left by then"
     assert [asked_of(row, server).counts_below for server in (S1, FAR)] == [Fence(4), Fence(3)], "and is asked so"
+
+
+def test_failures_row_42_what_another_history_gave_does_not_count_unless_it_came_of_the_last_stay(log: Log) -> None:
+    """Its fences are above that of whoever has it by this log, who may be alive with all that players gave."""
+    goes(log, FAR)
+    lowest = log.run("log.parted", office=1)
+    log.run("recovery.contest_abroad", entities=[[FAR, BALL, 2, 0]])
+    row = recovery(log)
+    assert (row.epoch, row.own_epoch) == (lowest, 2)
+    epochs = (1, 2, 3, lowest - 1, lowest)
+    assert [is_possible(row, "beta.s2", epoch) for epoch in epochs] == [True, True, False, False, False]
+    assert [is_possible(row, "beta.s2", one, was_handed_on=True) for one in epochs] == [True, True, True, True, False]
+    assert asked_of(row, FAR).counts_below == Fence(3)
+    assert asked_of(row, FAR, was_handed_on=True).counts_below == Fence(lowest)
+    # Whom it is given to, and who does not go on: what it may have had of it since counts, whoever else has what.
+    log.run("recovery.finish", items=[{"entity": BALL, "epoch": lowest, "target": S2} | COPY])
+    log.run("recovery.again", items=[{"entity": BALL, "epoch": lowest + 1}])
+    again = recovery(log)
+    assert (again.epoch, again.own_epoch, again.stay) == (lowest + 2, 2, Fence(2))
+    assert [is_possible(again, S2, one) for one in (2, 3, lowest, lowest + 1)] == [True, False, True, True]
+    assert asked_of(again, S2).counts_below == Fence(lowest + 2)
+
+
+def test_failures_row_42_what_was_to_be_gone_on_with_is_asked_for_anew_when_there_was_another_log(log: Log) -> None:
+    """It would get a fence that the other one may have given, and be asked of those alone who had it by then."""
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    lowest = log.run("log.parted", office=1)
+    finish = {"items": [{"entity": BALL, "epoch": 2, "target": S2} | COPY]}
+    assert log.run("recovery.finish", **finish) == []
+    row, record = recovery(log), log.rows.entity(BALL)
+    assert (record.authority, record.fence, row.target) == ("", Fence(lowest), "")
+    assert (row.last, row.stay, row.own_epoch) == (S1, Fence(1), 2)
+    assert log.run("recovery.finish", **finish) == [], "of the question before"
+    assert log.run("recovery.finish", items=[finish["items"][0] | {"epoch": lowest}]) == [BALL]
+    assert log.rows.entity(BALL).fence == Fence(lowest + 1)
 
 
 def test_r3_while_the_instance_it_came_from_is_silent_only_what_it_became_since_is_enough(log: Log) -> None:

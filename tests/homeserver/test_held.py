@@ -189,6 +189,43 @@ async def test_failures_row_42_a_log_that_was_never_where_the_server_heard_that_
     await is_a_ghost_no_more(far)
 
 
+async def who_has_it_abroad(homes: tuple[Home, Home]) -> tuple[Home, SimNode, SimNode]:
+    """The log says that the first of two servers abroad has the ball; the other one has it by another history."""
+    alpha, beta = homes
+    await alpha.simserver("alpha.s1")
+    nodes = [await beta.simserver(name) for name in ("beta.s1", "beta.s2")]
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball", ada, "alpha.s1")
+    moved = {"to": "beta.s1", "transfer_id": "transfer-1"}
+    await patiently(lambda: alpha.api.do("POST", "/v1/entities/alpha.ball/transfers", moved))
+    await lives(nodes[0], "alpha.ball")
+    await until(lambda: alpha.node.store.transfer("transfer-1").phase == "done")  # type: ignore[union-attr]
+    haunted(nodes[1], "alpha.ball", Fence(6))
+    return alpha, nodes[0], nodes[1]
+
+
+async def test_failures_row_42_who_has_it_by_the_log_that_is_left_goes_on_whatever_another_one_gave(
+    homes: tuple[Home, Home],
+) -> None:
+    alpha, first, second = await who_has_it_abroad(homes)
+    tick = first.holdings.get("alpha.ball").life.tick  # type: ignore[union-attr]
+    await alpha.node.store.submit("log.parted", office=1)
+    await until(lambda: (one := first.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
+    assert first.holdings.get("alpha.ball").life.tick >= tick  # type: ignore[union-attr]
+    assert second.holdings.get("alpha.ball") is None
+
+
+async def test_failures_row_42_what_was_handed_on_by_the_lost_log_goes_on_with_whoever_has_it(
+    homes: tuple[Home, Home],
+) -> None:
+    alpha, first, second = await who_has_it_abroad(homes)
+    first.holdings.drop("alpha.ball")
+    first.departures.handed_on.note("alpha.ball", 2)
+    await alpha.node.store.submit("log.parted", office=1)
+    await until(lambda: (one := second.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
+    assert first.holdings.get("alpha.ball") is None
+
+
 class Nobody:
     """Stands for a store and positions that must not be asked."""
 

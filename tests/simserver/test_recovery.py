@@ -16,6 +16,7 @@ from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
 from authority.spans import ADOPTION, takeover_id
 from simserver.black_box import _Death
 from simserver.copies import new_copy
+from simserver.handed_on import HandedOn
 from simserver.holdings import Holdings
 from simserver.life import Snapshot
 from simserver.recovery import Recovery
@@ -46,6 +47,7 @@ class Scene:
         self.went_on: list[tuple[str, int]] = []
         self.sent: list[Any] = []
         self.counts: Counter[str] = Counter()
+        self.handed_on = HandedOn()
         me: Any = self
         self.unsettled = me
         self.recovery = Recovery(self.holdings, me, me, me, me, me, me, self.counts)
@@ -270,6 +272,28 @@ async def test_a_later_copy_that_does_not_count_leaves_no_earlier_one_unsaid(sce
     item = AdoptItem(entity=BALL, epoch=7, sub=0, tick=26, state_hash=copy.state_hash, owner=ADA, owner_rev=1)
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     assert scene.counts["adopt_without_copy"] == 0
+
+
+async def test_failures_row_42_what_lives_here_is_said_though_there_is_a_copy_of_what_another_history_gave(
+    scene: Scene,
+) -> None:
+    """As a follower of whoever was given it by that, with a higher fence than the log that counts knows."""
+    scene.live(Fence(4))
+    scene.table.keep(BALL, new_copy(Fence(6), 99, b"another history", CopySource.FOLLOWER), 0)
+    for _time in range(2):
+        found = scene.collect(2**40, counts_before=5)
+        assert found is not None
+        assert (found.fence, found.source, found.holds) == (Fence(4), CopySource.OWN, True)
+    assert scene.holdings.get(BALL) is None
+    assert scene.counts["later_copy_does_not_count"] == 1
+
+
+async def test_failures_row_42_it_says_what_it_has_handed_on(scene: Scene) -> None:
+    scene.handed_on.note(BALL, 4)
+    scene.handed_on.note("alpha.other", 5)
+    items = [RaisedItem(entity=BALL, epoch=9, sub=0), RaisedItem(entity="alpha.third", epoch=9, sub=0)]
+    scene.recovery.collect(Collect(number=1, items=items), HOME)
+    assert scene.sent.pop().handed_on == {BALL: [4]}
 
 
 async def test_a_question_of_an_earlier_recovery_that_comes_late_takes_nothing_that_home_was_told_of(
