@@ -16,7 +16,6 @@ from authority.errors import Reason, Refused
 from authority.group_commit import refuse_group
 from authority.histories import given_next, lowest_epoch
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
-from authority.log_positions import Readable
 from authority.records import EntityRecord, Phase, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
@@ -72,13 +71,13 @@ def recovery_contest_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
     return [
         _begin(rows, record, record.authority, *record.delegation, contested=True)
         for server, *item in args["entities"]
-        if (record := _left_with(rows, server, item)) is not None and is_unsure(rows, record)
+        if (record := _left_with(rows, server, item)) is not None and is_unsure(record, lowest_epoch(rows))
     ]
 
 
-def is_unsure(copy: Readable, record: EntityRecord) -> bool:
-    """Whether an entity is abroad under a fence that another history of this log may have given, too."""
-    return bool(record.authority) and is_abroad(record.id, record.authority) and record.epoch < lowest_epoch(copy)
+def is_unsure(record: EntityRecord, lowest: int) -> bool:
+    """Whether an entity is abroad under a fence that another history of its log may have given, too."""
+    return record.epoch < lowest and bool(record.authority) and is_abroad(record.id, record.authority)
 
 
 def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:

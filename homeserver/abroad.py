@@ -15,6 +15,7 @@ import trio
 
 from actors.clock import Clock
 from authority.errors import Reason
+from authority.histories import lowest_epoch
 from authority.hops import Trace
 from authority.lease_messages import MAX_LEASES, LeaseInquiry, LeaseOf, LeaseWord
 from authority.messages import Grant
@@ -186,7 +187,8 @@ class Abroad:
 
     async def _contest(self, records: Sequence[EntityRecord]) -> None:
         """Have it found out who has what a server there may have handed on by another history of this log."""
-        for some in in_parts([record for record in records if is_unsure(self._store.tree, record)]):
+        lowest = lowest_epoch(self._store.tree)
+        for some in in_parts([record for record in records if is_unsure(record, lowest)]):
             entities = [[record.authority, record.id, record.epoch, record.sub] for record in some]
             contested = await self._store.submit("recovery.contest_abroad", entities=entities)
             self._recoveries.counts["contested_abroad"] += len(contested)
