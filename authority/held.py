@@ -14,6 +14,7 @@ that it has heard: a log that has never been there, and was not accepted, answer
 
 from authority.epoch import Fence
 from authority.records import EntityRecord, RecoveryRow
+from authority.stays import before
 
 __all__ = ["is_given", "is_staged"]
 
@@ -45,8 +46,9 @@ def is_staged(
     """
     if is_given(source, fence, record, recovery, is_astray=True):
         return True
-    stays = [Fence(one.epoch) for one in (record, None if recovery is None else recovery.stay) if one is not None]
-    led_to = [stay for stay in stays if stay.may_follow(Fence(fence.epoch))]
+    stays = [(one.epoch, one.jumped_from) for one in (record,) if one is not None]
+    stays += [(one.stay_epoch, one.jumped_from) for one in (recovery,) if one is not None]
+    led_to = [Fence(epoch) for epoch, jumped_from in stays if before(Fence(epoch), jumped_from).epoch == fence.epoch]
     return any(is_given(server, stay, record, recovery, is_astray=True) for stay in led_to)
 
 

@@ -7,8 +7,10 @@ nobody can say which counts, and whoever remembers the fences of one history, as
 player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that there was
 another history beside it, it leaves all fences behind that this may have given: epochs are counted in blocks of
 `EPOCHS_OF_A_HISTORY`, and the log goes on with a block that is numbered above all offices of granting leases that
-either of the two is known to have had (`authority.log_positions`). It knows that when a loss is accepted
-(`log.accept`), and when a server says that it has followed another log (`authority.held`).
+either of the two is known to have had (`authority.log_positions`). No office of this log has that number: whoever
+grants leases next shows a later one, so that a third history, which has not heard of it, takes a block above it, too.
+It knows that when a loss is accepted (`log.accept`), and when a server says that it has followed another log
+(`authority.held`).
 
 What stays where it is keeps its fence: no entity is given again for that, and whoever is refused to leave goes on under
 the next epoch, as ever.
@@ -19,7 +21,7 @@ from typing import Any, Final
 
 from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH
 from authority.lease_procedures import lease_office
-from authority.log_positions import Readable
+from authority.log_positions import Readable, skip_offices
 from authority.records import EntityRecord
 from authority.rows import Rows
 
@@ -42,15 +44,22 @@ def given_next(rows: Rows, record: EntityRecord, **changes: Any) -> EntityRecord
     """
     fence = record.fence.raised()
     if fence.epoch >= (lowest := lowest_epoch(rows)):
-        return record.changed(epoch=fence.epoch, sub=fence.sub, jumped_from=0, **changes)
+        return record.changed(epoch=fence.epoch, sub=fence.sub, **changes)
     return record.changed(epoch=lowest, sub=0, jumped_from=record.epoch, **changes)
 
 
 def part_from(rows: Rows, office: int) -> None:
-    """Leave all fences behind that another history of this log may have given, which went up to this office."""
-    if lowest_epoch(rows) <= office * EPOCHS_OF_A_HISTORY:
-        block = min(max(office, lease_office(rows).number) + 1, _LAST_BLOCK)
-        rows.put((FENCE_FLOOR,), {"epoch": block * EPOCHS_OF_A_HISTORY})
+    """Leave all fences behind that another history of this log may have given, which went up to this office.
+
+    Whoever grants leases has lost the office by that.
+    """
+    if lowest_epoch(rows) > office * EPOCHS_OF_A_HISTORY:
+        return
+    before = lease_office(rows)
+    number = max(office, before.number) + 1
+    rows.put((FENCE_FLOOR,), {"epoch": min(number, _LAST_BLOCK) * EPOCHS_OF_A_HISTORY})
+    skip_offices(rows, before.number, number)
+    rows.put(("lease_office",), before.changed(holder="", number=number).to_data())
 
 
 def log_parted(rows: Rows, args: Mapping[str, Any]) -> Any:

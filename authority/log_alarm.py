@@ -20,8 +20,6 @@ __all__ = ["ALARM", "ALARM_PROCEDURES", "alarm_of"]
 
 ALARM: Final = "log_alarm"
 MAX_WHY_CHARS: Final = 512
-MAX_ACCEPTED: Final = 8
-"""Losses of which it is remembered which offices they skipped."""
 
 
 def alarm_of(copy: Readable) -> str:
@@ -51,10 +49,8 @@ def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
         rows.delete((ALARM,))
         office, before = lease_office(rows), rows.get_or((ACCEPTED,), {})
         last = max(before.get("office", 0), row["lost"], office.number)
-        skipped = [*before.get("skipped", ()), [office.number, last]][-MAX_ACCEPTED:]
+        rows.put((ACCEPTED,), {**before, "office": last, "within": office.number})
         part_from(rows, last)
-        rows.put((ACCEPTED,), {"office": last, "within": office.number, "skipped": skipped})
-        rows.put(("lease_office",), office.changed(holder="", number=last).to_data())
     return row
 
 

@@ -41,12 +41,16 @@ __all__ = [
     "is_in_log",
     "mark_office",
     "place_of",
+    "skip_offices",
 ]
 
 OFFICE_MARKS: Final = "office_marks"
 ACCEPTED: Final = "log_accepted"
 MAX_OFFICES: Final = 256
 """Offices whose marks are kept. Of a position under an older one nothing can be said: it counts as known."""
+
+MAX_ACCEPTED: Final = 8
+"""Other histories of which it is remembered which offices were skipped for them."""
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -119,6 +123,13 @@ def mark_office(rows: Rows, number: int, mark: str) -> None:
     if mark:
         rows.put((OFFICE_MARKS, str(number)), {"mark": mark, "after": rows.revision})
         rows.delete((OFFICE_MARKS, str(number - MAX_OFFICES)))
+
+
+def skip_offices(rows: Rows, after: int, last: int) -> None:
+    """This log has none of the offices after the first and up to the last of these numbers."""
+    accepted: Mapping[str, Any] = rows.get_or((ACCEPTED,), {"office": 0, "within": 0})
+    skipped = [*accepted.get("skipped", ()), [after, last]][-MAX_ACCEPTED:]
+    rows.put((ACCEPTED,), {**accepted, "skipped": skipped})
 
 
 def place_of(copy: Readable) -> LogPlace | None:

@@ -151,7 +151,8 @@ class EntityRecord(_Compact):
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`
     is the instance of the source of the last such one, and `came_epoch` the epoch that it led to; also when the entity
     has been handed on at home since, and the transfer is forgotten.
-    `jumped_from` is the epoch before its last one, if that begins a block (`authority.histories`).
+    `jumped_from` is the last epoch that the log gave before the block of epochs that it is in (`authority.histories`);
+    0 in the first one.
     `born` is the epoch under which it began; see `authority.deletion.first_epoch`. It is `unconfirmed` until its first
     server has said that it would outlive that server; until then nobody was told that there is one.
     """
@@ -443,9 +444,9 @@ class RecoveryRow(_Row):
     With `contested` nobody can prove who has it: somebody else may have begun by a pass of `last`, or of whoever was
     passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
-    `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.stays`. `jumped_from` is of the record.
-    `own_epoch`, if the fence was raised to a new block of epochs (`authority.histories`), is the one of before: what is
-    between the two was given by another history of the log.
+    `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.stays`. `jumped_from` is the
+    epoch before that, if it begins a block of epochs and this is known. `own_epoch`, in a block that is not the first,
+    is the last epoch that the log gave somebody before it: what is between was given by another history of the log.
     """
 
     entity: str

@@ -170,14 +170,20 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
     known = None if known is None else RecoveryRow.from_data(known)
     abroad, abroad_too, came_epoch = asked_abroad(rows, record, involved, known)
     has_begun(rows, record)
-    stay, jumped_from = record.fence if stay is None else stay, record.jumped_from
+    stay = record.fence if stay is None else stay
+    jumped_from = record.jumped_from if stay == record.fence else 0
     if known is not None and known.stay == stay:
         jumped_from = known.jumped_from
     fields = {"authority": "", "incarnation": 0, "delegation": (), "standing": Standing.RECOVERING}
     raised = given_next(rows, record, **fields)
+    own_epoch = raised.jumped_from if known is None or not known.own_epoch else known.own_epoch
+    if raised.epoch != record.epoch + 1:
+        # Under a fence that was raised nobody has had it.
+        own_epoch = record.epoch if known is None or known.target else known.own_epoch or known.stay_epoch
+        raised = raised.changed(jumped_from=own_epoch)
     save_entity(rows, raised)
     # What was to be gone on with from a disk, and was not yet, is there alone still.
-    from_disk = known is not None and known.disk and known.target == record.authority
+    from_disk = known is not None and known.disk and known.target in ("", record.authority)
     row = RecoveryRow(
         entity=record.id,
         last=record.authority,
@@ -193,7 +199,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         stay_epoch=stay.epoch,
         stay_sub=stay.sub,
         jumped_from=jumped_from,
-        own_epoch=raised.jumped_from or (0 if known is None else known.own_epoch),
+        own_epoch=own_epoch,
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id
@@ -213,7 +219,7 @@ def recovery_finish(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     The ids of those that succeeded; the others are left as they are.
     """
-    return [entity for entity in _each(rows, args["items"], _finish) if entity]
+    return _each(rows, args["items"], _finish)
 
 
 def _each(rows: Rows, items: Any, do: Callable[[Rows, Mapping[str, Any]], str]) -> list[str]:
@@ -233,11 +239,7 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} already", epoch=record.epoch)
     if args.get("held", row.held) != row.held:
         raise Refused(Reason.TOO_LATE, f"another policy was set for {record.id} since", epoch=record.epoch)
-    if record.epoch < lowest_epoch(rows):
-        # Another history may have given what is next: everybody is asked again, under a fence that is above that.
-        known_to_have = (row.last, *row.had)
-        _begin(rows, record.changed(authority=row.last), *known_to_have, contested=row.contested, stay=row.stay)
-        return ""
+    _check_fence(rows, record)
     check_lease(rows, args["target"])
     told = args.get("incarnation", 0)
     incarnation = incarnation_of(rows, args["target"], told)
@@ -286,8 +288,31 @@ def recovery_lost(rows: Rows, args: Mapping[str, Any]) -> Any:
     return _each(rows, args["items"], _lost)
 
 
+def _check_fence(rows: Rows, record: EntityRecord) -> None:
+    """Refuse to decide under a fence that another history of the log may have given: see `recovery_anew`."""
+    if record.epoch < lowest_epoch(rows):
+        raise Refused(Reason.TOO_LATE, f"{record.id} is to be asked for anew", epoch=record.epoch)
+
+
+def recovery_anew(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Ask everybody again about these, which are looked for since before the log heard of another history of it.
+
+    Another one may have given the fence that is next, and more may have copies that count.
+    """
+    return _each(rows, args["items"], _anew)
+
+
+def _anew(rows: Rows, args: Mapping[str, Any]) -> str:
+    record, row = _find(rows, args["entity"], args["epoch"])
+    if record.authority or record.epoch >= lowest_epoch(rows):
+        raise Refused(Reason.TOO_LATE, f"{record.id} need not be asked for anew", epoch=record.epoch)
+    asked = (row.last, *row.had)
+    return _begin(rows, record.changed(authority=row.last), *asked, contested=row.contested, stay=row.stay)
+
+
 def _lost(rows: Rows, args: Mapping[str, Any]) -> str:
     record, _ = _find(rows, args["entity"], args["epoch"])
+    _check_fence(rows, record)
     if not record.authority:
         save_entity(rows, record.changed(standing=Standing.LOST))
     return record.id
@@ -296,6 +321,7 @@ def _lost(rows: Rows, args: Mapping[str, Any]) -> str:
 RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     "recovery.adopted": recovery_adopted,
     "recovery.again": recovery_again,
+    "recovery.anew": recovery_anew,
     "recovery.begin": recovery_begin,
     "recovery.begin_abroad": recovery_begin_abroad,
     "recovery.contest": recovery_contest,

@@ -16,6 +16,7 @@ from actors.clock import Bell, Clock
 from authority.abroad import asked_of, is_abroad, is_enough, is_possible
 from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError, Refused
+from authority.histories import lowest_epoch
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import Adopt, Adopted, Collect, Collected, Message
@@ -257,10 +258,19 @@ class Recoveries:
         self._takeovers.looked(self._store.recoveries())
         await self._finish()
         await self._homeward.look()
+        await self._ask_anew()
         rows = self.to_go_on_with()
         self._forget_all_but(rows)
         # `homeserver.abroad` does the others.
         await self.go_on([row for row in rows if not (row.abroad or row.abroad_too)], self.here)
+
+    async def _ask_anew(self) -> None:
+        """What is looked for since before the log heard of another history is looked for under a fence above that."""
+        if lowest := lowest_epoch(self._store.tree):
+            rows = [row for row in self._store.recoveries() if not row.target and row.epoch < lowest]
+            for some in in_parts(rows):
+                items = [{"entity": row.entity, "epoch": row.epoch} for row in some]
+                self._takeovers.changed(await self._store.submit("recovery.anew", items=items))
 
     async def go_on(self, rows: Sequence[RecoveryRow], everybody: Everybody) -> None:
         """Take these recoveries as far as they go now, with what `everybody` who is alive has.
@@ -376,7 +386,7 @@ class Recoveries:
         anew: list[RecoveryRow] = []
         for row in rows:
             said = [heard.handed_on.get(server, {}).get(row.entity, ()) for server in (row.last, *row.had)]
-            if row.own_epoch and not self._was_handed_on(row) and any(row.stay_epoch in epochs for epochs in said):
+            if row.own_epoch and not self._was_handed_on(row) and any(row.own_epoch in epochs for epochs in said):
                 self._handed_on[row.entity] = row.epoch
                 anew.append(row)
         return [row for row in rows if row not in anew] if anew else rows

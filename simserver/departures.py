@@ -544,15 +544,21 @@ class Departures:
             case machine.ForwardJournal():
                 self._forward_journal(departure)
             case machine.Retire(fence):
-                self.handed_on.note(plan.entity, departure.machine.fence.epoch)
+                self._went_on(departure)
                 self._retire(departure, plan.target, fence)
             case machine.StepDown(authority, fence):
                 self._begun.taken(plan.transfer_id)
                 self._retire(departure, authority, fence)
             case machine.Resume(fence, reason):
+                self._went_on(departure)
                 self._resume(departure, fence, reason)
             case machine.Report():
                 self.reports.tell(departure.report())
+
+    def _went_on(self, departure: Departure) -> None:
+        # A pass leaves the epoch as it is.
+        if departure.machine.case is not Case.DIRECT:
+            self.handed_on.note(departure.plan.entity, departure.machine.fence.epoch)
 
     def _send_home(
         self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, attempt: int, *, on_path: bool

@@ -1,4 +1,4 @@
-"""Which stays of entities ended here because they were handed on, and somebody else had begun.
+"""Which stays of entities went on from here under a later epoch: handed on, or here, when that was refused.
 
 Whoever goes on by a log that was restored from an older copy may take an entity to be here that was handed on since, by
 the log that was lost: what others have of it under later epochs is then what came of this server's stay, and not of
@@ -22,7 +22,7 @@ class HandedOn:
         self._epochs: Final[OrderedDict[str, list[int]]] = OrderedDict()
 
     def note(self, entity: str, epoch: int) -> None:
-        """A stay under this epoch is over, and somebody else has begun."""
+        """A stay under this epoch went on under a later one, by whoever has begun."""
         epochs = self._epochs.setdefault(entity, [])
         if not epochs or epochs[-1] != epoch:
             epochs.append(epoch)

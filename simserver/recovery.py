@@ -138,12 +138,15 @@ class Recovery:
         answer = Collected(number=number, incarnation=incarnation, items=found, deaths=deaths, handed_on=handed_on)
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
 
-    def _forget_what_does_not_count(self, holding: Holding, item: RaisedItem) -> None:
-        """A later copy, as of what another history of the log gave, displaces nothing that counts while it does not."""
-        copy = self._copier.table.get(holding.id)
-        if copy is not None and holding.fence < item.counts_below <= copy.fence:
+    def _forget_what_does_not_count(self, own: Fence, item: RaisedItem) -> None:
+        """A later copy, as of what another history of the log gave, displaces nothing that counts while it does not.
+
+        A question of an earlier recovery may come late: it says nothing of copies of since.
+        """
+        copy = self._copier.table.get(item.entity)
+        if copy is not None and own < item.counts_below <= copy.fence < item.fence:
             self._counts["later_copy_does_not_count"] += 1
-            self._copier.table.drop(holding.id)
+            self._copier.table.drop(item.entity)
 
     def _handed_on(self, entity: str) -> list[int]:
         return self._departures.handed_on.of(entity)
@@ -159,7 +162,7 @@ class Recovery:
         self._counts["taken_away"] += 1
         _log.warning("%s was simulated here under %s; the log is at %s", item.entity, holding.fence, item.fence)
         self._forget_what_was_not_passed(holding)
-        self._forget_what_does_not_count(holding, item)
+        self._forget_what_does_not_count(holding.fence, item)
         self._give_up(holding)
         self._taken_away[item.entity] = holding.fence
         self._taken_away.move_to_end(item.entity)
@@ -182,8 +185,10 @@ class Recovery:
             self._arrivals.unsettled.hurry(item.entity)
         if holding is not None and not holding.life.over:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
+            self._forget_what_does_not_count(holding.fence, item)
             self._keep_own(holding.life)
         if (handed_over := self._copier.handed_over.of(item.entity)) is not None:
+            self._forget_what_does_not_count(handed_over.fence, item)
             self._copier.keep_own(item.entity, handed_over)
         if holding is None:
             self._copier.asked_for(item.entity)

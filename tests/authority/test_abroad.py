@@ -230,13 +230,31 @@ def test_failures_row_42_what_was_to_be_gone_on_with_is_asked_for_anew_when_ther
     log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
     lowest = log.run("log.parted", office=1)
     finish = {"items": [{"entity": BALL, "epoch": 2, "target": S2} | COPY]}
-    assert log.run("recovery.finish", **finish) == []
+    anew = {"items": [{"entity": BALL, "epoch": 2}]}
+    assert log.run("recovery.finish", **finish) == log.run("recovery.lost", **anew) == []
+    assert log.rows.entity(BALL).standing == "recovering"
+    assert log.run("recovery.anew", **anew) == [BALL]
     row, record = recovery(log), log.rows.entity(BALL)
     assert (record.authority, record.fence, row.target) == ("", Fence(lowest), "")
-    assert (row.last, row.stay, row.own_epoch) == (S1, Fence(1), 2)
+    assert (row.last, row.stay, row.own_epoch) == (S1, Fence(1), 1), "under what was raised nobody has had it here"
     assert log.run("recovery.finish", **finish) == [], "of the question before"
+    assert log.run("recovery.anew", **anew) == log.run("recovery.anew", items=[{"entity": BALL, "epoch": lowest}]) == []
+    # There was still another one, before anybody has gone on.
+    lowest = log.run("log.parted", office=9)
+    assert log.run("recovery.anew", items=[{"entity": BALL, "epoch": record.epoch}]) == [BALL]
+    assert (recovery(log).epoch, recovery(log).own_epoch, recovery(log).stay) == (lowest, 1, Fence(1))
     assert log.run("recovery.finish", items=[finish["items"][0] | {"epoch": lowest}]) == [BALL]
     assert log.rows.entity(BALL).fence == Fence(lowest + 1)
+    assert log.rows.entity(BALL).jumped_from == 1
+
+
+def test_whose_disk_is_waited_for_is_so_still_when_all_are_asked_anew(log: Log) -> None:
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    log.rows.put(("recoveries", BALL), recovery(log).changed(disk=True).to_data())
+    lowest = log.run("log.parted", office=1)
+    log.run("recovery.anew", items=[{"entity": BALL, "epoch": 2}])
+    assert (recovery(log).epoch, recovery(log).disk) == (lowest, True)
 
 
 def test_r3_while_the_instance_it_came_from_is_silent_only_what_it_became_since_is_enough(log: Log) -> None:

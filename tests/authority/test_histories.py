@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority import histories
+from authority.abroad import is_possible
 from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
 from authority.histories import lowest_epoch, part_from
-from authority.records import EntityRecord, Outcome, RecoveryRow
+from authority.lease_procedures import lease_office
+from authority.log_positions import LogPlace, has_been_at
+from authority.records import EntityRecord, LeaseOffice, Outcome, RecoveryRow
 from authority.recovery import Candidate, CopySource
 from authority.stays import waited_for
 from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log, request
@@ -73,7 +76,8 @@ def test_failures_row_42_what_is_taken_from_a_dead_server_has_such_a_fence(log: 
     log.swept(S1)
     log.run("entity.create", entity="alpha.late", kind="ball", spawner=ADA, server=S1)
     assert fence_of(log, "alpha.late") == Fence(5 * BLOCK), "nor is a name given again under such a fence"
-    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.run("lease.take_office", by="alpha.h1", after=5, mark="1" * 32)
+    log.run("lease.expire", server=S1, incarnation=1, office=6)
     log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
     assert fence_of(log) == Fence(5 * BLOCK)
     assert not log.rows.entity(BALL).authority
@@ -92,7 +96,8 @@ def test_failures_row_42_whose_target_dies_at_once_has_its_last_stay_behind_the_
     log.commit("transfer-2", target=S1, source=S2, epoch=5 * BLOCK + 1)
     record = log.rows.entity(BALL)
     assert (record.fence, record.jumped_from) == (Fence(6 * BLOCK), 5 * BLOCK + 1)
-    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.run("lease.take_office", by="alpha.h1", after=6, mark="1" * 32)
+    log.run("lease.expire", server=S1, incarnation=1, office=7)
     log.run("recovery.begin", server=S1, entities=[[BALL, 6 * BLOCK, 0]])
     row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
     assert (row.stay, row.jumped_from) == (Fence(6 * BLOCK), 5 * BLOCK + 1)
@@ -103,11 +108,28 @@ def test_failures_row_42_whose_target_dies_at_once_has_its_last_stay_behind_the_
     assert log.rows.entity(BALL).fence == Fence(6 * BLOCK + 1)
 
 
-def test_what_is_given_in_the_same_block_remembers_no_jump(log: Log) -> None:
+def test_failures_row_42_what_another_history_gave_is_known_for_as_long_as_the_block_lasts(log: Log) -> None:
+    """Not only to whoever is asked for copies when it begins: the target of a commit may die without having any."""
     log.commit()
     assert log.rows.entity(BALL).jumped_from == 1
-    log.commit("transfer-2", target=S3, source=S2, epoch=5 * BLOCK)
-    assert log.rows.entity(BALL).jumped_from == 0
+    log.commit("transfer-2", target=S1, source=S2, epoch=5 * BLOCK)
+    assert log.rows.entity(BALL).jumped_from == 1
+    log.run("lease.take_office", by="alpha.h1", after=5, mark="1" * 32)
+    log.run("lease.claim", server=S1, incarnation=1, nonce="0" * 32, previous_nonce="")
+    log.run("lease.expire", server=S1, incarnation=1, office=6)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 5 * BLOCK + 1, 0]])
+    row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
+    assert (row.epoch, row.own_epoch, row.jumped_from) == (5 * BLOCK + 2, 1, 1)
+    assert [is_possible(row, S3, one) for one in (1, 2, 5 * BLOCK - 1, 5 * BLOCK)] == [True, False, False, True]
+
+
+def test_failures_row_42_whoever_grants_leases_next_shows_an_office_above_the_block(log: Log) -> None:
+    """So a third history, to which that is shown, takes none of the same number."""
+    assert lease_office(log.rows) == LeaseOffice(holder="", number=5, kept=0)
+    assert log.run("lease.take_office", by="alpha.h2", after=5, mark="1" * 32)["number"] == 6
+    assert not has_been_at(log.rows, LogPlace(3, 1, "f" * 8)), "it has had no such office"
+    assert has_been_at(log.rows, LogPlace(1, 0, "0" * 8))
+    assert log.run("log.parted", office=5) == 7 * BLOCK
 
 
 def test_the_same_history_is_parted_from_once_and_a_later_one_again(log: Log) -> None:
@@ -149,10 +171,10 @@ class Histories:
         return other
 
     def office(self) -> int:
-        return histories.lease_office(self.rows).number
+        return lease_office(self.rows).number
 
     def take(self, number: int) -> None:
-        self.rows.put(("lease_office",), {"holder": "alpha.h1", "number": number})
+        self.rows.put(("lease_office",), {"holder": "alpha.h1", "number": number, "kept": 0})
 
     def give(self, record: EntityRecord, times: int) -> EntityRecord:
         for _ in range(times):
@@ -161,25 +183,35 @@ class Histories:
         return record
 
 
-@given(st.integers(1, 50), st.lists(st.integers(0, 5), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 9))
+@given(
+    st.integers(1, 50),
+    st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=5),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
 def test_failures_row_42_after_parting_nothing_is_given_that_the_other_history_has_given(
-    first: int, others: list[int], before: int, after: int
+    first: int, others: list[tuple[int, bool]], before: int, after: int
 ) -> None:
-    """However many copies are tried in turn: each is parted from as soon as the newest log is back."""
-    newest = Histories()
-    newest.take(first)
-    for times in others:
-        older = newest.copy()
-        older.take(older.office() + 1)
-        older.give(FIRST, times)
-        # What was given here until somebody told of the other one is the part that both may have.
-        mine = newest.give(FIRST, before)
-        newest.take(newest.office() + 1)
-        part_from(newest.rows, older.office())
-        newest.given.clear()
-        newest.give(mine, after)
-        assert not newest.given & older.given
-    assert lowest_epoch(newest.rows) > first * BLOCK
+    """However many copies are tried in turn, the very same one, too, and whatever these have parted from.
+
+    Each is parted from as soon as another log is back, by whoever was granted a lease by it last.
+    """
+    backup = Histories()
+    backup.take(first)
+    tried: list[Histories] = []
+    for times, is_told in others:
+        log = backup.copy()
+        log.take(log.office() + 1)
+        # What it gives until somebody tells of the others is the part that they may have in common.
+        mine = log.give(FIRST, before)
+        log.given.clear()
+        for other in tried if is_told else ():
+            part_from(log.rows, other.office())
+            log.take(log.office() + 1)
+        log.give(mine, times + after)
+        if is_told:
+            assert all(not log.given & other.given for other in tried)
+        tried.append(log)
 
 
 def test_what_is_read_of_the_lowest_epoch_is_the_logs(log: Log) -> None:

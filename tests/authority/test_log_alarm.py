@@ -50,7 +50,7 @@ def test_failures_row_42_what_proves_the_history_that_was_given_up_is_nothing_fr
     assert not any(has_been_at(log.rows, place) for place in lost), "nor has it been there, under none it has skipped"
     beyond = [LogPlace(1, 10**6, "0" * 8), LogPlace(5, 21, "f" * 8)]
     assert not any(is_in_log(log.rows, place) for place in beyond), "this very history further on; a later one"
-    log.run("log.alarm", **RAISED | {"office": 4, "lost": 5})
+    log.run("log.alarm", **RAISED | {"office": 5, "lost": 5})
     log.run("log.accept")
     assert is_in_log(log.rows, beyond[1])
 
