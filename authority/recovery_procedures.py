@@ -176,11 +176,8 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         jumped_from = known.jumped_from
     fields = {"authority": "", "incarnation": 0, "delegation": (), "standing": Standing.RECOVERING}
     raised = given_next(rows, record, **fields)
-    own_epoch = raised.jumped_from if known is None or not known.own_epoch else known.own_epoch
     if raised.epoch != record.epoch + 1:
-        # Under a fence that was raised nobody has had it.
-        own_epoch = record.epoch if known is None or known.target else known.own_epoch or known.stay_epoch
-        raised = raised.changed(jumped_from=own_epoch)
+        raised = raised.changed(jumped_from=_last_given(record, known))
     save_entity(rows, raised)
     # What was to be gone on with from a disk, and was not yet, is there alone still.
     from_disk = known is not None and known.disk and known.target in ("", record.authority)
@@ -199,10 +196,17 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         stay_epoch=stay.epoch,
         stay_sub=stay.sub,
         jumped_from=jumped_from,
-        own_epoch=own_epoch,
+        own_epoch=raised.jumped_from,
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id
+
+
+def _last_given(record: EntityRecord, known: RecoveryRow | None) -> int:
+    """The last epoch under which the log has given an entity to somebody: under one that was raised nobody had it."""
+    if known is None or known.target:
+        return record.epoch
+    return known.own_epoch if Fence(known.epoch).begins_block else known.epoch - 1
 
 
 def _find(rows: Rows, entity_id: str, epoch: int) -> tuple[EntityRecord, RecoveryRow]:

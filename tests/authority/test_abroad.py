@@ -7,6 +7,7 @@ import pytest
 from authority.abroad import CROSSINGS, asked_of, crossing, is_abroad, is_enough, is_possible
 from authority.epoch import Fence
 from authority.errors import Reason
+from authority.lease_procedures import lease_office
 from authority.records import RecoveryRow, Role
 from authority.recovery import Candidate, CopySource
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, Log, request
@@ -246,6 +247,23 @@ def test_failures_row_42_what_was_to_be_gone_on_with_is_asked_for_anew_when_ther
     assert log.run("recovery.finish", items=[finish["items"][0] | {"epoch": lowest}]) == [BALL]
     assert log.rows.entity(BALL).fence == Fence(lowest + 1)
     assert log.rows.entity(BALL).jumped_from == 1
+
+
+def test_failures_row_42_whoever_went_on_in_a_block_had_it_though_there_was_another_log_once_more(log: Log) -> None:
+    goes(log, FAR)
+    first = log.run("log.parted", office=1)
+    log.run("recovery.contest_abroad", entities=[[FAR, BALL, 2, 0]])
+    log.run("recovery.finish", items=[{"entity": BALL, "epoch": first, "target": S1} | COPY])
+    office = lease_office(log.rows).number
+    log.run("lease.take_office", by=HOMESERVER, after=office)
+    log.run("lease.expire", server=S1, incarnation=1, office=office + 1)
+    log.run("recovery.begin", server=S1, entities=[[BALL, first + 1, 0]])
+    assert (recovery(log).stay, recovery(log).own_epoch) == (Fence(first + 1), 2)
+    second = log.run("log.parted", office=office + 1)
+    assert log.run("recovery.anew", items=[{"entity": BALL, "epoch": first + 2}]) == [BALL]
+    row = recovery(log)
+    assert (row.epoch, row.own_epoch) == (second, first + 1)
+    assert [is_possible(row, S1, one) for one in (first, first + 1, first + 2)] == [True, True, False]
 
 
 def test_whose_disk_is_waited_for_is_so_still_when_all_are_asked_anew(log: Log) -> None:
