@@ -105,7 +105,7 @@ class LogKinship:
         if theirs is None:
             return False
         ours = self.offices()
-        differing = [number for number in ours if number in theirs and ours[number] != theirs[number]]
+        differing = _differing(ours, theirs)
         if differing:
             self._differs(
                 LogDiffers(
@@ -132,3 +132,16 @@ class LogKinship:
             _log.warning("what %s says of its log is not proved with the join token", url)
             return None
         return offices
+
+
+def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """The offices, in order, of which one has another mark than the other, or none between earlier and later ones.
+
+    Who is behind remembers offices that the other has forgotten, and has none of the last ones.
+    """
+    if not ours or not theirs:
+        return []
+    first = max(min(map(int, offices)) for offices in (ours, theirs))
+    last = min(max(map(int, offices)) for offices in (ours, theirs))
+    both = [number for number in {*ours, *theirs} if first <= int(number) <= last]
+    return sorted((number for number in both if ours.get(number) != theirs.get(number)), key=int)

@@ -64,6 +64,19 @@ async def test_failures_row_42_a_member_whose_log_parted_from_that_of_its_leader
     assert "office 2 " in str(few.told[0])
 
 
+async def test_failures_row_42_an_office_that_one_has_skipped_and_the_other_has_had_tells_them_apart() -> None:
+    """Whoever parted from another history has skipped one (`authority.histories`)."""
+    skipped = {number: mark for number, mark in BOTH.items() if number != 9}
+    for ours, theirs in ((skipped, BOTH), (BOTH, skipped)):
+        other = asking("alpha.h3", ours, member("alpha.h1", theirs))
+        assert await other.compare()
+        assert "part at office 9" in str(other.told[0])
+    behind = {number: mark for number, mark in skipped.items() if number < 8}
+    other = asking("alpha.h3", behind, member("alpha.h1", {n: mark for n, mark in skipped.items() if n > 3}))
+    assert await other.compare()
+    assert other.told == []
+
+
 async def test_members_that_have_the_same_history_go_on_also_if_one_of_them_is_behind() -> None:
     officer = member("alpha.h1", BOTH)
     assert len(officer.offices()) == len(BOTH)
