@@ -14,7 +14,7 @@ from authority.recovery import CopySource, Standing
 from authority.recovery_messages import AdoptedItem, FoundItem
 from homeserver.recovery import Recoveries
 from tests.authority.log import ADA, BALL, HOMESERVER, S1, S2, S3, Log, request
-from tests.authority.rows import directory_row
+from tests.authority.rows import DictRows, directory_row
 
 SERVERS = (S1, S2, S3)
 
@@ -32,6 +32,10 @@ class Store:
             self.log.run("lease.claim", server=name, incarnation=1, nonce=name, previous_nonce="")
             self.log.swept(name)
         self.log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1, rule="allow")
+
+    @property
+    def tree(self) -> DictRows:
+        return self.log.rows
 
     async def confirmed(self) -> None: ...
 
