@@ -194,9 +194,9 @@ class HandoffReply(_Message):
         return Fence(self.epoch, self.sub)
 
     def given(self, following: Fence) -> Fence:
-        """The fence under which the target got the entity by this very transfer, if that was committed: `following`, or
+        """The fence under which the target got the entity by this very transfer, if that was committed.
 
-        the beginning of a block of epochs (`given_epoch`; see `authority.histories`).
+        It is the `following` one, or begins a block of epochs (`given_epoch`; see `authority.histories`).
         """
         return Fence(self.given_epoch) if self.given_epoch else following
 

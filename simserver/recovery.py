@@ -133,7 +133,8 @@ class Recovery:
             if (one := self._found(item)) is not None:
                 found.append(one)
         deaths = {item.entity: died for item in message.items if (died := self._holdings.black_box.deaths(item.entity))}
-        handed_on = {item.entity: stays for item in message.items if (stays := self._handed_on(item.entity))}
+        stays_of = self._departures.handed_on.of
+        handed_on = {item.entity: stays for item in message.items if (stays := stays_of(item.entity))}
         number, incarnation = message.number, self._lease.incarnation
         answer = Collected(number=number, incarnation=incarnation, items=found, deaths=deaths, handed_on=handed_on)
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
@@ -147,9 +148,6 @@ class Recovery:
         if copy is not None and own < item.counts_below <= copy.fence < item.fence:
             self._counts["later_copy_does_not_count"] += 1
             self._copier.table.drop(item.entity)
-
-    def _handed_on(self, entity: str) -> list[int]:
-        return self._departures.handed_on.of(entity)
 
     def _take_away(self, item: RaisedItem) -> None:
         """What lives here under an earlier epoch is nobody's by the log: it must not go on, whoever is given it next.

@@ -1,7 +1,5 @@
 """Where two histories of one log part, this one gives fences that the other cannot have given."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +7,13 @@ from hypothesis import strategies as st
 from authority import histories
 from authority.abroad import is_possible
 from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
-from authority.histories import lowest_epoch, part_from
+from authority.histories import part_from
 from authority.lease_procedures import lease_office
 from authority.log_positions import LogPlace, has_been_at
 from authority.records import EntityRecord, LeaseOffice, Outcome, RecoveryRow
 from authority.recovery import Candidate, CopySource
 from authority.stays import waited_for
-from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log, request
+from tests.authority.log import ADA, BALL, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import DictRows
 
 BLOCK = EPOCHS_OF_A_HISTORY
@@ -212,9 +210,3 @@ def test_failures_row_42_after_parting_nothing_is_given_that_the_other_history_h
         if is_told:
             assert all(not log.given & other.given for other in tried)
         tried.append(log)
-
-
-def test_what_is_read_of_the_lowest_epoch_is_the_logs(log: Log) -> None:
-    assert lowest_epoch(log.rows) == 5 * BLOCK
-    args: dict[str, Any] = request("transfer-9", target=S2, requester=BOB)
-    assert log.run("transfer.commit", **args)["epoch"] == 5 * BLOCK

@@ -213,26 +213,34 @@ async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_s
         await running.exactly_once()
 
 
+async def misled(running: World) -> Path:
+    """An older log is used, by which alpha.s1 has the ball; by the newest one, which is there, alpha.s2 has it."""
+    cluster = running.cluster
+    log, backup = cluster.directory / HOME, cluster.directory / "backup"
+    await running.spawn(1, "alpha.s1")
+    await cluster.stop(HOME)
+    shutil.copytree(log, backup)
+    await cluster.kill("alpha.s1")
+    await cluster.restart(HOME)
+    await running.until(partial(is_with, "alpha.s2"))
+    await running.push(10)
+    await running.everything_durable()
+    # Who could prove that the log went back says nothing for as long as the other one is misled.
+    await cluster.pause("alpha.s2")
+    await cluster.stop(HOME)
+    newest = log.rename(cluster.directory / "newest")
+    shutil.copytree(backup, log)
+    await cluster.restart(HOME)
+    await cluster.restart("alpha.s1", same_code=True)
+    return newest
+
+
 async def test_failures_row_42_who_was_given_an_entity_by_the_older_log_begins_with_what_the_newest_one_gives() -> None:
     """It has the very fences that the newest log would give next, and one of a later stay besides."""
     async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
         cluster = running.cluster
-        log, backup = cluster.directory / HOME, cluster.directory / "backup"
-        await running.spawn(1, "alpha.s1")
-        await cluster.stop(HOME)
-        shutil.copytree(log, backup)
-        await cluster.kill("alpha.s1")
-        await cluster.restart(HOME)
-        await running.until(partial(is_with, "alpha.s2"))
-        await running.push(10)
-        await running.everything_durable()
-        # Who could prove that the log went back says nothing for as long as the other one is misled.
-        await cluster.pause("alpha.s2")
-        await cluster.stop(HOME)
-        newest = log.rename(cluster.directory / "newest")
-        shutil.copytree(backup, log)
-        await cluster.restart(HOME)
-        await cluster.restart("alpha.s1", same_code=True)
+        log = cluster.directory / HOME
+        newest = await misled(running)
         await handed_over(running, "beta.s1")
         assert (await simulates(running, "beta.s1", BALL))["epoch"] == 4
         await handed_over(running, "alpha.s1")
@@ -450,22 +458,8 @@ async def test_failures_row_42_what_only_the_older_log_gave_is_nobodys_when_the_
     """Both logs give the same fences: of a stay that the newest one gave nothing is lost, whoever has a later tick."""
     async with world(simservers=2) as running:
         cluster = running.cluster
-        log, backup = cluster.directory / HOME, cluster.directory / "backup"
-        await running.spawn(1, "alpha.s1")
-        await cluster.stop(HOME)
-        shutil.copytree(log, backup)
-        await cluster.kill("alpha.s1")
-        await cluster.restart(HOME)
-        await running.until(partial(is_with, "alpha.s2"))
-        await running.push(10)
-        await running.everything_durable()
-        # Who could prove that the log went back says nothing for as long as the other one is misled.
-        await cluster.pause("alpha.s2")
-        await cluster.stop(HOME)
-        newest = log.rename(cluster.directory / "newest")
-        shutil.copytree(backup, log)
-        await cluster.restart(HOME)
-        await cluster.restart("alpha.s1", same_code=True)
+        log = cluster.directory / HOME
+        newest = await misled(running)
         await running.client.call("alpha", "POST", "/v1/entities", GHOST)
         assert (await simulates(running, "alpha.s1", GHOST["id"]))["epoch"] == 1
         assert (await simulates(running, "alpha.s1", BALL))["epoch"] == 3, "the same that the other one has it under"
