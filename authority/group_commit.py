@@ -135,8 +135,7 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         record = records[transfer.id]
         incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
         lives: dict[str, Any] = {"incarnation": incarnation, "source_incarnation": record.incarnation}
-        given = {"authority": transfer.target, "incarnation": incarnation, "delegation": ()}
-        record = given_next(rows, record, **given)
+        record = given_next(rows, record, authority=transfer.target, incarnation=incarnation, delegation=())
         record = on_its_way(record, transfer)
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)

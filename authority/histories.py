@@ -7,8 +7,9 @@ nobody can say which counts, and whoever remembers the fences of one history, as
 player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that there was
 another history beside it, it leaves all fences behind that this may have given: epochs are counted in blocks of
 `EPOCHS_OF_A_HISTORY`, and the log goes on with a block that is numbered above all offices of granting leases that
-either of the two is known to have had (`authority.log_positions`). No office of this log has that number: whoever
-grants leases next shows a later one, so that a third history, which has not heard of it, takes a block above it, too.
+either of the two is known to have had (`authority.log_positions`). The office of that number begins with it, and nobody
+holds it: whatever is sealed from then on shows it, and whoever grants leases next shows a later one, so that a third
+history, which has not heard of it, takes a block above it, too.
 It knows that when a loss is accepted (`log.accept`), and when a server says that it has followed another log
 (`authority.held`).
 
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH
 from authority.lease_procedures import lease_office
-from authority.log_positions import Readable, skip_offices
+from authority.log_positions import MAX_OFFICE, Readable, mark_office, skip_offices
 from authority.records import EntityRecord
 from authority.rows import Rows
 
@@ -37,34 +38,42 @@ def lowest_epoch(copy: Readable) -> int:
     return 0 if row is None else row["epoch"]
 
 
-def given_next(rows: Rows, record: EntityRecord, **changes: Any) -> EntityRecord:
+def given_next(rows: Rows, record: EntityRecord, last_given: int | None = None, **changes: Any) -> EntityRecord:
     """The record with these `changes`, and the fence under which the log gives its entity to somebody.
 
     That is the next one, unless it is too low.
+
+    Args:
+        last_given: the last epoch under which somebody had it, if not that of the record.
     """
     fence = record.fence.raised()
     if fence.epoch >= (lowest := lowest_epoch(rows)):
         return record.changed(epoch=fence.epoch, sub=fence.sub, **changes)
-    return record.changed(epoch=lowest, sub=0, jumped_from=record.epoch, **changes)
+    jumped_from = record.epoch if last_given is None else last_given
+    return record.changed(epoch=lowest, sub=0, jumped_from=jumped_from, **changes)
 
 
-def part_from(rows: Rows, office: int) -> None:
+def part_from(rows: Rows, office: int, mark: str) -> None:
     """Leave all fences behind that another history of this log may have given, which went up to this office.
 
-    Whoever grants leases has lost the office by that.
+    Whoever grants leases has lost the office by that: the next one, of this random `mark`, is nobody's.
     """
     if lowest_epoch(rows) > office * EPOCHS_OF_A_HISTORY:
         return
     before = lease_office(rows)
-    number = max(office, before.number) + 1
+    number = min(max(office, before.number) + 1, MAX_OFFICE)
     rows.put((FENCE_FLOOR,), {"epoch": min(number, _LAST_BLOCK) * EPOCHS_OF_A_HISTORY})
-    skip_offices(rows, before.number, number)
+    skip_offices(rows, before.number, number - 1 if mark else number)
     rows.put(("lease_office",), before.changed(holder="", number=number).to_data())
+    mark_office(rows, number, mark)
 
 
 def log_parted(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """A server has followed another history of this log, which had the office `office`; again, nothing changes."""
-    part_from(rows, args["office"])
+    """A server has followed another history of this log, which had the office `office`; again, nothing changes.
+
+    `mark` is random, and is the mark of the office that begins with that.
+    """
+    part_from(rows, args["office"], args.get("mark", ""))
     return lowest_epoch(rows)
 
 

@@ -37,8 +37,10 @@ def raise_alarm(rows: Rows, args: Mapping[str, Any]) -> Any:
     return row
 
 
-def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
+def accept_loss(rows: Rows, args: Mapping[str, Any]) -> Any:
     """An operator accepts this log as it is. Answers with the alarm that there was, or None.
+
+    `mark` is random, and is the mark of the office that begins with that.
 
     What proves the other history is nothing from then on: whoever has it may show it for as long as it lives. The next
     office has a higher number than any under which that is so: should this log be restored from an older copy once
@@ -50,7 +52,7 @@ def accept_loss(rows: Rows, _args: Mapping[str, Any]) -> Any:
         office, before = lease_office(rows), rows.get_or((ACCEPTED,), {})
         last = max(before.get("office", 0), row["lost"], office.number)
         rows.put((ACCEPTED,), {**before, "office": last, "within": office.number})
-        part_from(rows, last)
+        part_from(rows, last, args.get("mark", ""))
     return row
 
 

@@ -1,6 +1,6 @@
 """Signed positions of the log, by which a log that was restored from an older copy is told from the one of before.
 
-    office_marks/<number>   {mark, after}: of each office of granting leases, as of the last `MAX_OFFICES`
+    office_marks/<number>   {mark, after}: of each office of granting leases, at least of the last `MAX_OFFICES`
     log_accepted            {office, within, skipped}: what another history had up to this office was accepted as lost,
                             or as nothing; so was what it had further on under offices before `within`, that it shares.
                             This log had none of the offices `skipped` after the first and up to the second of each pair
@@ -30,6 +30,7 @@ from authority.rows import Rows
 __all__ = [
     "ACCEPTED",
     "MAX_HEARD_OFFICES",
+    "MAX_OFFICE",
     "MAX_OFFICES",
     "MAX_PLACES_CHARS",
     "OFFICE_MARKS",
@@ -48,6 +49,9 @@ OFFICE_MARKS: Final = "office_marks"
 ACCEPTED: Final = "log_accepted"
 MAX_OFFICES: Final = 256
 """Offices whose marks are kept. Of a position under an older one nothing can be said: it counts as known."""
+
+MAX_OFFICE: Final = 2**62
+"""The number of an office to which another history can lead this log: as many are left after it."""
 
 MAX_ACCEPTED: Final = 8
 """Other histories of which it is remembered which offices were skipped for them."""
@@ -126,7 +130,9 @@ def mark_office(rows: Rows, number: int, mark: str) -> None:
 
 
 def skip_offices(rows: Rows, after: int, last: int) -> None:
-    """This log has none of the offices after the first and up to the last of these numbers."""
+    """This log has none of the offices after the first and up to the last of these numbers; if there are any."""
+    if after >= last:
+        return
     accepted: Mapping[str, Any] = rows.get_or((ACCEPTED,), {"office": 0, "within": 0})
     skipped = [*accepted.get("skipped", ()), [after, last]][-MAX_ACCEPTED:]
     rows.put((ACCEPTED,), {**accepted, "skipped": skipped})

@@ -36,9 +36,6 @@ MAX_RECOVERED: Final = 256
 MAX_DEATHS: Final = 8
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
-# Stays of one entity that a server remembers to have ended by handing it on: it is asked about the last ones.
-MAX_HANDED_ON: Final = 8
-Stays = Annotated[list[Epoch], Field(max_length=MAX_HANDED_ON)]
 Deaths = Annotated[list[Epoch], Field(max_length=MAX_DEATHS)]
 
 
@@ -73,9 +70,11 @@ class RaisedItem(FencedModel):
     """An entity, and the fence to which the log has raised it.
 
     Of whom is asked only copies of epochs before `counts_before` count; 0: of those before the raised one, as of all.
+    If another history of the log may have given the entity to others since, `own_epoch` is the last one that this gave.
     """
 
     counts_before: Epoch = 0
+    own_epoch: Epoch = 0
 
     @property
     def counts_below(self) -> Fence:
@@ -107,7 +106,7 @@ class Collected(MessageModel):
     """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
 
     And of which of these I have died lately while I simulated them, under which epochs (`simserver.black_box`); and
-    which I have handed on, from which epochs (`simserver.handed_on`).
+    which I have handed on from the epoch that was asked about (`simserver.handed_on`).
     """
 
     type: Literal["collected"] = "collected"
@@ -115,7 +114,7 @@ class Collected(MessageModel):
     incarnation: Number
     items: Annotated[list[FoundItem], Field(max_length=MAX_RECOVERED)]
     deaths: dict[Name, Deaths] = Field(default_factory=dict, max_length=MAX_RECOVERED)
-    handed_on: dict[Name, Stays] = Field(default_factory=dict, max_length=MAX_RECOVERED)
+    handed_on: list[Name] = Field(default_factory=list, max_length=MAX_RECOVERED)
 
 
 class AdoptItem(FencedModel):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from authority.abroad import asked_abroad, has_begun, is_abroad
 from authority.deletion import bury, take_back
-from authority.epoch import Fence
+from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import refuse_group
 from authority.histories import given_next, lowest_epoch
@@ -69,7 +69,7 @@ def recovery_contest_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
     nobody there would say so (`authority.histories`). The ids of those that are to be recovered.
     """
     return [
-        _begin(rows, record, record.authority, *record.delegation, contested=True)
+        _begin(rows, record, record.authority, contested=True)
         for server, *item in args["entities"]
         if (record := _left_with(rows, server, item)) is not None and is_unsure(record, lowest_epoch(rows))
     ]
@@ -90,7 +90,13 @@ def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:
 
 
 def _taken(rows: Rows, record: EntityRecord) -> str:
-    """Its id if it is to be recovered; it ends if that is its policy."""
+    """Its id if it is to be recovered; it ends if that is its policy.
+
+    What may have been handed on by another history of the log is looked for whatever its policy is: that is about the
+    death of whoever has it, and somebody alive may.
+    """
+    if is_unsure(record, lowest_epoch(rows)):
+        return _begin(rows, record, record.authority, contested=True)
     if record.orphans is OrphanPolicy.DESPAWN:
         if record.unconfirmed and record.fence == Fence(record.born):
             # It may never have begun: whoever created it repeats that, and was told of nothing that ended.
@@ -175,9 +181,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
     if known is not None and known.stay == stay:
         jumped_from = known.jumped_from
     fields = {"authority": "", "incarnation": 0, "delegation": (), "standing": Standing.RECOVERING}
-    raised = given_next(rows, record, **fields)
-    if raised.epoch != record.epoch + 1:
-        raised = raised.changed(jumped_from=_last_given(record, known))
+    raised = given_next(rows, record, _last_given(record, known), **fields)
     save_entity(rows, raised)
     # What was to be gone on with from a disk, and was not yet, is there alone still.
     from_disk = known is not None and known.disk and known.target in ("", record.authority)
@@ -221,7 +225,7 @@ def _find(rows: Rows, entity_id: str, epoch: int) -> tuple[EntityRecord, Recover
 def recovery_finish(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The compare-and-set of takeovers, each (nobody, e + 1) → (target, e + 2), going on from a copy of this hash.
 
-    The ids of those that succeeded; the others are left as they are.
+    `of_epoch` is that of the copy. The ids of those that succeeded; the others are left as they are.
     """
     return _each(rows, args["items"], _finish)
 
@@ -252,6 +256,10 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
     fence = record.fence.raised()
     fields = {"incarnation": incarnation, "epoch": fence.epoch, "sub": fence.sub}
     record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
+    of_epoch = args.get("of_epoch", 0)
+    if row.own_epoch < of_epoch < fence.epoch - fence.epoch % EPOCHS_OF_A_HISTORY:
+        # Whoever gave it, from here on it is what this log went on from, and others may have copies of it.
+        record = record.changed(jumped_from=of_epoch)
     save_entity(rows, record)
     found = {"tick": args["tick"], "state_hash": args["state_hash"], "source": CopySource(args["source"])}
     rows.put(("recoveries", record.id), row.changed(epoch=fence.epoch, target=args["target"], **found).to_data())

@@ -13,7 +13,7 @@ from authority.messages import Message
 from authority.names import instance_of
 from authority.sealing import Opened
 from homeserver.federation import Federation
-from homeserver.log_positions import LogPositions
+from homeserver.log_positions import LogPositions, new_mark
 from homeserver.store import Store
 from tree.submissions import NoQuorum
 
@@ -87,7 +87,7 @@ class Held:
             # It proves nothing.
             return
         if lowest_epoch(self._store.tree) <= office * EPOCHS_OF_A_HISTORY:
-            await self._store.submit("log.parted", office=office)
+            await self._store.submit("log.parted", office=office, mark=new_mark())
 
     def _is_kept(self, item: HeldItem, server: str, *, is_astray: bool) -> bool:
         record, recovery = self._store.entity(item.entity), self._store.recovery(item.entity)

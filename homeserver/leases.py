@@ -6,7 +6,6 @@ coming. Where nobody leads the log (it is kept in etcd), the office goes to whoe
 """
 
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -21,7 +20,7 @@ from authority.log_positions import LogPlace, LogPosition
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow, Role
 from authority.sealing import Opened
-from homeserver.log_positions import LogPositions
+from homeserver.log_positions import LogPositions, new_mark
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
@@ -347,7 +346,7 @@ class Leases:
         try:
             if not self.granter.office:
                 silent = now_ns - self._office_changed_ns > self.terms.granter_ns
-                if leads or (leads is None and (silent or not office.number)):
+                if leads or (leads is None and (silent or not office.holder)):
                     await self._take_office(office)
             elif leads is None and now_ns - self._kept_ns > self.terms.holder_ns // 2:
                 self._kept_ns = now_ns
@@ -356,9 +355,7 @@ class Leases:
             _log.info("the office of granting leases: %s", error)
 
     async def _take_office(self, office: LeaseOffice) -> None:
-        data = await self._store.submit(
-            "lease.take_office", by=self._name, after=office.number, mark=secrets.token_hex(16)
-        )
+        data = await self._store.submit("lease.take_office", by=self._name, after=office.number, mark=new_mark())
         taken = LeaseOffice.from_data(data)
         if taken.holder == self._name and taken.number == office.number + 1 and not self.went_back:
             self.granter.took_office(taken.number, self._clock.monotonic_ns())

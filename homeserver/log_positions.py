@@ -6,6 +6,7 @@ never been at. Who merely says so proves nothing: a server that lies can stop no
 """
 
 import logging
+import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -22,7 +23,7 @@ from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.store import Store
 
-__all__ = ["LogPositions"]
+__all__ = ["LogPositions", "new_mark"]
 
 T = TypeVar("T")
 
@@ -32,6 +33,11 @@ _log = logging.getLogger("homeserver.log_positions")
 SIGN_EVERY_NS: Final = 500_000_000
 # Positions that were verified: servers name the last or the last but one, of the present office or one before.
 MAX_READ: Final = 1024
+
+
+def new_mark() -> str:
+    """A random mark for an office of granting leases that is about to begin."""
+    return secrets.token_hex(16)
 
 
 class LogPositions:

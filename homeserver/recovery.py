@@ -88,19 +88,19 @@ class _Round:
     news: Bell
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
     deaths: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
-    handed_on: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    handed_on: dict[str, Collection[str]] = field(default_factory=dict)
 
 
 class Heard(NamedTuple):
     """What servers have of what they were asked about, and under which epochs each has died of whom.
 
-    And which instances could not be asked; and what each has handed on, from which epochs.
+    And which instances could not be asked; and what each has handed on since this log gave it.
     """
 
     answers: Mapping[str, tuple[FoundItem, ...]]
     silent: frozenset[str]
     deaths: Mapping[str, Mapping[str, Sequence[int]]]
-    handed_on: Mapping[str, Mapping[str, Sequence[int]]]
+    handed_on: Mapping[str, Collection[str]]
 
 
 class Recoveries:
@@ -332,7 +332,7 @@ class Recoveries:
                 lost.append(row)
             else:
                 fields = {"tick": best.tick, "state_hash": best.state_hash, "source": best.source.value}
-                fields |= {"target": best.holder, "incarnation": alive[best.holder]}
+                fields |= {"target": best.holder, "incarnation": alive[best.holder], "of_epoch": best.fence.epoch}
                 found.append({"entity": row.entity, "epoch": row.epoch, "held": row.held} | fields)
         if found:
             self._takeovers.changed(await self._store.submit("recovery.finish", items=found))
@@ -381,12 +381,14 @@ class Recoveries:
     def _note_handed_on(self, rows: Sequence[RecoveryRow], heard: Heard) -> Sequence[RecoveryRow]:
         """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
 
-        Whoever had it by this log is believed, or might have been passed it by that one.
+        Whoever had it by this log is believed, or might have been passed it by that one; but not that somebody else
+        has handed on what he has.
         """
         anew: list[RecoveryRow] = []
         for row in rows:
-            said = [heard.handed_on.get(server, {}).get(row.entity, ()) for server in (row.last, *row.had)]
-            if row.own_epoch and not self._was_handed_on(row) and any(row.own_epoch in epochs for epochs in said):
+            if not row.own_epoch or self._was_handed_on(row) or _has_it_still(row, heard.answers.get(row.last, ())):
+                continue
+            if any(row.entity in heard.handed_on.get(server, ()) for server in (row.last, *row.had)):
                 self._handed_on[row.entity] = row.epoch
                 anew.append(row)
         return [row for row in rows if row not in anew] if anew else rows
@@ -569,6 +571,11 @@ def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple
     its_own = [(holder, item) for holder, item in found if row.contested and item.holds and holder == row.last]
     latest = max((item.epoch for _, item in found), default=0)
     return [(holder, item) for holder, item in its_own if item.epoch == latest] or found
+
+
+def _has_it_still(row: RecoveryRow, items: Collection[FoundItem]) -> bool:
+    """Whether who answers with these simulates it until now as this log has given it."""
+    return any(item.entity == row.entity and item.holds and item.epoch == row.own_epoch for item in items)
 
 
 def _candidate(holder: str, item: FoundItem) -> Candidate:

@@ -5,32 +5,33 @@ the log that was lost: what others have of it under later epochs is then what ca
 another history altogether (`authority.abroad.is_possible`). Remembered in memory alone.
 """
 
+from array import array
 from collections import OrderedDict
 from typing import Final
 
-from authority.recovery_messages import MAX_HANDED_ON
-
-__all__ = ["MAX_REMEMBERED", "HandedOn"]
+__all__ = ["MAX_REMEMBERED", "MAX_STAYS", "HandedOn"]
 
 MAX_REMEMBERED: Final = 10_000
+MAX_STAYS: Final = 128
+"""Of one entity; 1 KiB, so 10 MiB if all of so many entities went to and fro so often."""
 
 
 class HandedOn:
-    """The epochs of the last `MAX_HANDED_ON` such stays of the last `MAX_REMEMBERED` entities."""
+    """The epochs of the last `MAX_STAYS` such stays of the last `MAX_REMEMBERED` entities."""
 
     def __init__(self) -> None:
-        self._epochs: Final[OrderedDict[str, list[int]]] = OrderedDict()
+        self._epochs: Final[OrderedDict[str, array[int]]] = OrderedDict()
 
     def note(self, entity: str, epoch: int) -> None:
         """A stay under this epoch went on under a later one, by whoever has begun."""
-        epochs = self._epochs.setdefault(entity, [])
+        epochs = self._epochs.setdefault(entity, array("q"))
         if not epochs or epochs[-1] != epoch:
             epochs.append(epoch)
-            del epochs[:-MAX_HANDED_ON]
+            del epochs[:-MAX_STAYS]
         self._epochs.move_to_end(entity)
         if len(self._epochs) > MAX_REMEMBERED:
             self._epochs.popitem(last=False)
 
-    def of(self, entity: str) -> list[int]:
-        """The epochs of stays of an entity, as far as they are remembered."""
-        return list(self._epochs.get(entity, ()))
+    def has(self, entity: str, epoch: int) -> bool:
+        """Whether the stay of an entity under this epoch is one of them, as far as they are remembered."""
+        return epoch in self._epochs.get(entity, ())

@@ -133,8 +133,8 @@ class Recovery:
             if (one := self._found(item)) is not None:
                 found.append(one)
         deaths = {item.entity: died for item in message.items if (died := self._holdings.black_box.deaths(item.entity))}
-        stays_of = self._departures.handed_on.of
-        handed_on = {item.entity: stays for item in message.items if (stays := stays_of(item.entity))}
+        was_handed_on = self._departures.handed_on.has
+        handed_on = [item.entity for item in message.items if was_handed_on(item.entity, item.own_epoch)]
         number, incarnation = message.number, self._lease.incarnation
         answer = Collected(number=number, incarnation=incarnation, items=found, deaths=deaths, handed_on=handed_on)
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
@@ -142,9 +142,12 @@ class Recovery:
     def _forget_what_does_not_count(self, own: Fence, item: RaisedItem) -> None:
         """A later copy, as of what another history of the log gave, displaces nothing that counts while it does not.
 
-        A question of an earlier recovery may come late: it says nothing of copies of since.
+        A question of an earlier recovery may come late: it says nothing of copies of since. Nor is anything forgotten
+        of what was handed on from here: it counts as soon as home has heard that.
         """
         copy = self._copier.table.get(item.entity)
+        if self._departures.handed_on.has(item.entity, own.epoch):
+            return
         if copy is not None and own < item.counts_below <= copy.fence < item.fence:
             self._counts["later_copy_does_not_count"] += 1
             self._copier.table.drop(item.entity)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from actors.operator import operator_access
 from actors.web import StrictRoute
+from homeserver.log_positions import new_mark
 from homeserver.node import Node
 from homeserver.rest.cluster_models import AlarmView, OfficesView
 from homeserver.rest.models import Nonce
@@ -25,7 +26,7 @@ def log_routes(node: Node) -> APIRouter:
     @routes.delete("/log-alarm", dependencies=[Depends(operator_access(node.secrets.operator_token))])
     async def accept_loss() -> AlarmView:
         """Accept that the log is an older one than it was (`log_went_back`), with all that is lost by that."""
-        row = await node.store.submit("log.accept")
+        row = await node.store.submit("log.accept", mark=new_mark())
         return AlarmView(why="" if row is None else row["why"])
 
     return routes

@@ -64,7 +64,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "freeze_budget_ms": st.integers(0, 10_000),
     "aside": st.lists(NAMES, max_size=3),
     "deaths": st.dictionaries(NAMES, st.lists(WHOLE, max_size=3), max_size=3),
-    "handed_on": st.dictionaries(NAMES, st.lists(WHOLE, max_size=3), max_size=3),
+    "handed_on": st.lists(NAMES, max_size=3),
     "grouped": st.booleans(),
     "inputs": st.lists(ITEMS, max_size=3),
     "incarnation": st.integers(1, 2**63 - 1),

@@ -225,6 +225,32 @@ def test_failures_row_42_what_another_history_gave_does_not_count_unless_it_came
     assert asked_of(again, S2).counts_below == Fence(lowest + 2)
 
 
+@pytest.mark.parametrize("policy", ["adopt", "freeze", "despawn"])
+def test_failures_row_42_what_may_have_been_handed_on_is_looked_for_though_whoever_had_it_is_dead(
+    log: Log, policy: str
+) -> None:
+    """Whoever has it by the lost log may be alive, and no policy is about that."""
+    log.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+    goes(log, FAR)
+    log.run("log.parted", office=1)
+    assert over(log) == [BALL]
+    row = recovery(log)
+    assert (row.contested, row.held) == (True, False)
+
+
+def test_failures_row_42_what_it_went_on_from_counts_from_then_on_whichever_history_gave_it(log: Log) -> None:
+    """Its target may die before anybody has a copy of what it made of that; others have what it went on from."""
+    goes(log, FAR)
+    lowest = log.run("log.parted", office=1)
+    log.run("recovery.contest_abroad", entities=[[FAR, BALL, 2, 0]])
+    item = {"entity": BALL, "epoch": lowest, "target": FAR_2, "incarnation": 5, "of_epoch": 3} | COPY
+    assert log.run("recovery.finish", items=[item]) == [BALL]
+    assert over(log, FAR_2, 5, lowest + 1) == [BALL]
+    assert [is_possible(recovery(log), FAR, one) for one in (2, 3, 4, lowest, lowest + 1)] == [
+        *(True, True, False, True, True)
+    ]
+
+
 def test_failures_row_42_what_was_to_be_gone_on_with_is_asked_for_anew_when_there_was_another_log(log: Log) -> None:
     """It would get a fence that the other one may have given, and be asked of those alone who had it by then."""
     log.run("lease.expire", server=S1, incarnation=1, office=1)

@@ -30,7 +30,7 @@ from authority.parcels import MAX_KEY_HEADER_BYTES
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from authority.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES
 from authority.records import MAX_UNKNOWN_CHARS
-from authority.recovery_messages import MAX_COPIES, MAX_HANDED_ON, MAX_RECOVERED
+from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
 from authority.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
 from authority.staging import MAX_STAGED_BYTES
 from authority.transfer_rows import MAX_KEPT, MAX_TRANSFERS
@@ -40,7 +40,7 @@ from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
-from simserver.handed_on import MAX_REMEMBERED
+from simserver.handed_on import MAX_REMEMBERED, MAX_STAYS
 from simserver.handed_over import MAX_HANDED_OVER, MAX_HANDED_OVER_BYTES, MAX_WRITTEN_BYTES
 from simserver.owner_hints import AGAIN_NS, MAX_SENT_ON
 from simserver.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
@@ -108,7 +108,7 @@ EXPECTED = {
     "copies in a message": f"{MAX_COPIES}, 64 KiB of states or one alone",
     "entities in a message of a recovery": f"{MAX_RECOVERED}",
     "entities of which a server remembers that it has handed them on; stays of each": (
-        f"{MAX_REMEMBERED:,}; {MAX_HANDED_ON}"
+        f"{MAX_REMEMBERED:,}; {MAX_STAYS}"
     ),
     "deleted entities in the log; refused ones on a server": f"{MAX_TOMBSTONES:,}; {MAX_REFUSED:,}",
     "copies kept": "100,000, `max_copies_bytes`",

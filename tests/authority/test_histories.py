@@ -9,7 +9,7 @@ from authority.abroad import is_possible
 from authority.epoch import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
 from authority.histories import part_from
 from authority.lease_procedures import lease_office
-from authority.log_positions import LogPlace, has_been_at
+from authority.log_positions import LogPlace, LogPosition, has_been_at, place_of
 from authority.records import EntityRecord, LeaseOffice, Outcome, RecoveryRow
 from authority.recovery import Candidate, CopySource
 from authority.stays import waited_for
@@ -19,12 +19,15 @@ from tests.authority.rows import DictRows
 BLOCK = EPOCHS_OF_A_HISTORY
 
 
-@pytest.fixture
-def log() -> Log:
+MARK = "f" * 32
+
+
+@pytest.fixture(params=[MARK, ""], ids=["marked", "by a command of before"])
+def log(request: pytest.FixtureRequest) -> Log:
     """In which a server has said that it has followed another history, up to office 4."""
     made = new_log()
     made.run("lease.take_office", by="alpha.h1", after=0, mark="0" * 32)
-    assert made.run("log.parted", office=4) == 5 * BLOCK
+    assert made.run("log.parted", office=4, mark=request.param) == 5 * BLOCK
     return made
 
 
@@ -126,6 +129,7 @@ def test_failures_row_42_whoever_grants_leases_next_shows_an_office_above_the_bl
     assert lease_office(log.rows) == LeaseOffice(holder="", number=5, kept=0)
     assert log.run("lease.take_office", by="alpha.h2", after=5, mark="1" * 32)["number"] == 6
     assert not has_been_at(log.rows, LogPlace(3, 1, "f" * 8)), "it has had no such office"
+    assert not has_been_at(log.rows, LogPlace(5, 1, "e" * 8)), "nor this one of another mark"
     assert has_been_at(log.rows, LogPlace(1, 0, "0" * 8))
     assert log.run("log.parted", office=5) == 7 * BLOCK
 
@@ -136,10 +140,35 @@ def test_the_same_history_is_parted_from_once_and_a_later_one_again(log: Log) ->
     assert log.run("log.parted", office=7) == 8 * BLOCK
 
 
+def test_failures_row_42_what_is_given_before_anybody_has_the_office_again_is_given_by_no_third_history() -> None:
+    """Whatever is sealed then shows the office of the block, so another copy that is tried next hears of it."""
+    newest = new_log()
+    newest.run("lease.take_office", by="alpha.h1", after=0, mark="0" * 32)
+    older = Log()
+    older.rows.data = dict(newest.rows.data)
+    for number in (1, 2, 3):
+        older.run("lease.take_office", by="alpha.h1", after=number, mark=str(number) * 32)
+    newest.run("log.parted", office=4, mark=MARK)
+    shown = place_of(newest.rows)
+    assert shown is not None
+    assert (shown.office, shown.mark) == (5, MARK[:8])
+    assert has_been_at(newest.rows, shown)
+    newest.commit(target=S2)
+    # It is lost for good at once, and the older one is used again, which is shown that.
+    assert not has_been_at(older.rows, shown)
+    older.run("log.alarm", by="alpha.h1", office=4, lost=shown.office, why="")
+    older.run("log.accept", mark="e" * 32)
+    older.commit(target=S3)
+    assert fence_of(older) > fence_of(newest)
+
+
 def test_no_number_of_an_office_leads_out_of_what_an_epoch_can_be(log: Log) -> None:
     lowest = log.run("log.parted", office=2**63 - 1)
     assert lowest == log.run("log.parted", office=2**63 - 1) <= MAX_EPOCH
     assert Fence(lowest).begins_block
+    taken = log.run("lease.take_office", by="alpha.h1", after=lease_office(log.rows).number, mark=MARK)
+    signed = LogPosition(instance="alpha", office=taken["number"], mark=MARK, revision=1)
+    assert has_been_at(log.rows, signed.model_copy(update={"revision": 0}))
     log.commit()
     assert fence_of(log) == Fence(lowest)
 
@@ -204,7 +233,7 @@ def test_failures_row_42_after_parting_nothing_is_given_that_the_other_history_h
         mine = log.give(FIRST, before)
         log.given.clear()
         for other in tried if is_told else ():
-            part_from(log.rows, other.office())
+            part_from(log.rows, other.office(), MARK)
             log.take(log.office() + 1)
         log.give(mine, times + after)
         if is_told:

@@ -215,12 +215,17 @@ async def test_failures_row_42_who_has_it_by_the_log_that_is_left_goes_on_whatev
     assert second.holdings.get("alpha.ball") is None
 
 
+@pytest.mark.parametrize("stays", [1, 40])
 async def test_failures_row_42_what_was_handed_on_by_the_lost_log_goes_on_with_whoever_has_it(
-    homes: tuple[Home, Home],
+    homes: tuple[Home, Home], stays: int
 ) -> None:
+    """However often it came back and was handed on again."""
     alpha, first, second = await who_has_it_abroad(homes)
     first.holdings.drop("alpha.ball")
-    first.departures.handed_on.note("alpha.ball", 2)
+    second.holdings.drop("alpha.ball")
+    haunted(second, "alpha.ball", Fence(2 + 4 * stays))
+    for stay in range(stays):
+        first.departures.handed_on.note("alpha.ball", 2 + 4 * stay)
     await alpha.node.store.submit("log.parted", office=1)
     await until(lambda: (one := second.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
     assert first.holdings.get("alpha.ball") is None

@@ -1,24 +1,35 @@
 """Which stays ended here by a hand-over: the last of each entity, and of so many entities."""
 
-from authority.recovery_messages import MAX_HANDED_ON
-from simserver.handed_on import MAX_REMEMBERED, HandedOn
+from simserver.handed_on import MAX_REMEMBERED, MAX_STAYS, HandedOn
 
 BALL = "alpha.ball"
 
 
-def test_each_epoch_is_remembered_once_however_often_it_was_passed_on_under_it() -> None:
+def had(handed_on: HandedOn, entity: str, up_to: int) -> list[int]:
+    return [epoch for epoch in range(up_to) if handed_on.has(entity, epoch)]
+
+
+def test_each_stay_is_remembered_however_often_it_was_passed_on_under_its_epoch() -> None:
     handed_on = HandedOn()
-    assert handed_on.of(BALL) == []
+    assert had(handed_on, BALL, 10) == []
     for epoch in (2, 2, 5):
         handed_on.note(BALL, epoch)
-    assert handed_on.of(BALL) == [2, 5]
+    assert had(handed_on, BALL, 10) == [2, 5]
+
+
+def test_an_epoch_passed_on_under_often_takes_the_place_of_one() -> None:
+    handed_on = HandedOn()
+    handed_on.note(BALL, 1)
+    for _time in range(2 * MAX_STAYS):
+        handed_on.note(BALL, 2)
+    assert had(handed_on, BALL, 10) == [1, 2]
 
 
 def test_the_last_ones_are_remembered() -> None:
     handed_on = HandedOn()
-    for epoch in range(1, 100):
+    for epoch in range(1, 300):
         handed_on.note(BALL, epoch)
-    assert handed_on.of(BALL) == list(range(100 - MAX_HANDED_ON, 100))
+    assert had(handed_on, BALL, 400) == list(range(300 - MAX_STAYS, 300))
 
 
 def test_whoever_left_longest_ago_is_forgotten_first() -> None:
@@ -27,6 +38,6 @@ def test_whoever_left_longest_ago_is_forgotten_first() -> None:
         handed_on.note(f"alpha.n{number}", 1)
     handed_on.note("alpha.n0", 2)
     handed_on.note(BALL, 1)
-    assert handed_on.of("alpha.n0") == [1, 2]
-    assert handed_on.of("alpha.n1") == []
-    assert handed_on.of(BALL) == [1]
+    assert had(handed_on, "alpha.n0", 5) == [1, 2]
+    assert had(handed_on, "alpha.n1", 5) == []
+    assert had(handed_on, BALL, 5) == [1]

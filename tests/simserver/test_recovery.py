@@ -290,10 +290,21 @@ async def test_failures_row_42_what_lives_here_is_said_though_there_is_a_copy_of
 
 async def test_failures_row_42_it_says_what_it_has_handed_on(scene: Scene) -> None:
     scene.handed_on.note(BALL, 4)
-    scene.handed_on.note("alpha.other", 5)
-    items = [RaisedItem(entity=BALL, epoch=9, sub=0), RaisedItem(entity="alpha.third", epoch=9, sub=0)]
-    scene.recovery.collect(Collect(number=1, items=items), HOME)
-    assert scene.sent.pop().handed_on == {BALL: [4]}
+    for entity, own_epoch in ((BALL, 4), (BALL, 0), (BALL, 5), ("alpha.third", 4)):
+        items = [RaisedItem(entity=entity, epoch=9, sub=0, own_epoch=own_epoch)]
+        scene.recovery.collect(Collect(number=1, items=items), HOME)
+    assert [answer.handed_on for answer in scene.sent] == [[BALL], [], [], []]
+
+
+async def test_failures_row_42_who_handed_it_on_a_moment_ago_keeps_the_copy_of_what_came_of_it(scene: Scene) -> None:
+    """It follows whoever has it now. The copy does not count yet, and does as soon as home hears what this one says."""
+    scene.was_handed_over = new_copy(Fence(4), 9, b"handed over", CopySource.CHECKPOINT)
+    scene.handed_on.note(BALL, 4)
+    scene.table.keep(BALL, new_copy(Fence(5), 99, b"what came of it", CopySource.FOLLOWER), 0)
+    scene.collect(2**40, counts_before=5)
+    found = scene.collect(2**40)
+    assert found is not None
+    assert (found.fence, found.tick) == (Fence(5), 99)
 
 
 async def test_a_question_of_an_earlier_recovery_that_comes_late_takes_nothing_that_home_was_told_of(

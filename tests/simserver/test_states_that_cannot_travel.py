@@ -238,7 +238,7 @@ def recovery(place: Place, sent: list[Any] | None = None) -> Recovery:
         is_leaving=lambda _: False,
         fence_raised=lambda *_: None,
         unsettled=SimpleNamespace(hurry=lambda _: None),
-        handed_on=SimpleNamespace(of=lambda _: []),
+        handed_on=SimpleNamespace(has=lambda *_: False),
         of=lambda *_: None,
         send=lambda message, *_, **__: None if sent is None else sent.append(message),
     )

@@ -146,7 +146,7 @@ class People:
         instance = self._dice.choice(sorted(self._cluster.logs))
         log = self._cluster.logs[instance]
         block = lowest_epoch(self._cluster.homes_of(instance)[0].store.tree) // EPOCHS_OF_A_HISTORY
-        log.run("log.parted", {"office": block})
+        log.run("log.parted", {"office": block, "mark": f"{block:032x}"})
 
     def revoke(self) -> None:
         """The operator of a server revokes its keys; the others hear of it by and by."""
