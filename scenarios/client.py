@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import httpx
@@ -13,6 +14,8 @@ __all__ = ["ApiFailure", "RestClient"]
 
 REQUEST_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.1
+# What cannot be read counts against a run, and a machine with much else to do may let a server stand for seconds.
+READ_TRIES: Final = 4
 _MOVES: Final = {"transfers": "transfer_id", "groups": "group"}
 
 
@@ -84,12 +87,23 @@ class RestClient:
         raise ApiFailure("unreachable", f"{instance} did not answer in {patience_s:g} s ({problem})")
 
     async def get(self, url: str, **params: str) -> Any:
-        """Read from one server, wherever it is."""
-        answer = await self._http.get(url, params=params)
+        """Read from one server, wherever it is; one that is slow is asked again.
+
+        Raises:
+            ApiFailure: it refused.
+            httpx.HTTPError: it is not there, or did not answer `READ_TRIES` times.
+        """
+        answer = await self._read(url, params)
         if not answer.is_success:
             data = answer.json()
             raise ApiFailure(str(data.get("code")), str(data.get("message")))
         return answer.json()
+
+    async def _read(self, url: str, params: Mapping[str, str]) -> httpx.Response:
+        for _time in range(READ_TRIES - 1):
+            with suppress(httpx.TimeoutException):
+                return await self._http.get(url, params=params)
+        return await self._http.get(url, params=params)
 
     def _last(self, instance: str, url: str) -> None:
         addresses = self._urls[instance]

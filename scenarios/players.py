@@ -421,12 +421,19 @@ class Players:
                 look_up_at_s = trio.current_time() + ASK_AFTER_S
 
     async def drained(self, timeout_s: float) -> bool:
-        """Wait until everything sent has been acknowledged; whether it was, in time."""
-        with trio.move_on_after(timeout_s):
-            while any(stream.waiting for stream in self.streams.values()):
-                await self._until_acknowledged.park()
-            return True
-        return False
+        """Wait until everything sent has been acknowledged; False when nothing more was for `timeout_s`."""
+        least = self._unacknowledged()
+        while least:
+            with trio.move_on_after(timeout_s):
+                while self._unacknowledged() >= least:
+                    await self._until_acknowledged.park()
+            if self._unacknowledged() >= least:
+                return False
+            least = self._unacknowledged()
+        return True
+
+    def _unacknowledged(self) -> int:
+        return sum(len(stream.waiting) for stream in self.streams.values())
 
     # --- inside ----------------------------------------------------------------------------------------------------
 

@@ -466,6 +466,32 @@ async def test_a_server_that_says_nothing_is_looked_for_elsewhere_but_not_by_eve
     assert all(later - earlier >= ADDRESS_FRESH_S for earlier, later in pairwise(home.asked_s))
 
 
+@pytest.mark.parametrize("answers", [4, 2])
+async def test_everything_is_waited_for_as_long_as_more_is_acknowledged(
+    autojump_clock: MockClock, answers: int
+) -> None:
+    """However slow who has it is; it is given up when nothing was heard for so long."""
+    players = Players(PLAYER, cast(RestClient, Elsewhere()))
+    stream = InputStream("alpha.ball", "alpha.s1")
+    players.streams["alpha.ball"] = stream
+    players._servers["alpha.s1"] = {"link_host": "127.0.0.1", "link_port": 1}
+    players._link = cast(Any, SimpleNamespace(post=lambda *_: None))
+    for _ in range(4):
+        assert players.push(stream, b"push")
+
+    async def acknowledge() -> None:
+        for applied in range(1, answers + 1):
+            await trio.sleep(9)
+            answer = InputAck(entity="alpha.ball", epoch=1, sub=0, applied=applied, durable=applied, tick=1)
+            players._take(Received("alpha.s1", encode_link(answer), 0, ("127.0.0.1", 1)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(acknowledge)
+        began_s = trio.current_time()
+        assert await players.drained(10) == (answers == 4)
+        assert trio.current_time() - began_s == (36 if answers == 4 else 28)
+
+
 async def test_the_address_of_a_server_comes_with_the_keys_that_the_link_asks_for(autojump_clock: MockClock) -> None:
     """Who only watches has nothing under way: the link notices the silence, and asks for keys."""
     players = Players(PLAYER, cast(RestClient, Elsewhere()))
