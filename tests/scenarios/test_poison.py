@@ -12,7 +12,7 @@ from tests.scenarios.fatal_world import DEADLY, FatalBalls, PanickingBalls
 from tests.scenarios.test_failover import World, world
 from tests.scenarios.test_leases import answer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3")
 POISONED = "alpha.ball-0"

@@ -19,7 +19,7 @@ from scenarios.cluster import ClusterFailed
 from tests.scenarios.test_failover import PLAYER, TERM_S, Entity, World, world
 from tests.scenarios.test_leases import answer, until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 # The world ends before that. Who is started with another log says that it is ready late, or never.
 PATIENCE_S = 300.0
