@@ -12,6 +12,8 @@ So it asks from time to time whether what it simulates is its own, and shows the
 that it has heard: a log that has never been there, and was not accepted, answers nothing (`homeserver.held`).
 """
 
+from collections.abc import Collection
+
 from authority.epoch import Fence
 from authority.records import EntityRecord, RecoveryRow
 from authority.stays import before
@@ -20,13 +22,23 @@ __all__ = ["is_given", "is_staged"]
 
 
 def is_given(
-    server: str, fence: Fence, record: EntityRecord | None, recovery: RecoveryRow | None, *, is_astray: bool
+    server: str,
+    fence: Fence,
+    record: EntityRecord | None,
+    recovery: RecoveryRow | None,
+    *,
+    is_astray: bool,
+    went_on: Collection[int] = (),
 ) -> bool:
     """Whether what `server` has of an entity, simulated by itself under `fence`, is the last stay that the log knows.
 
     Or one that it may have been passed since, of which the log need not have heard: of one that `is_astray` only if it
     is of the group that may be passed it now. An earlier stay is none: nobody can say whether it is of this history.
     `recovery` is how that of an entity stands whose authority died.
+
+    Or what came of that stay: `went_on` are epochs of earlier stays of the server's own which it knows to have led to
+    this one, by whichever history. Of one that never left the server, which was restarted or refused to let it go, the
+    other history has raised the fence, and nothing else.
     """
     if record is None:
         return False
@@ -34,7 +46,8 @@ def is_given(
     if recovery is not None:
         # Whom its last authority may have passed it on to is not known any more.
         stays.append((recovery.last, recovery.stay, True))
-    return any(_is_of(server, fence, *stay) for stay in stays)
+    came_of_it = any(server == authority and stay.epoch in went_on for authority, stay, _ in stays)
+    return came_of_it or any(_is_of(server, fence, *stay) for stay in stays)
 
 
 def is_staged(

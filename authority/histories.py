@@ -13,6 +13,9 @@ history, which has not heard of it, takes a block above it, too.
 It knows that when a loss is accepted (`log.accept`), and when a server says that it has followed another log
 (`authority.held`).
 
+So are the revisions of who owns an entity, with its fence: an authority, and players, take the highest one that they
+have heard of for the last word, and what they have may be of the other history.
+
 What stays where it is keeps its fence: no entity is given again for that, and whoever is refused to leave goes on under
 the next epoch, as ever.
 """
@@ -41,7 +44,7 @@ def lowest_epoch(copy: Readable) -> int:
 def given_next(rows: Rows, record: EntityRecord, last_given: int | None = None, **changes: Any) -> EntityRecord:
     """The record with these `changes`, and the fence under which the log gives its entity to somebody.
 
-    That is the next one, unless it is too low.
+    That is the next one, unless it is too low; then its owner has a revision that no other history has given either.
 
     Args:
         last_given: the last epoch under which somebody had it, if not that of the record.
@@ -50,7 +53,8 @@ def given_next(rows: Rows, record: EntityRecord, last_given: int | None = None, 
     if fence.epoch >= (lowest := lowest_epoch(rows)):
         return record.changed(epoch=fence.epoch, sub=fence.sub, **changes)
     jumped_from = record.epoch if last_given is None else last_given
-    return record.changed(epoch=lowest, sub=0, jumped_from=jumped_from, **changes)
+    owner_rev = max(record.owner_rev + 1, lowest)
+    return record.changed(epoch=lowest, sub=0, owner_rev=owner_rev, jumped_from=jumped_from, **changes)
 
 
 def part_from(rows: Rows, office: int, mark: str) -> None:

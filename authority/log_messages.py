@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from authority.certificates import CommitCertificate, Name, OwnerName
+from authority.certificates import CommitCertificate, Epoch, Name, OwnerName
 from authority.errors import MessageError
 from authority.log_positions import LogPlace, LogPosition
 from authority.message_base import FencedModel, MessageModel, Token
@@ -42,6 +42,9 @@ MAX_WITNESSES: Final = 16
 MAX_HELD: Final = 256
 """Entities in one question about what a server has."""
 
+MAX_WENT_ON: Final = 16
+"""Earlier stays of each of them that are named."""
+
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
@@ -72,9 +75,13 @@ class LogWord(MessageModel):
 
 
 class HeldItem(FencedModel):
-    """An entity that a server has simulated under this fence; or `by` another one, whose state is staged here."""
+    """An entity that a server has simulated under this fence; or `by` another one, whose state is staged here.
+
+    `went_on` are epochs of earlier stays of this server's own that have led to this one.
+    """
 
     by: OwnerName = ""
+    went_on: Annotated[list[Epoch], Field(max_length=MAX_WENT_ON)] = Field(default_factory=list)
 
 
 class HeldInquiry(MessageModel):

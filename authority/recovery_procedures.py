@@ -15,6 +15,7 @@ from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import refuse_group
 from authority.histories import given_next, lowest_epoch
+from authority.lease import LeasePhase
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
 from authority.records import EntityRecord, Phase, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
@@ -42,7 +43,7 @@ def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
         for item in args["entities"]
         if (record := _left_with(rows, server, item)) is not None
         and lease.has_outlived(record.incarnation)
-        and (taken := _taken(rows, record))
+        and (taken := _taken(rows, record, is_back=lease.phase is not LeasePhase.OVER))
     ]
 
 
@@ -89,15 +90,18 @@ def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:
     return record if is_left else None
 
 
-def _taken(rows: Rows, record: EntityRecord) -> str:
+def _taken(rows: Rows, record: EntityRecord, *, is_back: bool = False) -> str:
     """Its id if it is to be recovered; it ends if that is its policy.
 
     What may have been handed on by another history of the log is looked for whatever its policy is: that is about the
-    death of whoever has it, and somebody alive may.
+    death of whoever has it, and somebody alive may. Nor has a server died that `is_back` as another incarnation, after
+    it has followed another history.
     """
-    if is_unsure(record, lowest_epoch(rows)):
+    lowest = lowest_epoch(rows)
+    if is_unsure(record, lowest):
         return _begin(rows, record, record.authority, contested=True)
-    if record.orphans is OrphanPolicy.DESPAWN:
+    has_died = not (is_back and record.epoch < lowest)
+    if record.orphans is OrphanPolicy.DESPAWN and has_died:
         if record.unconfirmed and record.fence == Fence(record.born):
             # It may never have begun: whoever created it repeats that, and was told of nothing that ended.
             take_back(rows, record)

@@ -116,7 +116,17 @@ class Astray:
 
     async def _ask(self, position: str, stays: list[Staged]) -> HeldWord:
         self._number += 1
-        items = [HeldItem(entity=entity, epoch=fence.epoch, sub=fence.sub, by=by) for entity, fence, by in stays]
+        before = self._departures.handed_on.before
+        items = [
+            HeldItem(
+                entity=entity,
+                epoch=fence.epoch,
+                sub=fence.sub,
+                by=by,
+                went_on=[] if by else before(entity, fence.epoch),
+            )
+            for entity, fence, by in stays
+        ]
         question = HeldInquiry(number=self._number, server=self._server, position=position, items=items)
         answer = await self._home.ask_alone(question, Trace(f"held-{self._number:08d}"))
         word = None if answer is None else answer.message

@@ -1,5 +1,7 @@
 """Which stays of entities went on from here under a later epoch: handed on, or here, when that was refused.
 
+Or here, after a restart or a takeover, from what this server had of them.
+
 Whoever goes on by a log that was restored from an older copy may take an entity to be here that was handed on since, by
 the log that was lost: what others have of it under later epochs is then what came of this server's stay, and not of
 another history altogether (`authority.abroad.is_possible`). Remembered in memory alone.
@@ -8,6 +10,8 @@ another history altogether (`authority.abroad.is_possible`). Remembered in memor
 from array import array
 from collections import OrderedDict
 from typing import Final
+
+from authority.log_messages import MAX_WENT_ON
 
 __all__ = ["MAX_REMEMBERED", "MAX_STAYS", "HandedOn"]
 
@@ -31,6 +35,10 @@ class HandedOn:
         self._epochs.move_to_end(entity)
         if len(self._epochs) > MAX_REMEMBERED:
             self._epochs.popitem(last=False)
+
+    def before(self, entity: str, epoch: int) -> list[int]:
+        """The epochs of the last `MAX_WENT_ON` of them that were before this one, the earliest first."""
+        return [one for one in self._epochs.get(entity, ()) if one < epoch][-MAX_WENT_ON:]
 
     def has(self, entity: str, epoch: int) -> bool:
         """Whether the stay of an entity under this epoch is one of them, as far as they are remembered."""

@@ -288,6 +288,9 @@ class Recovery:
         self._copier.table.drop(item.entity)
         self._staged.drop(item.entity)
         self._copier.gone_on_with(item.entity, copy.tick)
+        if copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
+            # Its own stay goes on here.
+            self._departures.handed_on.note(item.entity, copy.fence.epoch)
         self._counts["adopted"] += 1
         _log.info("%s goes on here from tick %d (%s)", item.entity, copy.tick, copy.source)
         return "adopted"

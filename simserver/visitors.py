@@ -99,7 +99,11 @@ class Visitors:
     async def _ask(self, instance: str, visitors: list[Holding]) -> None:
         self._number += 1
         fences = {one.id: one.fence for one in visitors if not self._departures.is_under_way(one.id)}
-        items = [HeldItem(entity=entity, epoch=fence.epoch, sub=fence.sub) for entity, fence in fences.items()]
+        before = self._departures.handed_on.before
+        items = [
+            HeldItem(entity=entity, epoch=fence.epoch, sub=fence.sub, went_on=before(entity, fence.epoch))
+            for entity, fence in fences.items()
+        ]
         if not items:
             return
         words = self._words_of(instance)[-MAX_OFFICES_ABROAD:]

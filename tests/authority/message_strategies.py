@@ -66,6 +66,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "deaths": st.dictionaries(NAMES, st.lists(WHOLE, max_size=3), max_size=3),
     "handed_on": st.lists(NAMES, max_size=3),
     "grouped": st.booleans(),
+    "went_on": st.lists(WHOLE, max_size=3),
     "inputs": st.lists(ITEMS, max_size=3),
     "incarnation": st.integers(1, 2**63 - 1),
     "kind": st.text(max_size=20),

@@ -14,7 +14,7 @@ from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, MAX_WAITING
-from authority.log_messages import MAX_FOREIGN_LOGS, MAX_HELD, MAX_OFFICES_ABROAD, MAX_WITNESSES
+from authority.log_messages import MAX_FOREIGN_LOGS, MAX_HELD, MAX_OFFICES_ABROAD, MAX_WENT_ON, MAX_WITNESSES
 from authority.log_positions import MAX_HEARD_OFFICES, MAX_OFFICES
 from authority.message_base import MAX_TOKEN_CHARS
 from authority.messages import (
@@ -103,7 +103,7 @@ EXPECTED = {
     "words of other instances' logs that a server keeps, of one instance; words of one that its homes show": (
         f"{MAX_FOREIGN_LOGS}, {MAX_OFFICES_ABROAD}; {MAX_WITNESSES}"
     ),
-    "entities in a question about what a server has": f"{MAX_HELD}",
+    "entities in a question about what a server has; earlier stays of each": f"{MAX_HELD}; {MAX_WENT_ON}",
     "leases in a question of another home": f"{MAX_LEASES}",
     "copies in a message": f"{MAX_COPIES}, 64 KiB of states or one alone",
     "entities in a message of a recovery": f"{MAX_RECOVERED}",

@@ -31,6 +31,19 @@ def test_what_the_log_does_not_know_is_nobodys() -> None:
     assert not given(Fence(1), None, recovery(HERE, 1))
 
 
+def test_failures_row_42_one_keeps_what_came_of_the_stay_that_the_log_gave_to_it() -> None:
+    """The other history raised its fence where it was, or had it leave and come back: the server knows which."""
+
+    def came(*went_on: int, row: EntityRecord | None, recovered: RecoveryRow | None = None) -> bool:
+        return is_given(HERE, Fence(9), row, recovered, is_astray=True, went_on=went_on)
+
+    assert came(1, 3, row=record(HERE, 3))
+    assert came(3, row=record("", 4), recovered=recovery(HERE, 3))
+    assert not came(1, 5, row=record(HERE, 3)), "of other stays"
+    assert not came(3, row=record(THERE, 3)), "the log gave that to somebody else"
+    assert not came(3, row=None)
+
+
 @pytest.mark.parametrize("fence", [Fence(2), Fence(4), Fence(3, 1)])
 def test_one_keeps_the_stay_that_the_log_gave_to_it_and_no_other(fence: Fence) -> None:
     assert given(Fence(3), record(HERE, 3))

@@ -50,6 +50,32 @@ def test_failures_row_42_what_is_given_to_somebody_has_a_fence_that_no_other_his
     assert fence_of(log) == Fence(5 * BLOCK + 1)
 
 
+def test_failures_row_42_its_owner_has_a_revision_that_no_other_history_has_given(log: Log) -> None:
+    """Whoever has heard of one that this may have given would take the log's word of its owner for old."""
+    before = log.rows.entity(BALL)
+    answer = log.commit()
+    record = log.rows.entity(BALL)
+    assert (record.owner, record.owner_rev) == (before.owner, 5 * BLOCK)
+    assert answer["transfer"]["owner_rev"] == record.owner_rev, "the target is told"
+    log.commit("transfer-2", target=S3, source=S2, epoch=5 * BLOCK)
+    assert log.rows.entity(BALL).owner_rev == record.owner_rev, "once"
+
+
+@pytest.mark.parametrize(("phase", "goes_on"), [("returning", True), ("over", False)])
+def test_failures_row_42_who_is_back_after_another_history_has_not_died(log: Log, phase: str, goes_on: bool) -> None:
+    """It is another incarnation then. What is to end with its server does so if that is gone."""
+    log.run("entity.change_rights", entity=BALL, by=ADA, orphans="despawn")
+    log.run("lease.claim", server=S1, incarnation=1, nonce="0" * 32, previous_nonce="")
+    if phase == "returning":
+        log.swept(S1)
+        log.run("lease.claim", server=S1, incarnation=2, nonce="1" * 32, previous_nonce="0" * 32)
+    else:
+        log.run("lease.take_office", by="alpha.h1", after=5, mark="1" * 32)
+        log.run("lease.expire", server=S1, incarnation=1, office=6)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    assert (log.rows.get_or(("entities", BALL), None) is not None) == goes_on
+
+
 def test_who_asks_again_for_what_was_committed_hears_the_same(log: Log) -> None:
     answer = log.commit()
     assert log.commit() == answer

@@ -294,6 +294,40 @@ async def test_failures_row_42_what_was_handed_on_abroad_by_a_lost_log_goes_on_w
         await running.exactly_once()
 
 
+async def test_failures_row_42_what_never_left_its_server_goes_on_however_often_its_log_is_lost() -> None:
+    """Its fence was raised where it is: when its server was restarted, and by each loss that was accepted."""
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        await cluster.stop(HOME)
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await cluster.stop("alpha.s1")
+        await cluster.restart("alpha.s1", same_code=True)
+        await running.until(lambda record: is_with("alpha.s1", record) and record["epoch"] > 1)
+        for times in (1, 2):
+            await running.push(10)
+            await running.everything_durable()
+            before = (await running.entity(BALL))["epoch"]
+            await trio.sleep(2 * LeaseTerms(round(TERM_S * 1e9)).renew_every_ns / 1e9)
+            await cluster.stop(HOME)
+            shutil.rmtree(log)
+            shutil.copytree(backup, log)
+            async with coming_up(running, HOME):
+                await until(health, running, HOME, code="log_went_back")
+                await accept_loss(running)
+                await says(running, "ok", HOME, *SERVERS)
+                record = (await running.until(partial(is_with, "alpha.s1")))[BALL]
+                assert record["epoch"] > max(before, EPOCHS_OF_A_HISTORY), times
+                await running.push(10)
+                await running.exactly_once()
+                if times == 1:
+                    await cluster.stop(HOME)
+            if times == 1:
+                await cluster.restart(HOME)
+
+
 HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
 
 

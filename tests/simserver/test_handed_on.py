@@ -1,5 +1,6 @@
 """Which stays ended here by a hand-over: the last of each entity, and of so many entities."""
 
+from authority.log_messages import MAX_WENT_ON
 from simserver.handed_on import MAX_REMEMBERED, MAX_STAYS, HandedOn
 
 BALL = "alpha.ball"
@@ -30,6 +31,16 @@ def test_the_last_ones_are_remembered() -> None:
     for epoch in range(1, 300):
         handed_on.note(BALL, epoch)
     assert had(handed_on, BALL, 400) == list(range(300 - MAX_STAYS, 300))
+
+
+def test_of_those_before_an_epoch_the_last_ones_are_named() -> None:
+    handed_on = HandedOn()
+    for epoch in range(1, 100, 2):
+        handed_on.note(BALL, epoch)
+    assert handed_on.before(BALL, 6) == [1, 3, 5]
+    assert handed_on.before(BALL, 5) == [1, 3]
+    assert handed_on.before(BALL, 200) == list(range(1, 100, 2))[-MAX_WENT_ON:]
+    assert handed_on.before("alpha.other", 6) == []
 
 
 def test_whoever_left_longest_ago_is_forgotten_first() -> None:

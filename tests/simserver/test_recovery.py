@@ -171,6 +171,22 @@ async def test_what_was_handed_over_a_moment_ago_is_said_too(scene: Scene) -> No
     assert (found and (found.fence, found.tick)) == (Fence(3), 9)
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_failures_row_42_it_knows_which_stay_of_its_own_it_has_gone_on_from(scene: Scene, is_own: bool) -> None:
+    scene.live()
+    found = scene.collect(4)
+    assert found is not None
+    if not is_own:
+        copy = scene.table.get(BALL)
+        assert copy is not None
+        scene.table.drop(BALL)
+        scene.table.keep(BALL, new_copy(copy.fence, copy.tick, copy.state, CopySource.FOLLOWER), 0)
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=found.state_hash, owner=ADA, owner_rev=1)
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    assert scene.holdings.get(BALL) is not None
+    assert scene.handed_on.before(BALL, 5) == ([3] if is_own else [])
+
+
 async def test_nothing_is_said_of_what_was_never_here(scene: Scene) -> None:
     assert scene.collect(2) is None
 
