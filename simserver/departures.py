@@ -149,6 +149,9 @@ class Departures:
         """These have never been this server's to hand over: whatever it has begun is not gone on with."""
         for departure in [one for one in self._leaving.values() if one.plan.entity in entities]:
             self._forget(departure)
+        for entity in entities:
+            # What this server is given next did not come of that.
+            self.handed_on.forget(entity)
 
     @property
     def under_way(self) -> int:

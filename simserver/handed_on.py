@@ -36,6 +36,10 @@ class HandedOn:
         if len(self._epochs) > MAX_REMEMBERED:
             self._epochs.popitem(last=False)
 
+    def forget(self, entity: str) -> None:
+        """What was here of an entity was not this server's."""
+        self._epochs.pop(entity, None)
+
     def before(self, entity: str, epoch: int) -> list[int]:
         """The epochs of the last `MAX_WENT_ON` of them that were before this one, the earliest first."""
         return [one for one in self._epochs.get(entity, ()) if one < epoch][-MAX_WENT_ON:]

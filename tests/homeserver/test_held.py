@@ -25,10 +25,12 @@ from tree.submissions import NoQuorum
 __all__ = ["homes"]
 
 GHOST = "alpha.ghost"
+HANDED_ON = 99
 
 
 def haunted(node: SimNode, entity: str = GHOST, fence: Fence = Fence(1)) -> None:  # noqa: B008 — immutable
-    """It simulates something that another log gave to it, and has written it down."""
+    """It simulates something that another log gave to it, and has written it down; and has handed it on."""
+    node.departures.handed_on.note(entity, HANDED_ON)
     node.holdings.spawn(entity, "ball", {}, fence, Ownership("alpha.ada", 1))
     node.ledger.checkpoint(entity, fence, 7, b"state")
 
@@ -81,6 +83,7 @@ async def is_a_ghost_no_more(node: SimNode) -> None:
     assert node.holdings.get(GHOST) is None
     assert node.holdings.lived(GHOST) is None
     assert node.copier.table.get(GHOST) is None
+    assert not node.departures.handed_on.has(GHOST, HANDED_ON)
     await node.ledger.flush()
     assert node.ledger.checkpoint_of(GHOST) is None
     assert GHOST not in {entity for entity, _ in node.ledger.all_lived()}

@@ -43,6 +43,16 @@ def test_of_those_before_an_epoch_the_last_ones_are_named() -> None:
     assert handed_on.before("alpha.other", 6) == []
 
 
+def test_of_what_was_not_this_servers_nothing_is_remembered() -> None:
+    handed_on = HandedOn()
+    for entity in (BALL, "alpha.other"):
+        handed_on.note(entity, 1)
+    handed_on.forget(BALL)
+    handed_on.forget("alpha.third")
+    assert had(handed_on, BALL, 5) == []
+    assert had(handed_on, "alpha.other", 5) == [1]
+
+
 def test_whoever_left_longest_ago_is_forgotten_first() -> None:
     handed_on = HandedOn()
     for number in range(MAX_REMEMBERED):
