@@ -140,11 +140,15 @@ async def world(*, environment: Mapping[str, str] | None = None, **options: Any)
             urls = {one: [home.rest_url for home in homes if home.instance == one] for one in spec.instances}
             client = RestClient(urls, {one: cluster.client_token(one) for one in spec.instances})
             players = Players(PLAYER, client)
-            async with trio.open_nursery() as nursery:
-                await nursery.start(players.serve)
-                yield World(cluster, client, players, {}, [])
-                nursery.cancel_scope.cancel()
-            await client.aclose()
+            try:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(players.serve)
+                    yield World(cluster, client, players, {}, [])
+                    nursery.cancel_scope.cancel()
+            finally:
+                # A socket that is left open fails whichever test runs when it is collected.
+                with trio.CancelScope(shield=True):
+                    await client.aclose()
 
 
 async def test_failures_row_8_entities_of_a_killed_server_go_on_elsewhere() -> None:

@@ -189,6 +189,8 @@ async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_s
         shutil.copytree(log, backup)
         await cluster.restart(HOME)
         await handed_over(running, "beta.s1")
+        # Who hands over brings the word of it.
+        assert (await simulates(running, "beta.s1", BALL))["epoch"] == 2
         for name in ("alpha.s1", "alpha.s2", HOME):
             await cluster.kill(name)
         # As if it had not heard of its home since.
