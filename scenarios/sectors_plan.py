@@ -31,6 +31,10 @@ __all__ = [
 TICK_HZ: Final = 20.0
 MINIMUM_HOLD_S: Final = 30.0
 """How long an aircraft stays in a sector at least, in its own time: what a handing-over by voice takes."""
+LEASE_TERM_S: Final = 60.0
+"""Nobody fails here, and a change of hands that no transfer says is a finding. On a machine that gives a server nothing
+for the 10 s of an ordinary lease there would be one: a take-over, as it should be. Cost: whoever is killed by hand
+meanwhile is missed for a minute."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ def make_plan(
             "speedup": float(speedup),
         },
         tick_hz=TICK_HZ,
+        lease_term_s=LEASE_TERM_S,
         directory=directory,
         log_level="WARNING",
     )
