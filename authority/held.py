@@ -29,6 +29,7 @@ def is_given(
     *,
     is_astray: bool,
     went_on: Collection[int] = (),
+    since: int = 0,
 ) -> bool:
     """Whether what `server` has of an entity, simulated by itself under `fence`, is the last stay that the log knows.
 
@@ -37,8 +38,8 @@ def is_given(
     `recovery` is how that of an entity stands whose authority died.
 
     Or what came of that stay: `went_on` are epochs of earlier stays of the server's own which it knows to have led to
-    this one, by whichever history. Of one that never left the server, which was restarted or refused to let it go, the
-    other history has raised the fence, and nothing else.
+    this one, by whichever history, and so did all from the epoch `since` on. Of one that never left the server, which
+    was restarted or refused to let it go, the other history has raised the fence, and nothing else.
     """
     if record is None:
         return False
@@ -46,7 +47,8 @@ def is_given(
     if recovery is not None:
         # Whom its last authority may have passed it on to is not known any more.
         stays.append((recovery.last, recovery.stay, True))
-    came_of_it = any(server == authority and stay.epoch in went_on for authority, stay, _ in stays)
+    led_here = (stay.epoch for authority, stay, _ in stays if server == authority)
+    came_of_it = any(epoch in went_on or 0 < since <= epoch < fence.epoch for epoch in led_here)
     return came_of_it or any(_is_of(server, fence, *stay) for stay in stays)
 
 

@@ -77,10 +77,12 @@ class LogWord(MessageModel):
 class HeldItem(FencedModel):
     """An entity that a server has simulated under this fence; or `by` another one, whose state is staged here.
 
-    `went_on` are epochs of earlier stays of this server's own that have led to this one.
+    `went_on` are epochs of earlier stays of this server's own that have led to this one, as have all from `since` on:
+    it has not left this server meanwhile.
     """
 
     by: OwnerName = ""
+    since: Epoch = 0
     went_on: Annotated[list[Epoch], Field(max_length=MAX_WENT_ON)] = Field(default_factory=list)
 
 

@@ -93,4 +93,6 @@ class Held:
         record, recovery = self._store.entity(item.entity), self._store.recovery(item.entity)
         if item.by:
             return is_staged(server, item.by, item.fence, record, recovery)
-        return is_given(server, item.fence, record, recovery, is_astray=is_astray, went_on=item.went_on)
+        return is_given(
+            server, item.fence, record, recovery, is_astray=is_astray, went_on=item.went_on, since=item.since
+        )

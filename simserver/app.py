@@ -385,7 +385,7 @@ async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio
                 node.holdings.remember(entity, Tombstone(moved_to, fence))
         for row in node.ledger.interrupted:
             if node.holdings.get(row.entity) is None and node.holdings.gone(row.entity) is None:
-                node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub))
+                node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub), row.since)
         for stage in node.stages.waiting():
             node.arrivals.restage(stage)
         node.recovery.remember(node.ledger)

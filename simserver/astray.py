@@ -124,6 +124,7 @@ class Astray:
                 sub=fence.sub,
                 by=by,
                 went_on=[] if by else before(entity, fence.epoch),
+                since=0 if by else self._holdings.since(entity),
             )
             for entity, fence, by in stays
         ]

@@ -62,7 +62,8 @@ class Holding:
     """An entity that lives here (running or frozen): its life, and whether it may be passed on.
 
     If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came, `group`
-    the servers to which it may be passed on directly, and `leads_to` the fence at which the chain ends.
+    the servers to which it may be passed on directly, and `leads_to` the fence at which the chain ends. Since the epoch
+    `since` it has been with this server, and only here has its fence been raised.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Holding:
     chain: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
     leads_to: Fence | None = None
+    since: int = 0
 
     @property
     def fence(self) -> Fence:
@@ -154,8 +156,8 @@ class Tombstone:
 class Notes(Protocol):
     """Where it is written down what lives here; see `simserver.ledger`."""
 
-    def lives(self, entity: str, kind: str, fence: Fence) -> None:
-        """It is simulated here from now on."""
+    def lives(self, entity: str, kind: str, fence: Fence, since: int = 0) -> None:
+        """It is simulated here from now on; as what has been here since that epoch, if that is not the fence's."""
 
     def left(self, entity: str, moved_to: str, fence: Fence) -> None:
         """Somebody else has authority now."""
@@ -174,6 +176,7 @@ class Holdings:
         self._gone: OrderedDict[str, Tombstone] = OrderedDict()
         # Bounded by what lived here when the server stopped.
         self._lived: dict[str, Fence] = {}
+        self._lived_since: dict[str, int] = {}
         self.caretaker: Ref | None = None
 
     def __iter__(self) -> Iterator[Holding]:
@@ -222,13 +225,28 @@ class Holdings:
         """The fence under which the entity was simulated when this server stopped without handing it over."""
         return self._lived.get(entity)
 
-    def remember_lived(self, entity: str, fence: Fence) -> None:
+    def since(self, entity: str) -> int:
+        """Since which epoch this server has had what it has of an entity, or had when it stopped; 0 if it has nothing.
+
+        Whoever of that time had it by any history of the log had what came to be this (`authority.held`).
+        """
+        living = self._living.get(entity)
+        return self._lived_since.get(entity, 0) if living is None else living.since
+
+    def goes_on(self, entity: str, since: int) -> None:
+        """What lives here has come of what this server has had since an earlier epoch."""
+        holding = self._living[entity]
+        holding.since = since
+        self._notes.lives(entity, holding.life.kind, holding.fence, since)
+
+    def remember_lived(self, entity: str, fence: Fence, since: int = 0) -> None:
         """Know that an earlier life of this server simulated an entity under `fence`, and that this one does not.
 
         The leave that it had for that has been used: simulating under the same fence again, from the state that came
         with it, would take back what everybody has seen since.
         """
         self._lived[entity] = fence
+        self._lived_since[entity] = since or fence.epoch
 
     def all_lived(self) -> Iterator[tuple[str, Fence]]:
         """All that `lived` knows."""
@@ -241,7 +259,11 @@ class Holdings:
             self.drop(entity)
         self._gone.pop(entity, None)
         if self._lived.get(entity) not in kept:
-            self._lived.pop(entity, None)
+            self._forget_lived(entity)
+
+    def _forget_lived(self, entity: str) -> None:
+        self._lived.pop(entity, None)
+        self._lived_since.pop(entity, None)
 
     def is_past(self, entity: str, fence: Fence) -> bool:
         """Whether what an authority says under `fence` comes too late: this server has the entity, or had it later."""
@@ -310,7 +332,7 @@ class Holdings:
         """
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False))
+        return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False), since=fence.epoch)
 
     def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
         """What is left of `start`. Whoever had the entity may have heard that it is here.
@@ -348,7 +370,7 @@ class Holdings:
         life = holding.life
         self._living[holding.id] = holding
         self._gone.pop(holding.id, None)
-        self._lived.pop(holding.id, None)
+        self._forget_lived(holding.id)
         try:
             self._guarded(holding, partial(self._notes.lives, holding.id, life.kind, life.fence))
             with self._environment.black_box.simulating(holding.id, life.fence.epoch):

@@ -29,6 +29,8 @@ class Interrupted:
     kind: str
     epoch: int
     sub: int
+    since: int = 0
+    """The epoch since which it had been here; 0 if not known, as it is not from development versions."""
 
 
 class LedgerRows(ABC):
@@ -49,9 +51,10 @@ class LedgerRows(ABC):
     def _written_rows(self, table: str = ENTITIES) -> Iterator[tuple[str, Any]]:
         """Every entity that has a row in the table, with that row as it is written."""
 
-    def lives(self, entity: str, kind: str, fence: Fence) -> None:
-        """It is simulated here from now on."""
-        self._note(entity, {"kind": kind, "epoch": fence.epoch, "sub": fence.sub})
+    def lives(self, entity: str, kind: str, fence: Fence, since: int = 0) -> None:
+        """It is simulated here from now on; as what has been here since that epoch, if that is not the fence's."""
+        row = {"kind": kind, "epoch": fence.epoch, "sub": fence.sub}
+        self._note(entity, {**row, "since": since} if since else row)
 
     def left(self, entity: str, moved_to: str, fence: Fence) -> None:
         """Somebody else has authority now, under this fence."""
@@ -124,4 +127,8 @@ class LedgerRows(ABC):
 
     def _find_interrupted(self) -> tuple[Interrupted, ...]:
         rows = self._written_rows()
-        return tuple(Interrupted(name, row["kind"], row["epoch"], row["sub"]) for name, row in rows if "kind" in row)
+        return tuple(
+            Interrupted(name, row["kind"], row["epoch"], row["sub"], row.get("since", row["epoch"]))
+            for name, row in rows
+            if "kind" in row
+        )

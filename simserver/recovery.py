@@ -92,7 +92,7 @@ class Recovery:
             life.cannot_be_encoded(error)
         else:
             self._keep_own(life)
-        self._holdings.remember_lived(holding.id, life.fence)
+        self._holdings.remember_lived(holding.id, life.fence, holding.since)
         if not stays:
             self._holdings.drop(holding.id)
 
@@ -133,8 +133,7 @@ class Recovery:
             if (one := self._found(item)) is not None:
                 found.append(one)
         deaths = {item.entity: died for item in message.items if (died := self._holdings.black_box.deaths(item.entity))}
-        was_handed_on = self._departures.handed_on.has
-        handed_on = [item.entity for item in message.items if was_handed_on(item.entity, item.own_epoch)]
+        handed_on = [item.entity for item in message.items if self._went_on(item.entity, item.own_epoch)]
         number, incarnation = message.number, self._lease.incarnation
         answer = Collected(number=number, incarnation=incarnation, items=found, deaths=deaths, handed_on=handed_on)
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
@@ -146,11 +145,22 @@ class Recovery:
         of what was handed on from here: it counts as soon as home has heard that.
         """
         copy = self._copier.table.get(item.entity)
-        if self._departures.handed_on.has(item.entity, own.epoch):
+        if self._went_on(item.entity, own.epoch):
             return
         if copy is not None and own < item.counts_below <= copy.fence < item.fence:
             self._counts["later_copy_does_not_count"] += 1
             self._copier.table.drop(item.entity)
+
+    def _went_on(self, entity: str, epoch: int) -> bool:
+        """Whether this server's stay under an epoch went on under a later one: elsewhere, or here ever since."""
+        if self._departures.handed_on.has(entity, epoch):
+            return True
+        holding, lived, copy = self._holdings.get(entity), self._holdings.lived(entity), self._copier.table.get(entity)
+        fences = [lived] if holding is None else [holding.fence]
+        if copy is not None and copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
+            fences.append(copy.fence)
+        last = max((fence.epoch for fence in fences if fence is not None), default=0)
+        return 0 < self._holdings.since(entity) <= epoch < last
 
     def _take_away(self, item: RaisedItem) -> None:
         """What lives here under an earlier epoch is nobody's by the log: it must not go on, whoever is given it next.
@@ -284,6 +294,7 @@ class Recovery:
         # Whoever made it may say that it was released, but not that this will be so under epochs after its own.
         released_epoch = min(snapshot.released_epoch, copy.fence.epoch)
         snapshot = replace(snapshot, released_epoch=released_epoch)
+        since = self._holdings.since(item.entity)
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
         self._copier.table.drop(item.entity)
         self._staged.drop(item.entity)
@@ -291,6 +302,7 @@ class Recovery:
         if copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
             # Its own stay goes on here.
             self._departures.handed_on.note(item.entity, copy.fence.epoch)
+            self._holdings.goes_on(item.entity, min(since or copy.fence.epoch, copy.fence.epoch))
         self._counts["adopted"] += 1
         _log.info("%s goes on here from tick %d (%s)", item.entity, copy.tick, copy.source)
         return "adopted"

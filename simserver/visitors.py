@@ -98,11 +98,18 @@ class Visitors:
 
     async def _ask(self, instance: str, visitors: list[Holding]) -> None:
         self._number += 1
-        fences = {one.id: one.fence for one in visitors if not self._departures.is_under_way(one.id)}
+        asked = [one for one in visitors if not self._departures.is_under_way(one.id)]
+        fences = {one.id: one.fence for one in asked}
         before = self._departures.handed_on.before
         items = [
-            HeldItem(entity=entity, epoch=fence.epoch, sub=fence.sub, went_on=before(entity, fence.epoch))
-            for entity, fence in fences.items()
+            HeldItem(
+                entity=one.id,
+                epoch=one.fence.epoch,
+                sub=one.fence.sub,
+                went_on=before(one.id, one.fence.epoch),
+                since=one.since,
+            )
+            for one in asked
         ]
         if not items:
             return

@@ -102,7 +102,7 @@ class _Ledger:
     def _note(self, row: Note) -> None:
         self.row_before, self.row = self.row, row
 
-    def lives(self, entity: str, kind: str, fence: Fence) -> None:
+    def lives(self, entity: str, kind: str, fence: Fence, since: int = 0) -> None:
         self._note(Note("", fence))
 
     def left(self, entity: str, moved_to: str, fence: Fence) -> None:

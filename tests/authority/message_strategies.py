@@ -67,6 +67,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "handed_on": st.lists(NAMES, max_size=3),
     "grouped": st.booleans(),
     "went_on": st.lists(WHOLE, max_size=3),
+    "since": WHOLE,
     "inputs": st.lists(ITEMS, max_size=3),
     "incarnation": st.integers(1, 2**63 - 1),
     "kind": st.text(max_size=20),

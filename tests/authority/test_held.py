@@ -44,6 +44,20 @@ def test_failures_row_42_one_keeps_what_came_of_the_stay_that_the_log_gave_to_it
     assert not came(3, row=None)
 
 
+@pytest.mark.parametrize("since", range(12))
+def test_failures_row_42_one_keeps_what_has_been_here_since_the_log_gave_it(since: int) -> None:
+    """However often its fence was raised here meanwhile."""
+
+    def is_kept(row: EntityRecord, recovered: RecoveryRow | None = None) -> bool:
+        return is_given(HERE, Fence(9), row, recovered, is_astray=True, since=since)
+
+    has_been_here = 0 < since <= 5
+    assert is_kept(record(HERE, 5)) == has_been_here
+    assert is_kept(record("", 6), recovery(HERE, 5)) == has_been_here
+    assert not is_kept(record(THERE, 5))
+    assert not is_kept(record(HERE, 10)), "that was given later"
+
+
 @pytest.mark.parametrize("fence", [Fence(2), Fence(4), Fence(3, 1)])
 def test_one_keeps_the_stay_that_the_log_gave_to_it_and_no_other(fence: Fence) -> None:
     assert given(Fence(3), record(HERE, 3))

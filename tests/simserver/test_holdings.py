@@ -26,8 +26,8 @@ class Written:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def lives(self, entity: str, kind: str, fence: Fence) -> None:
-        self.lines.append(f"{entity} lives as {kind} under {fence.epoch}")
+    def lives(self, entity: str, kind: str, fence: Fence, since: int = 0) -> None:
+        self.lines.append(f"{entity} lives as {kind} under {fence.epoch}" + (f" since {since}" if since else ""))
 
     def left(self, entity: str, moved_to: str, fence: Fence) -> None:
         self.lines.append(f"{entity} left to {moved_to} under {fence.epoch}")
@@ -163,6 +163,24 @@ async def test_what_lived_here_in_an_earlier_life_is_known_until_it_lives_here_a
     assert (known.lived(BALL), spawned.fence) == (None, Fence(3))
 
 
+async def test_it_is_written_down_since_when_an_entity_has_been_here(system: System) -> None:
+    notes = Written()
+    known = held(system, notes)
+    holding = known.spawn(BALL, "ball", {}, Fence(3))
+    holding.life.freeze()
+    holding.stays(Fence(4))
+    assert known.since(BALL) == 3
+    known.goes_on(BALL, 1)
+    assert (known.since(BALL), notes.lines[-1]) == (1, f"{BALL} lives as ball under 4 since 1")
+    known.remember_lived("alpha.other", Fence(6), 2)
+    known.remember_lived("alpha.third", Fence(6))
+    assert [known.since(one) for one in ("alpha.other", "alpha.third", "alpha.fourth")] == [2, 6, 0]
+    known.give_up("alpha.other", (Fence(6),))
+    assert known.since("alpha.other") == 2
+    known.give_up("alpha.other", ())
+    assert known.since("alpha.other") == 0
+
+
 async def test_an_entity_is_not_found_before_it_is_seen_to_and_nothing_is_written_down(system: System) -> None:
     """In between its former authority is answered, so that nobody waits for the rest."""
     stage, notes = Stage(system), Written()
@@ -258,7 +276,7 @@ async def test_an_entity_has_an_actor_though_it_could_not_be_written_down_or_its
             raise RuntimeError("the engine is gone")
 
     class Full(Written):
-        def lives(self, entity: str, kind: str, fence: Fence) -> None:
+        def lives(self, entity: str, kind: str, fence: Fence, since: int = 0) -> None:
             raise OSError("no space left on device")
 
     for stage, notes, broken in (

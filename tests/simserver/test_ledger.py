@@ -34,12 +34,14 @@ async def test_what_lived_here_is_known_at_the_next_start_and_what_left_is_not_a
         ledger.lives("alpha.a", "ball", Fence(1))
         ledger.lives("alpha.b", "ball", Fence(3, 2))
         ledger.lives("alpha.c", "ball", Fence(4))
+        ledger.lives("alpha.d", "ball", Fence(9), since=5)
         ledger.left("alpha.a", "alpha.s2", Fence(2))
         await ledger.flush()
         ledger.forget("alpha.c")
         await ledger.flush()
     async with running(tmp_path) as ledger:
-        assert ledger.interrupted == (Interrupted("alpha.b", "ball", 3, 2),)
+        assert ledger.interrupted == (Interrupted("alpha.b", "ball", 3, 2, 3), Interrupted("alpha.d", "ball", 9, 0, 5))
+        ledger.left("alpha.d", "alpha.s2", Fence(10))
         assert list(ledger.moved()) == [("alpha.a", "alpha.s2", Fence(2))]
         ledger.left("alpha.b", "alpha.s3", Fence(4))
         await ledger.flush()

@@ -185,6 +185,38 @@ async def test_failures_row_42_it_knows_which_stay_of_its_own_it_has_gone_on_fro
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     assert scene.holdings.get(BALL) is not None
     assert scene.handed_on.before(BALL, 5) == ([3] if is_own else [])
+    assert scene.holdings.since(BALL) == (3 if is_own else 5)
+
+
+async def test_failures_row_42_it_knows_since_when_it_has_had_an_entity_however_often_its_fence_was_raised(
+    scene: Scene,
+) -> None:
+    """Also what of it was written down by a life before the last one."""
+    scene.live()
+    found = scene.collect(6)
+    assert found is not None
+    scene.holdings.remember_lived(BALL, Fence(5), since=2)
+    for epoch in (7, 9, 11):
+        item = AdoptItem(entity=BALL, epoch=epoch, sub=0, tick=1, state_hash=found.state_hash, owner=ADA, owner_rev=1)
+        scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+        assert scene.holdings.since(BALL) == 2
+        found = scene.collect(epoch + 1)
+        assert found is not None
+    said = []
+    for own_epoch in (0, 1, 2, 5, 10, 11):
+        scene.sent.clear()
+        items = [RaisedItem(entity=BALL, epoch=20, sub=0, own_epoch=own_epoch)]
+        scene.recovery.collect(Collect(number=1, items=items), HOME)
+        said += [own_epoch for answer in scene.sent if answer.handed_on]
+    assert said == [2, 5, 10], "that under which it stands still has not gone on"
+
+
+async def test_failures_row_42_what_comes_back_to_a_server_has_been_there_since_then(scene: Scene) -> None:
+    scene.holdings.remember_lived(BALL, Fence(5), since=2)
+    scene.live(Fence(8))
+    assert scene.holdings.since(BALL) == 8
+    scene.holdings.leave(BALL, "alpha.s2", Fence(9))
+    assert scene.holdings.since(BALL) == 0
 
 
 async def test_nothing_is_said_of_what_was_never_here(scene: Scene) -> None:

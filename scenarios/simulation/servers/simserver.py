@@ -373,7 +373,7 @@ class SimulationServer:
         for entity, moved_to, fence in self._disk.moved():
             node.holdings.remember(entity, Tombstone(moved_to, fence))
         for row in self._disk.interrupted:
-            node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub))
+            node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub), row.since)
         for stage in self._stages.waiting():
             node.arrivals.restage(stage)
         node.recovery.remember(cast(Any, self._disk))
