@@ -43,6 +43,21 @@ SLICE_S = 0.002
 
 
 @final
+class _EndOfRound:
+    """Stands in the run queue behind whoever has something to do now; its turn is when all of them have had theirs."""
+
+    __slots__ = ("reached",)
+
+    def __init__(self) -> None:
+        self.reached = trio.Event()
+
+    def take_turn(self, budget: int, slice_end_s: float) -> tuple[int, float]:
+        """Have whoever waits go on at once: by ending the slice, which others may have most of."""
+        self.reached.set()
+        return 0, slice_end_s
+
+
+@final
 class Scheduler:
     """Drains mailboxes. `clock_s` measures callbacks only; it decides nothing but when to yield and what to report."""
 
@@ -62,7 +77,7 @@ class Scheduler:
     )
 
     def __init__(self, slow_callback_s: float, clock_s: Callable[[], float], telemetry: Telemetry) -> None:
-        self._ready: deque[Process] = deque()
+        self._ready: deque[Process | _EndOfRound] = deque()
         self._parked: trio.lowlevel.Task | None = None
         self.slow_callback_s = slow_callback_s
         self.clock_s = clock_s
@@ -117,6 +132,13 @@ class Scheduler:
         self._ready.append(process)
         if self._parked is not None:
             self._unpark()
+
+    async def round_over(self) -> None:
+        """Wait until everybody who has something to do now has had a turn, of `TURN_MESSAGES` at most."""
+        end = _EndOfRound()
+        self._ready.append(end)
+        self._unpark()
+        await end.reached.wait()
 
     def _unpark(self) -> None:
         task, self._parked = self._parked, None

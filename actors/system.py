@@ -276,6 +276,14 @@ class System:
             blocked=0 if self._watchdog is None else self._watchdog.blocked,
         )
 
+    async def round_over(self) -> None:
+        """Wait until every actor that has something to do now has had a turn.
+
+        Of those that were told something before this is called, and had little else to do, all have handled it then:
+        however many they are, and however long that takes. Other actors get their turns, and sockets are served.
+        """
+        await self.scheduler.round_over()
+
     # For processes
 
     @property

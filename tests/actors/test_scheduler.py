@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from actors import ActorSpec, From, Ref, Reply, Server, System
-from actors.scheduler import SLICE_MESSAGES, TURN_MESSAGES
+from actors.scheduler import SLICE_MESSAGES, SLICE_S, TURN_MESSAGES
 from tests.actors.servers import Counter
 
 
@@ -60,6 +60,28 @@ async def test_two_actors_that_cast_to_each_other_do_not_hold_up_trio(system: Sy
         for _ in range(5):
             await trio.lowlevel.checkpoint()
     a.kill()
+
+
+async def test_a_round_is_over_when_all_who_had_something_to_do_have_had_a_turn() -> None:
+    """However many slices that takes; and nobody waits for what comes meanwhile."""
+    fake_s = itertools.count(step=SLICE_S)
+    handled: list[int] = []
+
+    class Noting(Server[int]):
+        def handle_cast(self, message: Any, state: int) -> None:
+            handled.append(state)
+            self.ref.cast("again")
+
+    async with System.open("node", [], clock_s=lambda: next(fake_s)) as system:
+        await system.round_over()
+        refs = [await system.start(Noting, number) for number in range(50)]
+        for ref in refs:
+            ref.cast("go")
+        await system.round_over()
+        assert set(handled) == set(range(50))
+        assert max(map(handled.count, range(50))) <= 2 * TURN_MESSAGES
+        for ref in refs:
+            ref.kill()
 
 
 async def test_an_actor_may_end_while_it_waits_for_its_turn(system: System) -> None:
