@@ -118,7 +118,7 @@ class Departure:
     target_incarnation: int = 0
     # What the home instance is being asked over REST at the moment, by the type of the message.
     asking: set[str] = field(default_factory=set)
-    # The lease under which it began is over, so it does not go on here whatever is decided.
+    # The lease under which it began is over, or the log has taken it away: whatever is decided, it does not go on here.
     stays_nowhere: bool = False
     # Its home instance has said that it could not decide, or was not there to be asked.
     undecided: bool = False

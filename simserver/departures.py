@@ -145,6 +145,14 @@ class Departures:
         for departure in self._leaving.values():
             departure.stays_nowhere = True
 
+    def taken_away(self, entity: str) -> None:
+        """The log has raised its fence, and asked what there is of it: what is refused is not gone on with here.
+
+        Such a word may be of before that. If the entity is given to this server since, it is told from what to go on.
+        """
+        if (departure := self._leaving.get(entity)) is not None:
+            departure.stays_nowhere = True
+
     def give_up(self, entities: Collection[str]) -> None:
         """These have never been this server's to hand over: whatever it has begun is not gone on with."""
         for departure in [one for one in self._leaving.values() if one.plan.entity in entities]:

@@ -166,9 +166,15 @@ class Recovery:
         """What lives here under an earlier epoch is nobody's by the log: it must not go on, whoever is given it next.
 
         So it is if this server was given leave, and the log, which did not hear that it had been used, took it back.
+        What is leaving stands still and may have left: it stays until that is decided. It does not go on here then: the
+        log may have refused it before it raised the fence, and that may be heard only now.
         """
         holding = self._holdings.get(item.entity)
-        if holding is None or self._departures.is_leaving(item.entity) or holding.fence.epoch >= item.epoch:
+        if holding is None or holding.fence.epoch >= item.epoch:
+            return
+        if self._departures.is_leaving(item.entity):
+            self._departures.taken_away(item.entity)
+            self._holdings.remember_lived(item.entity, holding.fence, holding.since)
             return
         self._counts["taken_away"] += 1
         _log.warning("%s was simulated here under %s; the log is at %s", item.entity, holding.fence, item.fence)
@@ -201,7 +207,7 @@ class Recovery:
         if (handed_over := self._copier.handed_over.of(item.entity)) is not None:
             self._forget_what_does_not_count(handed_over.fence, item)
             self._copier.keep_own(item.entity, handed_over)
-        if holding is None:
+        if not holds:
             self._copier.asked_for(item.entity)
         # The latest need not count of whoever is asked, and one that does must not stay unsaid for that.
         known = (self._staged_of(item), table.get(item.entity))

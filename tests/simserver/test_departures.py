@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from authority.hops import Trace
 from authority.letters import Letter
 from authority.messages import (
     Activated,
+    Collect,
     Decline,
     HandoffAbort,
     HandoffReply,
@@ -35,6 +37,8 @@ from authority.outgoing import Mode
 from authority.ownership import Ownership
 from authority.placement_messages import MoveItem
 from authority.records import DirectoryRow
+from authority.recovery import CopySource, CopyTable
+from authority.recovery_messages import RaisedItem
 from authority.sealing import Opened, Sealer
 from authority.spans import SILENT, Spans
 from crypto.keys import Identity
@@ -45,6 +49,7 @@ from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.home import HomeUnreachable
 from simserver.life import Life
+from simserver.recovery import Recovery
 from simserver.stayers import FIRST_PAUSE_NS, FORGET_NS
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_holdings import Written
@@ -197,6 +202,33 @@ async def test_served_again_it_goes_on_asking_until_the_log_has_answered(
     assert holding is not None
     scene.departures.replied(*refusal())
     assert (holding.life.frozen, holding.fence, len(scene.departures)) == (False, Fence(2), 0)
+
+
+async def test_failures_row_42_what_was_refused_before_the_log_raised_the_fence_does_not_go_on_when_that_is_heard(
+    scene: Scene,
+) -> None:
+    """The refusal was long under way. From what was said to be here meanwhile somebody is given the entity."""
+    table = CopyTable(10**6, 100)
+    rest: Any = SimpleNamespace(
+        incarnation=7,
+        table=table,
+        handed_over=SimpleNamespace(of=lambda _: None),
+        keep_own=lambda entity, copy: table.keep(entity, copy, 0),
+        asked_for=lambda entity: table.asked(entity, 0),
+        fence_raised=lambda *_: None,
+        of=lambda *_: None,
+        send=lambda *_, **__: None,
+    )
+    recovery = Recovery(scene.holdings, rest, rest, scene.departures, rest, rest, rest, scene.counts)
+    holding = scene.spawn()
+    scene.departures.begin(PLAN)
+    recovery.collect(Collect(number=1, items=[RaisedItem(entity=BALL, epoch=3, sub=0, own_epoch=2)]), "alpha.h1")
+    assert (scene.holdings.get(BALL), len(scene.departures)) == (holding, 1), "it may have left"
+    scene.departures.replied(*refusal())
+    assert (scene.holdings.get(BALL), holding.life.over, len(scene.departures)) == (None, True, 0)
+    copy = table.get(BALL)
+    assert copy is not None
+    assert (copy.fence, copy.tick, copy.source) == (Fence(1), 0, CopySource.OWN)
 
 
 async def test_how_long_somebody_was_away_has_the_next_transfer_repeated_no_later(

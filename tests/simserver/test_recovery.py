@@ -39,6 +39,7 @@ class Scene:
         self.table = CopyTable(10**6, 100)
         self.raised: list[tuple[str, Fence]] = []
         self.leaving: set[str] = set()
+        self.taken: list[str] = []
         self.hurried: list[str] = []
         self.asked: list[str] = []
         self.staged: list[Staged] = []
@@ -77,6 +78,9 @@ class Scene:
 
     def is_leaving(self, entity: str) -> bool:
         return entity in self.leaving
+
+    def taken_away(self, entity: str) -> None:
+        self.taken.append(entity)
 
     def of(self, entity: str, below: Fence) -> Staged | None:
         return max((one for one in self.staged if one.fence < below), key=lambda one: one.fence, default=None)
@@ -163,6 +167,24 @@ async def test_what_is_leaving_stays_as_it_stands_still_and_is_a_copy(scene: Sce
     found = scene.collect(5)
     assert (found and (found.tick, found.holds)) == (1, False)
     assert scene.holdings.get(BALL) is holding
+    assert scene.asked == [BALL], "it may be all that is left of it as soon as that is refused"
+
+
+@pytest.mark.parametrize(("epoch", "sub", "is_taken"), [(4, 0, True), (3, 0, False), (3, MAX_EPOCH, False)])
+async def test_what_is_leaving_does_not_go_on_here_once_the_log_has_raised_its_fence(
+    scene: Scene, epoch: int, sub: int, is_taken: bool
+) -> None:
+    """A question of an earlier recovery says nothing of it, and who is asked for chains alone goes on."""
+    scene.live()
+    holding = scene.holdings.get(BALL)
+    assert holding is not None
+    holding.life.freeze()
+    scene.leaving.add(BALL)
+    scene.collect(epoch, sub)
+    assert scene.taken == [BALL] * is_taken
+    assert scene.holdings.get(BALL) is holding, "it may have left"
+    scene.holdings.drop(BALL)
+    assert (scene.holdings.lived(BALL), scene.holdings.since(BALL)) == ((Fence(3), 3) if is_taken else (None, 0))
 
 
 async def test_what_was_handed_over_a_moment_ago_is_said_too(scene: Scene) -> None:
