@@ -38,6 +38,7 @@ __all__ = [
     "is_enough",
     "is_possible",
     "on_its_way",
+    "taken_over",
 ]
 
 CROSSINGS: Final = "crossings"
@@ -63,6 +64,17 @@ def on_its_way(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
     if not came_by:
         return record.changed(came_by="")
     return record.changed(came_by=came_by, came_from=instance_of(transfer.source), came_epoch=record.epoch)
+
+
+def taken_over(record: EntityRecord, row: RecoveryRow, target: str) -> EntityRecord:
+    """The record, not given to `target` yet, with where it came from if a takeover has it leave an instance.
+
+    As by a hand-over: whoever goes on with it may die before anybody has a copy, and what is left of it is where it
+    was, or was to be, until then. Nobody there has had it since the fence was raised.
+    """
+    left = (instance_of(server) for server in (row.last, *reversed(row.had)) if server)
+    place = next((one for one in left if one not in (instance_of(record.id), instance_of(target))), "")
+    return record.changed(came_from=place, came_epoch=record.epoch) if place else record
 
 
 def crossed(rows: Rows, record: EntityRecord) -> None:
@@ -97,7 +109,9 @@ def asked_abroad(
     elif record.came_from:
         # Also if the fence was raised since, where it is: when it was refused to leave. The transfer may be forgotten.
         may.add(record.came_from)
-        came_epoch = record.came_epoch
+        if known is None or record.came_from not in known.abroad:
+            # Else all of it counts that is there, and what else was asked had the entity no longer than was known.
+            came_epoch = record.came_epoch
     if known is not None:
         must.update(known.abroad)
         may.update(known.abroad_too)

@@ -9,7 +9,7 @@ fence, and only after it is anybody asked for copies.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.abroad import asked_abroad, has_begun, is_abroad
+from authority.abroad import asked_abroad, has_begun, is_abroad, taken_over
 from authority.deletion import bury, take_back
 from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.errors import Reason, Refused
@@ -259,6 +259,7 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
         raise Refused(Reason.TARGET_DOWN, f"{args['target']} has been killed since, perhaps with its copy")
     fence = record.fence.raised()
     fields = {"incarnation": incarnation, "epoch": fence.epoch, "sub": fence.sub}
+    record = taken_over(record, row, args["target"])
     record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
     of_epoch = args.get("of_epoch", 0)
     if row.own_epoch < of_epoch < fence.epoch - fence.epoch % EPOCHS_OF_A_HISTORY:

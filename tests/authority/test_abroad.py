@@ -386,6 +386,78 @@ def test_r3_where_it_came_from_is_known_when_the_transfer_is_forgotten_and_its_i
     assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (4, (), ("beta",), 3)
 
 
+def goes_on(log: Log, target: str, epoch: int, **more: Any) -> None:
+    """What was to be recovered under this epoch is given to a server, which says that it goes on."""
+    item = {"entity": BALL, "epoch": epoch, "target": target} | COPY | more
+    assert log.run("recovery.finish", items=[item]) == [BALL]
+    assert log.run("recovery.adopted", items=[{"entity": BALL, "epoch": epoch + 1, "target": target}]) == [BALL]
+
+
+def dies(log: Log, server: str, epoch: int) -> RecoveryRow:
+    log.run("lease.expire", server=server, incarnation=1, office=1)
+    assert log.run("recovery.begin", server=server, entities=[[BALL, epoch, 0]]) == [BALL]
+    return recovery(log)
+
+
+def test_what_a_takeover_brought_home_is_looked_for_where_it_was_before(log: Log) -> None:
+    """Whoever goes on with it may die before anybody has a copy of that: simulated `slow-ways` 440."""
+    goes(log, FAR)
+    told(log, "transfer-1", S1)
+    over(log)
+    goes_on(log, S2, epoch=3)
+    row = dies(log, S2, epoch=4)
+    assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (5, (), ("beta",), 3)
+    assert [is_possible(row, FAR, epoch) for epoch in (2, 3, 4)] == [True, False, False], "it had left by then"
+    before, since = (Candidate(S1, CopySource.FOLLOWER, Fence(epoch), 7, HASH) for epoch in (1, 4))
+    assert [is_enough(row, best, {"beta"}) for best in (None, before, since)] == [False, False, True]
+
+
+def test_what_a_takeover_brought_to_a_third_instance_is_looked_for_where_it_was_before(log: Log) -> None:
+    goes(log, FAR)
+    told(log, "transfer-1", S1)
+    over(log)
+    goes_on(log, FARTHER, epoch=3, incarnation=3)
+    assert over(log, FARTHER, incarnation=3, epoch=4) == [BALL]
+    assert (recovery(log).abroad, recovery(log).abroad_too, recovery(log).came_epoch) == (("gamma",), ("beta",), 3)
+
+
+def test_a_takeover_within_an_instance_changes_nothing_of_where_it_came_from(log: Log) -> None:
+    goes(log, FARTHER, incarnation=3)
+    goes(log, S2, source=FARTHER, epoch=2)
+    told(log, "transfer-2", FARTHER)
+    dies(log, S2, epoch=3)
+    goes_on(log, S1, epoch=4)
+    row = dies(log, S1, epoch=5)
+    assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (6, (), ("gamma",), 3)
+
+
+def test_failures_row_10_what_went_on_where_it_was_is_looked_for_where_it_was_stranded(log: Log) -> None:
+    """That may have copies of when it was there before; the hand-over had the log forget that it had been."""
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    told(log, "transfer-2", FAR)
+    goes(log, FAR, source=S2, epoch=3)
+    log.run("lease.claim", server=S2, incarnation=2, nonce="again", previous_nonce=S2)
+    assert log.run("recovery.strand", **stranded(transfer_id="transfer-3", epoch=4)) == BALL
+    log.swept(S2)
+    goes_on(log, S1, epoch=5)
+    row = dies(log, S1, epoch=6)
+    assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (7, (), ("beta",), 5)
+
+
+def test_r3_who_had_it_before_it_was_taken_over_is_believed_no_more_for_that(log: Log) -> None:
+    """Until somebody has gone on, all are asked who were; but what was staged where it had left counts no more."""
+    goes(log, FARTHER, incarnation=3)
+    goes(log, FAR, source=FARTHER, epoch=2)
+    told(log, "transfer-2", FARTHER)
+    over(log, epoch=3)
+    assert (recovery(log).abroad, recovery(log).abroad_too, recovery(log).came_epoch) == (("beta",), ("gamma",), 3)
+    assert log.run("recovery.finish", items=[{"entity": BALL, "epoch": 4, "target": S2} | COPY]) == [BALL]
+    row = dies(log, S2, epoch=5)
+    assert (row.abroad, row.abroad_too, row.came_epoch) == (("beta",), ("gamma",), 3)
+    assert [is_possible(row, FARTHER, epoch) for epoch in (2, 3)] == [True, False]
+
+
 def stranded(**changes: Any) -> dict[str, Any]:
     """What a server says that was given the ball and has no state for it."""
     fields = {"entity": BALL, "transfer_id": "transfer-1", "epoch": 2, "sub": 0, "target": FAR, "incarnation": 7}

@@ -22,6 +22,7 @@ from scenarios.simulation.servers.weaknesses import WEAKNESSES
 from tree.submissions import NoQuorum
 
 ENTITY, SOURCE, TARGET, OUTSIDE = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
+COPY_TICKS = round(COPY_INTERVAL_S / 0.05)
 EAGER = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
 
 
@@ -280,6 +281,51 @@ def test_an_old_copy_at_home_is_not_gone_on_with_while_nobody_can_ask_where_it_c
         player.resting = True
     until(cluster, lambda: cluster.schedule.happened % 256 == 0 and not cluster.unsettled())
     assert (cluster.left_out(ENTITY), cluster.judge.violations) == ("", [])
+
+
+def test_what_a_takeover_brought_home_is_looked_for_abroad_where_it_had_been_before() -> None:
+    """It was there, came home, was to leave again, and whoever was to have it died; then all at home lost it.
+
+    The hand-over that came to nothing had the log forget where it had been: as `slow-ways` 440 did.
+    """
+    cluster = Cluster(MIXES["calm"], Random("taken over"))
+    passing(cluster, 1.0)
+    home, far = cluster.homes["alpha.h1"], cluster.servers["beta.s1"]
+
+    def moves(transfer_id: str, target: str) -> None:
+        home.process.start_soon(home.move, transfer_id, ENTITY, target, EAGER)
+
+    def is_done(transfer_id: str) -> bool:
+        way = home.store.transfer(transfer_id)
+        return way is not None and way.phase is Phase.DONE
+
+    moves("transfer-1", "beta.s1")
+    until(cluster, lambda: is_done("transfer-1"))
+    passing(cluster, 2 * COPY_INTERVAL_S)
+    for other in (TARGET, OUTSIDE):
+        # Nobody at home is to have a copy of what comes back.
+        cluster.mail.cut(SOURCE, other)
+    moves("transfer-2", SOURCE)
+    until(cluster, lambda: is_done("transfer-2"))
+    came = cluster.servers[SOURCE].holding(ENTITY)
+    assert came is not None
+    there = came.life.tick
+    cluster.mail.cut(SOURCE, "beta.s1")
+    moves("transfer-3", "beta.s1")
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority == "beta.s1")
+    cluster.crash("beta.s1")
+    far.start()
+    until(cluster, lambda: cluster.servers[SOURCE].may_simulate(ENTITY) and home.store.recovery(ENTITY) is None)
+    cluster.crash(SOURCE)
+    cluster.gone[SOURCE] = None
+    log = cluster.logs["alpha"]
+    log.run("server.drain", {"server": SOURCE, "drain_id": "removed", "now_s": 0.0})
+    log.run("server.remove", {"server": SOURCE, "drain_id": "removed"})
+    cluster.mail.heal()
+    come_to_rest(cluster)
+    (last,) = [one for one in home.recoveries.recent if (one.entity, one.last) == (ENTITY, SOURCE)]
+    assert last.tick > there - COPY_TICKS, "it was gone on with from what there was before it had been abroad"
+    assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
 
 @pytest.mark.parametrize("away_s", [0.85, 3.0], ids=["until_the_drain_would_be_asked_for_again", "for_long"])
