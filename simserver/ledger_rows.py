@@ -29,8 +29,8 @@ class Interrupted:
     kind: str
     epoch: int
     sub: int
-    since: int = 0
-    """The epoch since which it had been here; 0 if not known, as it is not from development versions."""
+    since: int
+    """The epoch since which it had been here."""
 
 
 class LedgerRows(ABC):

@@ -98,8 +98,6 @@ class Visitors:
 
     async def _ask(self, instance: str, visitors: list[Holding]) -> None:
         self._number += 1
-        asked = [one for one in visitors if not self._departures.is_under_way(one.id)]
-        fences = {one.id: one.fence for one in asked}
         before = self._departures.handed_on.before
         items = [
             HeldItem(
@@ -109,7 +107,8 @@ class Visitors:
                 went_on=before(one.id, one.fence.epoch),
                 since=one.since,
             )
-            for one in asked
+            for one in visitors
+            if not self._departures.is_under_way(one.id)
         ]
         if not items:
             return
@@ -120,8 +119,8 @@ class Visitors:
         if not isinstance(word, HeldWord) or word.number != question.number:
             return
         known = {(item.entity, item.fence) for item in word.kept}
-        for entity, fence in fences.items():
-            await self._judge(entity, fence, is_known=(entity, fence) in known)
+        for item in items:
+            await self._judge(item.entity, item.fence, is_known=(item.entity, item.fence) in known)
 
     async def _judge(self, entity: str, fence: Fence, *, is_known: bool) -> None:
         """What is not known twice, under the same fence and while it does not leave, is somebody else's."""
