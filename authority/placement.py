@@ -6,10 +6,11 @@ configuration names another (`policy = "package.module:function"`). What a polic
 `authority.governor.Governor` holds every policy, ours too, to minimum hold, budget, groups and who is immovable.
 
 Load is the part of the tick period that a server needs for its ticks: 1.0 means that it has no time left, and above it
-ticks are skipped. A server is hot above `hot`. It is relieved down to half-way between `hot` and `cool`, by moves after
-which the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence every move makes
-the sum of the squared loads smaller; with a load that does not change there are finitely many of them, none is taken
-back, and load that wavers by less than `hot - cool` starts none.
+ticks are skipped. A server is hot above `hot`, once it has been so for `hot_for_s`: a pause, of the garbage collector
+or of the whole machine, is no reason to move anybody. It is relieved down to half-way between `hot` and `cool`, by
+moves after which the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence
+every move makes the sum of the squared loads smaller; with a load that does not change there are finitely many of
+them, none is taken back, and load that wavers by less than `hot - cool` starts none.
 
 Entities of the same affinity group interact, and move together or not at all.
 
@@ -51,13 +52,15 @@ NO_ANCHORS: Final[Mapping[str, str]] = {}
 class Balance:
     """When and how fast entities are moved for the sake of balance.
 
-    `hot` and `cool` are parts of the tick period, `cool < hot`. An entity stays at least `min_hold_s` where it is,
-    unless its server is drained. At most `moves_per_s` begin in a second on average, `drain_moves_per_s` off servers
-    that are drained. A move back within `oscillation_s` counts as an oscillation.
+    `hot` and `cool` are parts of the tick period, `cool < hot`. Only who has reported more than `hot` for `hot_for_s`
+    gives something up. An entity stays at least `min_hold_s` where it is, unless its server is drained. At most
+    `moves_per_s` begin in a second on average, `drain_moves_per_s` off servers that are drained. A move back within
+    `oscillation_s` counts as an oscillation.
     """
 
     hot: float = 0.75
     cool: float = 0.60
+    hot_for_s: float = 1.5
     min_hold_s: float = 30.0
     moves_per_s: float = 20.0
     drain_moves_per_s: float = 2000.0
@@ -68,8 +71,10 @@ class Balance:
             raise ValueError("limits of placement are finite numbers")
         if not 0.0 < self.cool < self.hot:
             raise ValueError(f"cool ({self.cool}) must be above 0 and below hot ({self.hot})")
-        if self.moves_per_s <= 0 or self.drain_moves_per_s <= 0 or self.min_hold_s < 0 or self.oscillation_s < 0:
-            raise ValueError("budgets are above 0, times are not negative")
+        if self.moves_per_s <= 0 or self.drain_moves_per_s <= 0:
+            raise ValueError("budgets are above 0")
+        if self.hot_for_s < 0 or self.min_hold_s < 0 or self.oscillation_s < 0:
+            raise ValueError("times are not negative")
 
     @property
     def settled(self) -> float:
@@ -79,7 +84,10 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class ServerLoad:
-    """What one simulation server reported last. `tick_fraction` is the part of the tick period that its ticks took."""
+    """What one simulation server reported last.
+
+    `tick_fraction` is the part of the tick period that its ticks take, with what was ordered away or to it since.
+    """
 
     name: str
     tick_fraction: float

@@ -14,7 +14,6 @@ names no good target for, leaves the built-in way. A policy that fails has no sa
 
 import importlib
 import logging
-import math
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ import trio
 
 from actors.clock import Clock
 from actors.failing import is_stopping
+from authority.expected_loads import ExpectedLoads
 from authority.governor import Governor
 from authority.hops import Trace
 from authority.lease import LeasePhase
@@ -142,6 +142,8 @@ class Balancer:
         self._new_id = new_id
         self._is_silent = is_silent
         self._reports: dict[str, tuple[Load, int]] = {}
+        # Of each server whose last report was above `hot`: since when all were.
+        self._hot_since_ns: dict[str, int] = {}
         self._number = 0
         self._awaited: dict[str, Census | None] = {}
         self._complete = clock.bell()
@@ -156,6 +158,7 @@ class Balancer:
         self._slow_until_s = 0.0
         self._policy_rests_until_s = 0.0
         self.governor = Governor(balance)
+        self._expected = ExpectedLoads()
         self._refusals = self._no_refusals()
 
     # --- what servers say ------------------------------------------------------------------------------------------
@@ -163,8 +166,15 @@ class Balancer:
     def reported(self, server: str, load: Load) -> None:
         """A server of this instance says how much it has to do."""
         if server not in self._reports and len(self._reports) >= MAX_REPORTS:
-            self._reports.pop(next(iter(self._reports)))
-        self._reports[server] = load, self._clock.monotonic_ns()
+            forgotten = next(iter(self._reports))
+            del self._reports[forgotten]
+            self._hot_since_ns.pop(forgotten, None)
+        now_ns = self._clock.monotonic_ns()
+        self._reports[server] = load, now_ns
+        if load.tick_ppm / _PPM > self._balance.hot:
+            self._hot_since_ns.setdefault(server, now_ns)
+        else:
+            self._hot_since_ns.pop(server, None)
 
     def report(self, server: str) -> Reported | None:
         """What a server reported last, or None."""
@@ -203,6 +213,7 @@ class Balancer:
             else:
                 # What is known of moves was true under that leadership.
                 self.governor = Governor(self._balance)
+                self._expected = ExpectedLoads()
                 self._refusals = self._no_refusals()
             await self._clock.sleep_s(DRAINING_ROUND_S if busy else ROUND_S)
 
@@ -228,7 +239,9 @@ class Balancer:
             self.governor.counts["home_silent"] += sum(move.entity in staying for move in moves)
             moves = [move for move in moves if move.entity not in staying]
         holds_s = {load.name: 0.0 if load.draining else self._balance.min_hold_s for load in loads}
-        await self._order(self.governor.admit(moves, view, self._now_s()), holds_s)
+        admitted = self.governor.admit(moves, view, self._now_s())
+        self._expected.ordered(admitted, {one.entity: one.cost for one in residents}, self._now_s())
+        await self._order(admitted, holds_s)
         return any(resident.server in draining and resident.entity not in staying for resident in residents)
 
     def _of_silent_homes(self, residents: Sequence[Resident]) -> set[str]:
@@ -355,9 +368,9 @@ class Balancer:
         return moves
 
     def loads(self) -> list[ServerLoad]:
-        """The registered servers that reported lately."""
+        """The registered servers that reported lately, with the loads that are to be expected of them."""
         draining = {drain.server for drain in self._store.drains()}
-        found = []
+        found, now_s = [], self._now_s()
         for name in self._store.simserver_names():
             report = self.report(name)
             if report is not None and report.age_s <= FRESH_S:
@@ -365,7 +378,7 @@ class Balancer:
                 found.append(
                     ServerLoad(
                         name,
-                        load.tick_ppm / _PPM,
+                        self._expected.of(name, load.tick_ppm / _PPM, now_s - report.age_s),
                         load.entities,
                         float(load.inputs_per_s),
                         float(load.bytes_per_s),
@@ -376,8 +389,15 @@ class Balancer:
 
     def givers(self, loads: Iterable[ServerLoad]) -> list[str]:
         """Which of these servers have to give something up: those that are drained or, while nobody pauses it, hot."""
-        hot = self._balance.hot if self.balancing and self._store.balance_paused_since_s() is None else math.inf
-        return [load.name for load in loads if load.entities and (load.draining or load.tick_fraction > hot)]
+        balances = self.balancing and self._store.balance_paused_since_s() is None
+        return [load.name for load in loads if load.entities and (load.draining or (balances and self._is_hot(load)))]
+
+    def _is_hot(self, load: ServerLoad) -> bool:
+        """Whether it has been for long enough, and is with what was ordered away from it since."""
+        since_ns = self._hot_since_ns.get(load.name)
+        if since_ns is None or load.tick_fraction <= self._balance.hot:
+            return False
+        return self._clock.monotonic_ns() - since_ns >= self._balance.hot_for_s * _NS
 
     async def _ask(self, servers: Sequence[str]) -> list[Resident]:
         """The residents of these servers, of those that answer in time."""

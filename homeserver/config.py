@@ -106,6 +106,7 @@ class PlacementSettings(Settings):
     policy: str = "authority.placement:relieve"
     hot: _Finite = Balance.hot
     cool: _Finite = Balance.cool
+    hot_for_s: _Finite = Balance.hot_for_s
     min_hold_s: _Finite = Balance.min_hold_s
     moves_per_s: _Finite = Balance.moves_per_s
     drain_moves_per_s: _Finite = Balance.drain_moves_per_s

@@ -74,6 +74,7 @@ class LoadMeter:
     def __init__(self, period_ns: int) -> None:
         self._period_ns = period_ns
         self._used_ns: list[int] = []
+        self._due_ns = 0
         self._before = (0, 0, 0)
         self._last = Load(tick_ppm=0, entities=0, leaving=0, inputs_per_s=0, bytes_per_s=0)
 
@@ -82,9 +83,14 @@ class LoadMeter:
         """What was measured last."""
         return self._last
 
+    def began(self, due_ns: int) -> None:
+        """A tick has begun that was due then."""
+        self._due_ns = due_ns
+
     def ticked(self, used_ns: int) -> None:
         """One tick, from when it was due until its work was done."""
         self._used_ns.append(used_ns)
+        self._due_ns = 0
 
     def measure(
         self,
@@ -96,7 +102,9 @@ class LoadMeter:
         moved_bytes: int,
         **others: Any,
     ) -> Load:
-        """The load since the last measurement. Without a tick meanwhile it is as before: the ticks are late.
+        """The load since the last measurement; without a tick meanwhile as before.
+
+        Or what the present tick has taken by now, if it has taken longer than its period and no other has ended.
 
         `others` are what is counted elsewhere, by the names of `Load`.
         """
@@ -106,6 +114,8 @@ class LoadMeter:
         used_ppm = self._last.tick_ppm
         if self._used_ns:
             used_ppm = _PPM * sum(self._used_ns) // (len(self._used_ns) * self._period_ns)
+        elif self._due_ns and now_ns - self._due_ns > self._period_ns:
+            used_ppm = max(used_ppm, _PPM * (now_ns - self._due_ns) // self._period_ns)
         self._used_ns.clear()
         self._last = Load(
             tick_ppm=used_ppm,
@@ -150,7 +160,7 @@ def census_rows(
     return [
         CensusRow(
             entity=holding.id,
-            here_ms=int(holding.life.ticks_here * period_s * 1000),
+            here_ms=_here_ms(holding.life, period_s),
             cost_ppm=load.tick_ppm * _cost_ns(holding.life) // spent_ns,
             group=group,
             immovable=holding.id in rooted,
@@ -174,6 +184,12 @@ def _whole_groups(placed: list[_Placed], staying: list[_Placed], limit: int) -> 
         if is_whole or not group:
             found += together[: limit - len(found)]
     return found
+
+
+def _here_ms(life: Life, period_s: float) -> int:
+    """For how long it has been here, whether its ticks came in time, were slept through, or were skipped."""
+    stint = life.stint
+    return max(int(life.ticks_here * period_s * 1000), (stint.last_tick_ns - stint.first_tick_ns) // 1_000_000)
 
 
 def _cost_ns(life: Life) -> int:

@@ -350,10 +350,17 @@ def test_what_is_new_goes_to_the_coolest_server_that_is_not_drained() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"hot": 0.5, "cool": 0.5}, {"cool": 0.0}, {"moves_per_s": 0.0}, {"drain_moves_per_s": -1.0}, {"min_hold_s": -1.0}],
+    [
+        {"hot": 0.5, "cool": 0.5},
+        {"cool": 0.0},
+        {"moves_per_s": 0.0},
+        {"drain_moves_per_s": -1.0},
+        {"min_hold_s": -1.0},
+        {"hot_for_s": -0.1},
+    ],
 )
 def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"cool|budgets"):
+    with pytest.raises(ValueError, match=r"cool|budgets|times"):
         Balance(**wrong)
 
 

@@ -9,14 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors import System
 from actors.clock import Clock
+from authority.epoch import Fence
 from authority.governor import Governor
 from authority.ownership import UNTOLD, Ownership
 from authority.placement import Balance, Resident, ServerLoad, View, relieve
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, CensusRequest, CensusRow, Load
 from simserver.balls import Balls
+from simserver.holdings import Holdings
 from simserver.load import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
 from simserver.sleep import Sleep
+from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.test_holdings import Written
 
 PERIOD_NS = 50_000_000
 LOAD = Load(tick_ppm=800_000, entities=9, leaving=0, inputs_per_s=0, bytes_per_s=0)
@@ -66,6 +71,7 @@ class Life:
     broken: str = ""
     ownership: Ownership = UNTOLD
     passive: None = None
+    stint: Any = field(default_factory=lambda: SimpleNamespace(first_tick_ns=0, last_tick_ns=0))
 
     def look(self) -> Any:
         return self.world
@@ -255,3 +261,14 @@ def test_while_very_many_are_on_their_way_nobody_is_told_who_else_is_here(leavin
     parts: Any = (LoadMeter(1), holdings, departures, post, tuple, lambda: (0, 0), Clock())
     Loads(*parts).census(CensusRequest(number=1, limit=10), "alpha.h1", cast(Any, Balls()), 0.05)
     assert [(len(census.rows), census.load.leaving, census.load.entities) for census in sent] == [(told, leaving, 3)]
+
+
+async def test_for_how_long_an_entity_has_been_here_is_told_in_seconds_though_ticks_are_skipped(system: System) -> None:
+    """At a load of 1.02 each tick begins two periods after the last one."""
+    stage = Stage(system)
+    known = Holdings(stage.environment, Written())
+    holding = known.spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1))
+    for number in range(301):
+        holding.life.commit(holding.life.world, 1 + number * 100_000_000)
+    (row,) = census_rows(known, stage.environment.world, LOAD, 0.05, 10, lambda _: True)
+    assert row.here_ms >= 30_000

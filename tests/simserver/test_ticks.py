@@ -111,3 +111,18 @@ async def test_no_tick_begins_before_all_had_the_last_one_and_those_due_meanwhil
 async def test_a_server_without_a_lease_has_no_load_and_skips_nothing() -> None:
     async with ticked(40, rounds=3, has_lease=False) as node:
         assert (node.fraction, node.stepped, node.ticks, node.counts) == (0, 0, 3, {})
+
+
+async def test_a_server_whose_tick_takes_longer_than_a_report_says_so_meanwhile() -> None:
+    """Else it is taken for as cool as it was before, for as long as that takes; and gets more."""
+    node = Ticking(1, has_lease=True)
+    async with System.open("node", [], clock_s=lambda: node.now_ns / 1e9) as system, trio.open_nursery() as nursery:
+        node.system = system
+        node.refs = [await system.start(Busy, node) for _ in range(1000)]
+        serve: Any = Node.serve_ticks
+        await nursery.start(serve, node)
+        while node.stepped < 700:
+            await trio.lowlevel.checkpoint()
+        assert node.stepped < 1000
+        assert node.fraction > 1
+        nursery.cancel_scope.cancel()
