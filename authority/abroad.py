@@ -58,20 +58,26 @@ def crossing(transfer: TransferRecord) -> str:
 def on_its_way(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
     """The record, with how it came to its authority by this commit.
 
-    A way within its home changes nothing of where else copies are: from where it crossed last is kept then.
+    A way within its home changes nothing of where else copies are: from where it crossed last is kept then. Nor does
+    one that leaves its home, where everybody is asked anyway.
     """
     came_by = crossing(transfer)
-    if not came_by:
-        return record.changed(came_by="")
+    if not came_by or instance_of(transfer.source) == instance_of(record.id):
+        return record.changed(came_by=came_by)
     return record.changed(came_by=came_by, came_from=instance_of(transfer.source), came_epoch=record.epoch)
 
 
-def taken_over(record: EntityRecord, row: RecoveryRow, target: str) -> EntityRecord:
+def taken_over(record: EntityRecord, row: RecoveryRow, target: str, of_epoch: int) -> EntityRecord:
     """The record, not given to `target` yet, with where it came from if a takeover has it leave an instance.
 
     As by a hand-over: whoever goes on with it may die before anybody has a copy, and what is left of it is where it
-    was, or was to be, until then. Nobody there has had it since the fence was raised.
+    was, or was to be, until then. Nobody there has had it since the fence was raised. If what is gone on with is a copy
+    of before its last stay (of the epoch `of_epoch`, 0 if that is not known), nothing is left of that stay, and what
+    there is is where it came from before.
     """
+    is_before = 0 < of_epoch < row.stay_epoch
+    if is_before and record.came_from not in ("", instance_of(record.id), instance_of(target)):
+        return record
     left = (instance_of(server) for server in (row.last, *reversed(row.had)) if server)
     place = next((one for one in left if one not in (instance_of(record.id), instance_of(target))), "")
     return record.changed(came_from=place, came_epoch=record.epoch) if place else record

@@ -149,9 +149,9 @@ class EntityRecord(_Compact):
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`
-    is the instance of the source of the last such one, and `came_epoch` the epoch that it led to; also when the entity
-    has been handed on at home since, and the transfer is forgotten. Or they are the instance that a takeover had it
-    leave since, and the epoch that was raised for that.
+    is the instance of the source of the last one whose source was of another instance, and `came_epoch` the epoch that
+    it led to; also when the entity has been handed on at home since, and the transfer is forgotten. Or they are the
+    instance that a takeover had it leave since, and the epoch that was raised for that.
     `jumped_from` is the last epoch that the log gave before the block of epochs that it is in (`authority.histories`);
     0 in the first one.
     `born` is the epoch under which it began; see `authority.deletion.first_epoch`. It is `unconfirmed` until its first

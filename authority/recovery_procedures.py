@@ -259,9 +259,9 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
         raise Refused(Reason.TARGET_DOWN, f"{args['target']} has been killed since, perhaps with its copy")
     fence = record.fence.raised()
     fields = {"incarnation": incarnation, "epoch": fence.epoch, "sub": fence.sub}
-    record = taken_over(record, row, args["target"])
-    record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
     of_epoch = args.get("of_epoch", 0)
+    record = taken_over(record, row, args["target"], of_epoch)
+    record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
     if row.own_epoch < of_epoch < fence.epoch - fence.epoch % EPOCHS_OF_A_HISTORY:
         # Whoever gave it, from here on it is what this log went on from, and others may have copies of it.
         record = record.changed(jumped_from=of_epoch)

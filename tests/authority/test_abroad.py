@@ -490,3 +490,29 @@ def test_nothing_is_taken_from_a_server_whose_home_grants_no_leases(log: Log) ->
     goes(log, FAR, incarnation=0)
     log.run("lease.expire", server=S1, incarnation=1, office=1)
     log.refuses(Reason.LEASE_HELD, "recovery.strand", **stranded(incarnation=0))
+
+
+def test_where_it_was_before_somebody_abroad_who_never_began_is_not_forgotten_by_a_takeover(log: Log) -> None:
+    """gamma -> beta was committed; beta died before it began. What S2 goes on from, and what is in gamma, is all."""
+    goes(log, FARTHER, incarnation=3)
+    told(log, "transfer-1", "alpha.s1")
+    goes(log, FAR, source=FARTHER, epoch=2)
+    assert over(log, epoch=3)
+    assert recovery(log).abroad == ("beta", "gamma")
+    goes_on(log, S2, epoch=4, of_epoch=2)
+    row = dies(log, S2, epoch=5)
+    assert "gamma" in row.abroad + row.abroad_too
+    assert is_possible(row, FARTHER, 2)
+
+
+def test_where_it_was_before_it_was_to_go_to_a_third_instance_is_not_forgotten_by_a_takeover(log: Log) -> None:
+    """As simulated `slow-ways` 440, with another instance to go to: beta -> S2, then S2 -> gamma, which never began."""
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    told(log, "transfer-2", FAR)
+    goes(log, FARTHER, source=S2, epoch=3, incarnation=3)
+    assert over(log, FARTHER, incarnation=3, epoch=4)
+    goes_on(log, S2, epoch=5, of_epoch=3)
+    row = dies(log, S2, epoch=6)
+    assert "beta" in row.abroad + row.abroad_too
+    assert is_possible(row, FAR, 2)
