@@ -65,6 +65,7 @@ class Scheduler:
         "_at_once_left",
         "_context",
         "_fault",
+        "_has_ended",
         "_parked",
         "_ready",
         "_spare_mailboxes",
@@ -88,6 +89,7 @@ class Scheduler:
         self._at_once_left = AT_ONCE_CALLS
         self._context: Context | None = None
         self._fault: BaseException | None = None
+        self._has_ended = False
         self._spare_mailboxes: list[deque[Entry]] = []
 
     def take_mailbox(self) -> deque[Entry]:
@@ -134,7 +136,14 @@ class Scheduler:
             self._unpark()
 
     async def round_over(self) -> None:
-        """Wait until everybody who has something to do now has had a turn, of `TURN_MESSAGES` at most."""
+        """Wait until everybody who has something to do now has had a turn, of `TURN_MESSAGES` at most.
+
+        A turn that was cut short by the end of a slice counts. When the system has ended nobody gets one any more, so
+        nobody waits for that.
+        """
+        if self._has_ended:
+            await trio.lowlevel.checkpoint()
+            return
         end = _EndOfRound()
         self._ready.append(end)
         self._unpark()
@@ -187,6 +196,10 @@ class Scheduler:
                     await trio.lowlevel.checkpoint()
         finally:
             self._context = None
+            self._has_ended = True
+            for waiting in self._ready:
+                if isinstance(waiting, _EndOfRound):
+                    waiting.reached.set()
             self.pauses.stop()
 
     def _run_slice(self) -> None:

@@ -123,3 +123,35 @@ async def test_time_that_passes_ends_a_slice_early() -> None:
             await trio.lowlevel.checkpoint()
             assert len(handled) - before <= 2
         assert await ref.call("all") == list(range(10)), "and nothing is lost or reordered by it"
+
+
+async def test_nobody_waits_for_the_end_of_a_round_of_a_system_that_has_ended() -> None:
+    async with System.open("node", []) as system:
+        pass
+    with trio.fail_after(1):
+        await system.round_over()
+
+
+async def test_nobody_waits_for_the_end_of_a_round_whose_system_breaks_meanwhile() -> None:
+    class Breaks(Server[None]):
+        def handle_cast(self, message: Any, state: None) -> None:
+            raise SystemExit(3)
+
+    over = trio.Event()
+
+    async def waits(system: System) -> None:
+        await system.round_over()
+        over.set()
+
+    async def breaks() -> None:
+        async with System.open("node", []) as system:
+            ref = await system.start(Breaks, None)
+            ref.cast("break")
+            nursery.start_soon(waits, system)
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(SystemExit):
+            await breaks()
+        with trio.fail_after(1):
+            await over.wait()
