@@ -561,7 +561,8 @@ class Departures:
                 self._begun.taken(plan.transfer_id)
                 self._retire(departure, authority, fence)
             case machine.Resume(fence, reason):
-                self._went_on(departure)
+                if not departure.stays_nowhere:
+                    self._went_on(departure)
                 self._resume(departure, fence, reason)
             case machine.Report():
                 self.reports.tell(departure.report())

@@ -174,7 +174,7 @@ class Holdings:
         self._notes = notes
         self._living: dict[str, Holding] = {}
         self._gone: OrderedDict[str, Tombstone] = OrderedDict()
-        # Bounded by what lived here when the server stopped.
+        # Bounded by what has lived here and was neither handed over nor taken up again.
         self._lived: dict[str, Fence] = {}
         self._lived_since: dict[str, int] = {}
         self.caretaker: Ref | None = None
@@ -237,14 +237,18 @@ class Holdings:
         """What lives here has come of what this server has had since an earlier epoch."""
         holding = self._living[entity]
         holding.since = since
-        self._notes.lives(entity, holding.life.kind, holding.fence, since)
+        # As in `_hold`: what is adopted is said to be, whatever the disk says.
+        self._guarded(holding, partial(self._notes.lives, entity, holding.life.kind, holding.fence, since))
 
     def remember_lived(self, entity: str, fence: Fence, since: int = 0) -> None:
         """Know that an earlier life of this server simulated an entity under `fence`, and that this one does not.
 
         The leave that it had for that has been used: simulating under the same fence again, from the state that came
-        with it, would take back what everybody has seen since.
+        with it, would take back what everybody has seen since. A later one is not forgotten for an earlier one: the
+        ledger says what lived here when the process began each time it is served.
         """
+        if self._lived.get(entity, fence) > fence:
+            return
         self._lived[entity] = fence
         self._lived_since[entity] = since or fence.epoch
 
@@ -393,6 +397,10 @@ class Holdings:
         if (living is not None and living.fence > fence) or (gone is not None and gone.fence > fence):
             return []
         sources = self.drop(entity)
+        lived = self._lived.get(entity)
+        if lived is not None and lived <= fence:
+            # It was noted while it was leaving, as its lease was over or the log had raised its fence.
+            self._forget_lived(entity)
         self._notes.left(entity, moved_to, fence)
         self.remember(entity, Tombstone(moved_to, fence))
         return sources

@@ -762,3 +762,27 @@ async def test_what_a_drain_was_refused_goes_when_it_is_ordered_to_and_is_forgot
     scene.departures.replied(*refused(TRANSFER, holding.fence.epoch + 1))
     await trio.sleep(2 * FIRST_PAUSE_NS / 1e9)
     assert relocated("drain-0005"), "what was ordered by others makes no pause longer"
+
+
+async def test_failures_row_42_what_was_refused_and_does_not_go_on_here_is_not_said_to_have_gone_on(
+    scene: Scene,
+) -> None:
+    """Home believes that of its last authority, and counts copies of another history of the log then.
+
+    The log at hand has given the ball under epoch 1 last; the refusal, heard late, is of the other history.
+    """
+    scene.spawn()
+    scene.departures.begin(PLAN)
+    scene.departures.taken_away(BALL)
+    scene.departures.replied(*refusal())
+    assert scene.holdings.get(BALL) is None
+    assert not scene.departures.handed_on.has(BALL, 1)
+
+
+async def test_what_was_refused_after_the_lease_was_over_has_not_gone_on_either(scene: Scene) -> None:
+    scene.spawn()
+    scene.departures.begin(PLAN)
+    scene.departures.step_down()
+    scene.departures.replied(*refusal())
+    assert scene.holdings.get(BALL) is None
+    assert not scene.departures.handed_on.has(BALL, 1)

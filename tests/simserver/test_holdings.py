@@ -305,3 +305,40 @@ async def test_a_full_disk_under_the_evidence_keeps_nobody_from_leaving_or_going
     holding.stays(Fence(2))
     assert (holding.life.frozen, holding.fence, holding.life.broken) == (False, Fence(2), "")
     assert "could not be written down" in caplog.text
+
+
+async def test_what_an_earlier_life_had_does_not_displace_what_this_one_had_since(system: System) -> None:
+    """The ledger is served again while the lease is over, and says what lived here when the process began."""
+    known = held(system)
+    known.remember_lived(BALL, Fence(5), 5)
+    holding = known.spawn(BALL, "ball", {}, Fence(7))
+    known.goes_on(BALL, 5)
+    known.remember_lived(BALL, holding.fence, holding.since)
+    known.drop(BALL)
+    known.remember_lived(BALL, Fence(5), 5)
+    assert known.lived(BALL) == Fence(7)
+
+
+async def test_what_has_left_is_not_remembered_as_interrupted_but_what_was_interrupted_later_is(system: System) -> None:
+    known = held(system)
+    known.spawn(BALL, "ball", {}, Fence(3))
+    known.remember_lived(BALL, Fence(3))
+    known.leave(BALL, "alpha.s2", Fence(4))
+    assert (known.lived(BALL), list(known.all_lived()), known.since(BALL)) == (None, [], 0)
+    known.remember_lived(BALL, Fence(7))
+    known.leave(BALL, "alpha.s2", Fence(6))
+    assert known.lived(BALL) == Fence(7)
+
+
+async def test_since_when_an_entity_is_here_is_known_though_it_could_not_be_written_down(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = held(system)
+    known.spawn(BALL, "ball", {}, Fence(3))
+
+    def full(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Written, "lives", full)
+    known.goes_on(BALL, 2)
+    assert known.since(BALL) == 2
