@@ -115,7 +115,7 @@ class LedgerRows(ABC):
         for entity, kept in entities.items():
             row = self._written_row(ENTITIES, entity)
             if row is not None and ("moved_to" in row or Fence(row["epoch"], row["sub"]) not in kept):
-                self._note(entity, None)
+                self._note(entity, self._later_stay(row, kept))
             checkpoint = self.checkpoint_of(entity)
             if checkpoint is not None and checkpoint[0] not in kept:
                 self._note(entity, None, CHECKPOINTS)
@@ -124,6 +124,17 @@ class LedgerRows(ABC):
             for one in self.interrupted
             if one.entity not in entities or Fence(one.epoch, one.sub) in entities[one.entity]
         )
+
+    @staticmethod
+    def _later_stay(row: Mapping[str, Any], kept: Collection[Fence]) -> dict[str, Any] | None:
+        """The row of what lives here under a later fence, if that is kept: who stays after a refusal writes none.
+
+        Without a row its checkpoint would not be found after a restart.
+        """
+        later = max(kept, default=Fence(0))
+        if "moved_to" in row or later <= Fence(row["epoch"], row["sub"]):
+            return None
+        return {**row, "epoch": later.epoch, "sub": later.sub, "since": row.get("since", row["epoch"])}
 
     def _find_interrupted(self) -> tuple[Interrupted, ...]:
         rows = self._written_rows()

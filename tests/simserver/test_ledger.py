@@ -278,3 +278,22 @@ async def test_whoever_flushes_waits_for_what_was_noted_before_and_not_for_what_
             assert ledger.replica.store.exists(("entities", "alpha.busy"))
             assert ledger.unwritten, "there is something again"
         nursery.cancel_scope.cancel()
+
+
+async def test_failures_row_42_who_stays_after_a_refusal_is_found_after_a_restart_though_its_first_fence_is_given_up(
+    tmp_path: Path,
+) -> None:
+    """Its checkpoint is under the fence that the refusal raised, of which there is no row."""
+    async with running(tmp_path) as ledger:
+        ledger.lives("alpha.a", "ball", Fence(3), since=2)
+        ledger.checkpoint("alpha.a", Fence(4), 77, b"state")
+        ledger.lives("alpha.b", "ball", Fence(3))
+        ledger.left("alpha.c", "alpha.s2", Fence(3))
+        ledger.lives("alpha.d", "ball", Fence(9))
+        await ledger.flush()
+        ledger.give_up({"alpha.a": {Fence(4)}, "alpha.b": (), "alpha.c": {Fence(5)}, "alpha.d": {Fence(2)}})
+        await ledger.flush()
+        assert list(ledger.moved()) == []
+    async with running(tmp_path) as ledger:
+        assert ledger.interrupted == (Interrupted("alpha.a", "ball", 4, 0, 2),)
+        assert ledger.checkpoint_of("alpha.a") == (Fence(4), 77, b"state")
