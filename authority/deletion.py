@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from authority.epoch import Fence
 from authority.errors import Reason
+from authority.group_rows import refuse_groups_of
 from authority.hierarchy import cut_out
 from authority.histories import lowest_epoch
 from authority.lease_procedures import incarnation_of
@@ -132,6 +133,7 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     cut_out(rows, record)
     rows.delete(("entities", record.id))
     _end_questions(rows, record.id)
+    refuse_groups_of(rows, record.id, Reason.GONE)
     for table in ("asks", "paces", "recoveries", "crossings"):
         if rows.get_or((table, record.id), None) is not None:
             rows.delete((table, record.id))

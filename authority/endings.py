@@ -7,7 +7,7 @@ and whoever looks at one of the others later finds here that there is nothing le
 from typing import Final
 
 from authority.errors import Reason
-from authority.group_commit import refuse_group
+from authority.group_rows import refuse_group
 from authority.records import Phase, TransferRecord
 from authority.rows import Rows
 from authority.transfer_rows import DECIDED, known_transfer, save_transfer

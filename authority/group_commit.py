@@ -6,16 +6,23 @@ as it does when nobody answers. With the last member all are committed in one pr
 prepared in time, or would not be committed any more, all are refused, and the epoch of each that was frozen is
 raised, so that its authority goes on. So no failure leaves a group half moved (FAILURES rows 34 and 35).
 
+Two groups that name some of the same entities could each wait for what the other has frozen, until the time of both is
+up. So the order of the log decides: a later group is not ordered while an earlier one is about to freeze somebody
+(`is_behind`), and where both have begun, it gives way when it holds what an earlier one waits for, of which somebody
+stands still already. Whoever came first is never refused for that, so there is always one that gets on (the "wound"
+half of wound-wait: Rosenkrantz, Stearns, Lewis 1978).
+
 How a group comes about, or several transfers with one report, is in `authority.group_requests`.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from authority.abroad import crossed, on_its_way
 from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
-from authority.errors import Reason, Refused
+from authority.errors import Reason
+from authority.group_rows import find_group, refuse_group, refuse_whole, save_group, unless_group_expired
 from authority.hierarchy import parts_from
 from authority.histories import given_next
 from authority.lease_procedures import incarnation_of, may_be_given
@@ -25,59 +32,7 @@ from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
 from authority.transfer_rows import find_transfer, save_transfer
 
-__all__ = [
-    "GROUP_LIFETIME_S",
-    "GROUP_ORDER",
-    "MAX_GROUP",
-    "MAX_GROUPS",
-    "find_group",
-    "prepare",
-    "prepared_again",
-    "refuse_group",
-    "remember_group",
-    "unless_group_expired",
-]
-
-# How many entities one step of the log moves: with some 0.2 ms for each it is not held up for long.
-MAX_GROUP: Final = 1024
-# Groups that are remembered; the oldest that are decided are forgotten first.
-MAX_GROUPS: Final = 256
-# How long the first that is frozen waits for the last.
-GROUP_LIFETIME_S: Final = 10
-GROUP_ORDER: Final = ("group_order",)
-"""The ids of all groups that are remembered, oldest first."""
-
-
-# --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def find_group(rows: Rows, group: str) -> GroupRecord | None:
-    """The group of this id, or None if there is none (any more); a transfer of no group names none."""
-    data = rows.get_or(("groups", group), None) if group else None
-    return None if data is None else GroupRecord.from_data(data)
-
-
-def _save(rows: Rows, group: GroupRecord) -> None:
-    rows.put(("groups", group.id), group.to_data())
-
-
-def remember_group(rows: Rows, group: GroupRecord) -> None:
-    """Write a new group; of too many the oldest that is not open is forgotten. Raises `Refused` (`full`)."""
-    order = [*rows.get_or(GROUP_ORDER, []), group.id]
-    if len(order) > MAX_GROUPS:
-        for known in order[:-1]:
-            other = find_group(rows, known)
-            if other is None or other.phase is not GroupPhase.OPEN:
-                order.remove(known)
-                rows.delete(("groups", known))
-                break
-        else:
-            raise Refused(Reason.FULL, f"{MAX_GROUPS} groups are under way already", limit=MAX_GROUPS)
-    rows.put(GROUP_ORDER, order)
-    _save(rows, group)
-
-
-# --- preparing, and the one commit ------------------------------------------------------------------------------------
+__all__ = ["prepare", "prepared_again"]
 
 
 def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any]) -> TransferRecord:
@@ -100,10 +55,35 @@ def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Ma
         refuse_group(rows, transfer, Reason.GROUP_FAILED)
     else:
         group = group.changed(prepared=group.prepared + (not is_counted))
-        _save(rows, group)
+        save_group(rows, group)
         if group.prepared == len(group.members):
             _commit(rows, group, args.get("now_s", 0.0))
+        else:
+            _make_way(rows, group, transfer.entity, args.get("now_s", 0.0))
     return find_transfer(rows, transfer.id) or transfer
+
+
+def _make_way(rows: Rows, group: GroupRecord, entity: str, now_s: float) -> None:
+    """A member has been frozen: of two groups of which both have begun, the later gives up what the other waits for."""
+    for name in group.earlier:
+        earlier = find_group(rows, name)
+        if earlier is not None and earlier.phase is GroupPhase.OPEN:
+            earlier = unless_group_expired(rows, earlier, now_s)
+            if earlier.phase is GroupPhase.OPEN and earlier.prepared and entity in earlier.members.values():
+                refuse_whole(rows, group, Reason.GROUP_FAILED)
+                return
+    wanted = set(group.members.values())
+    for name in group.later:
+        later = find_group(rows, name)
+        if later is not None and later.phase is GroupPhase.OPEN and later.prepared:
+            shared = [member for member, other in later.members.items() if other in wanted]
+            if any(_is_prepared(rows, member) for member in shared):
+                refuse_whole(rows, later, Reason.GROUP_FAILED)
+
+
+def _is_prepared(rows: Rows, transfer_id: str) -> bool:
+    transfer = find_transfer(rows, transfer_id)
+    return transfer is not None and transfer.phase is Phase.PREPARED
 
 
 def prepared_again(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
@@ -117,7 +97,7 @@ def prepared_again(rows: Rows, transfer: TransferRecord, now_s: float) -> Transf
 def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
     members = [transfer for name in group.members if (transfer := find_transfer(rows, name)) is not None]
     if any(grave_of(rows, transfer.entity) is not None for transfer in members):
-        _refuse(rows, group, Reason.GONE)
+        refuse_whole(rows, group, Reason.GONE)
         return
     records = {transfer.id: find_entity(rows, transfer.entity) for transfer in members}
     reasons = [_why_not(rows, records[transfer.id], transfer) for transfer in members]
@@ -127,7 +107,7 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
     reasons += [Reason.ATTACHED for _ in torn]
     reasons += [Reason.DRAINING for transfer in members if is_draining(rows, transfer.target)]
     if len(members) < len(group.members) or any(reasons):
-        _refuse(rows, group, next((reason for reason in reasons if reason), Reason.GROUP_FAILED))
+        refuse_whole(rows, group, next((reason for reason in reasons if reason), Reason.GROUP_FAILED))
         for transfer in members:
             _ask_anew(rows, transfer.id, now_s)
         return
@@ -142,7 +122,7 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         crossed(rows, record)
         lives |= {"owner": record.owner, "owner_rev": record.owner_rev}
         save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **lives))
-    _save(rows, group.changed(phase=GroupPhase.COMMITTED))
+    save_group(rows, group.changed(phase=GroupPhase.COMMITTED))
 
 
 def _why_not(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> Reason | None:
@@ -157,43 +137,3 @@ def _ask_anew(rows: Rows, transfer_id: str, now_s: float) -> None:
     refused = find_transfer(rows, transfer_id)
     if refused is not None and refused.reason == Reason.MASTER_CHANGED:
         save_transfer(rows, asked_anew(rows, refused, find_entity(rows, refused.entity), now_s))
-
-
-def unless_group_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:
-    """The group; if its time is up, it is refused here and now."""
-    if group.phase is GroupPhase.OPEN and now_s > group.expires_at_s:
-        return _refuse(rows, group, Reason.GROUP_FAILED)
-    return group
-
-
-def refuse_group(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
-    """One member is refused: so are all the others, and this one, if it was frozen."""
-    group = find_group(rows, transfer.group)
-    if group is not None and group.phase is GroupPhase.OPEN:
-        _refuse(rows, group, reason)
-    left = find_transfer(rows, transfer.id)
-    if left is not None and left.phase is Phase.PREPARED:
-        _refuse_member(rows, left, reason)
-
-
-def _refuse(rows: Rows, group: GroupRecord, reason: Reason) -> GroupRecord:
-    group = group.changed(phase=GroupPhase.REFUSED, reason=reason.value)
-    _save(rows, group)
-    for name in group.members:
-        transfer = find_transfer(rows, name)
-        if transfer is not None and transfer.phase in (Phase.PERMITTED, Phase.PREPARED):
-            _refuse_member(rows, transfer, reason)
-    return group
-
-
-def _refuse_member(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
-    """A frozen member goes on where it is, under the next epoch, as after any refusal."""
-    data = rows.get_or(("entities", transfer.entity), None)
-    record = None if data is None else EntityRecord.from_data(data)
-    if transfer.phase is Phase.PREPARED and record is not None:
-        if (record.authority, record.fence) == (transfer.source, transfer.fence):
-            fence = record.fence.raised()
-            save_entity(rows, record.changed(epoch=fence.epoch, sub=fence.sub, delegation=()))
-        raised = transfer.fence.raised()
-        transfer = transfer.changed(epoch=raised.epoch, sub=raised.sub)
-    save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=reason.value))

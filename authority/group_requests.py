@@ -14,7 +14,7 @@ from typing import Any, Final
 from authority.directory_procedures import is_simserver
 from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
-from authority.group_commit import (
+from authority.group_rows import (
     GROUP_LIFETIME_S,
     GROUP_ORDER,
     MAX_GROUP,

@@ -257,6 +257,8 @@ class GroupRecord(_Row):
     """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared.
 
     `brought` are the transfers of entities that nobody named: they are below others, and come along.
+    `earlier` and `later` are the groups that were open when the later one of the two was proposed, and name some of the
+    same entities: in the order of the log, which is who goes first (`authority.group_commit`).
     """
 
     id: str
@@ -267,6 +269,8 @@ class GroupRecord(_Row):
     prepared: int = 0
     phase: GroupPhase = GroupPhase.OPEN
     reason: str = ""
+    earlier: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
 
 
 def report_text(report: Any) -> str:

@@ -13,7 +13,7 @@ from authority.abroad import asked_abroad, has_begun, is_abroad, taken_over
 from authority.deletion import bury, take_back
 from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.errors import Reason, Refused
-from authority.group_commit import refuse_group
+from authority.group_rows import refuse_group
 from authority.histories import given_next, lowest_epoch
 from authority.lease import LeasePhase
 from authority.lease_procedures import check_lease, find_lease, incarnation_of

@@ -21,7 +21,8 @@ from authority.drain_procedures import is_draining
 from authority.endings import unless_gone
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.group_commit import prepare, prepared_again, refuse_group
+from authority.group_commit import prepare, prepared_again
+from authority.group_rows import refuse_group
 from authority.hierarchy import parts_from
 from authority.histories import given_next
 from authority.lease_procedures import given_late, incarnation_of, may_be_given

@@ -7,8 +7,8 @@ from authority.asks import ASK_LIFETIME_S, ask, unless_expired
 from authority.drain_procedures import check_not_draining
 from authority.endings import unless_gone
 from authority.errors import Reason, Refused
-from authority.group_commit import find_group, refuse_group, unless_group_expired
 from authority.group_requests import check_parent_is_there, with_those_below
+from authority.group_rows import find_group, refuse_group, unless_group_expired
 from authority.pacing import spent
 from authority.permits import granted_under, permitted_under
 from authority.records import EntityRecord, Phase, TransferRecord

@@ -7,6 +7,10 @@ for what other members ordered that are gone.
 
 What was deleted meanwhile is not ordered again either: the log refuses it.
 
+While some of a group stand still, the last of the others are ordered again soon: whoever has them may have been told
+before it had begun with them, or while they were leaving for somewhere else. So are those of groups that name some of
+the same entities, of which the later is not ordered before the earlier is decided.
+
 A group has a time in which its last member must be frozen. Whoever asks about a frozen member after that has the log
 refuse the group; if the servers of all that were frozen have died, nobody asks. So what is still open then is not
 ordered again, but refused.
@@ -14,7 +18,7 @@ ordered again, but refused.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import trio
@@ -34,6 +38,11 @@ LOOK_S: Final = 1.0
 # Nearly all have been begun by then. Then after twice the time, and so on.
 FIRST_WAIT_NS: Final = 3_000_000_000
 LAST_WAIT_NS: Final = 60_000_000_000
+SOON_NS: Final = 200_000_000
+"""How often it is looked at groups: what is asked is this member's own copy of the log."""
+LAST_SOON_NS: Final = 1_000_000_000
+MAX_HURRIED: Final = 64
+"""So many of a group are ordered again soon; more of them have just not had their turn yet."""
 # How often all transfers are looked through for orders of others.
 SEARCH_NS: Final = 60_000_000_000
 MAX_OPEN: Final = 4096
@@ -61,6 +70,9 @@ class Orders:
         self._in_office: Final = in_office
         self._open: OrderedDict[str, Due] = OrderedDict()
         self._search_ns = 0
+        # The open groups of which one was ordered here.
+        self._groups: set[str] = set()
+        self._watches: Final = clock.bell()
 
     def ordered(self, transfer: TransferRecord) -> None:
         """This transfer has just been ordered: look later what became of it, and of the others of its group.
@@ -71,8 +83,17 @@ class Orders:
         if transfer.id in self._open:
             return
         group = self._store.group(transfer.group)
-        for name in (transfer.id,) if group is None else group.members:
-            self._open.setdefault(name, Due(self._clock.monotonic_ns() + FIRST_WAIT_NS, 2 * FIRST_WAIT_NS))
+        self._watch((transfer.id,) if group is None else group.members)
+        if group is not None and group.phase is GroupPhase.OPEN:
+            for one in (group, *self._store.open_rivals(group)):
+                self._groups.add(one.id)
+                self._watch(one.members)
+            self._watches.ring()
+
+    def _watch(self, names: Iterable[str]) -> None:
+        now_ns = self._clock.monotonic_ns()
+        for name in names:
+            self._open.setdefault(name, Due(now_ns + FIRST_WAIT_NS, 2 * FIRST_WAIT_NS))
             if len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
 
@@ -80,12 +101,29 @@ class Orders:
         """Look what became of orders, until cancelled."""
         task_status.started()
         while True:
-            await self._clock.sleep_s(LOOK_S)
+            await self._watches.wait(LOOK_S)
+            if self._groups:
+                await self._clock.sleep_s(SOON_NS / 1e9)
             now_ns = self._clock.monotonic_ns()
             if self._in_office() and self._search_ns <= now_ns:
                 self._search_ns = now_ns + SEARCH_NS
                 await self._search()
+            self._hurry(now_ns)
             await self._look(now_ns)
+            if self._groups:
+                self._watches.ring()
+
+    def _hurry(self, now_ns: int) -> None:
+        """Have those ordered now for whom others stand still."""
+        for name in list(self._groups):
+            group = self._store.group(name)
+            if group is None or group.phase is not GroupPhase.OPEN:
+                self._groups.remove(name)
+            elif _is_hurried(group):
+                for member in group.members:
+                    due = self._open.get(member)
+                    if due is not None and due.wait_ns > 2 * LAST_SOON_NS:
+                        self._open[member] = Due(now_ns, SOON_NS)
 
     async def _search(self) -> None:
         for some in in_goes(self._store.transfer_ids()):
@@ -100,10 +138,19 @@ class Orders:
                 due = self._open.pop(name, None)
                 if due is not None and name in permitted:
                     group = self._open_group_of(permitted[name])
-                    wait_ns = due.wait_ns if group is None else min(due.wait_ns, self._left_ns(group))
-                    self._open[name] = Due(now_ns + wait_ns, min(2 * due.wait_ns, LAST_WAIT_NS))
+                    self._open[name] = self._next(due, group, now_ns)
                     await self._again(permitted[name], group)
             await self._clock.sleep_s(PAUSE_S)
+
+    def _next(self, due: Due, group: GroupRecord | None, now_ns: int) -> Due:
+        """When to order a transfer again after now."""
+        wait_ns = due.wait_ns
+        if group is not None and _is_hurried(group):
+            wait_ns = min(wait_ns, LAST_SOON_NS)
+            if self._store.is_behind(group, self._clock.unix_s()):
+                return Due(now_ns + SOON_NS, SOON_NS)
+        after_ns = min(2 * wait_ns, LAST_WAIT_NS)
+        return Due(now_ns + (wait_ns if group is None else min(wait_ns, self._left_ns(group))), after_ns)
 
     def _open_group_of(self, transfer: TransferRecord) -> GroupRecord | None:
         group = self._store.group(transfer.group)
@@ -126,3 +173,10 @@ class Orders:
                 await self._order(transfer)
         except (*NOT_TOLD, OutcomeUnknown) as error:
             _log.info("%s was permitted, and nobody can be told now to begin it: %s", transfer.id, error)
+
+
+def _is_hurried(group: GroupRecord) -> bool:
+    """Whether what is missing of a group is ordered again soon."""
+    is_waited_for = group.prepared > 0 and len(group.members) - group.prepared <= MAX_HURRIED
+    # Also when the others are decided: who has their entities by that may have been ordered before it had begun.
+    return is_waited_for or bool(group.earlier or group.later)

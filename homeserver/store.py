@@ -16,7 +16,7 @@ from authority.asks import fair_order
 from authority.deletion import FAREWELLS
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
-from authority.group_commit import GROUP_ORDER
+from authority.group_rows import GROUP_ORDER, is_behind
 from authority.lease import LeasePhase
 from authority.pacing import Paces
 from authority.placement_procedures import BALANCE_PAUSE
@@ -208,6 +208,15 @@ class Store:
         """Who may simulate an entity still that has ended: `servers`, with their incarnations, and `epoch`."""
         row: dict[str, Any] | None = self._get((FAREWELLS, entity))
         return row
+
+    def is_behind(self, group: GroupRecord, now_s: float) -> bool:
+        """Whether another group that names some of the same entities goes first, as this member knows it."""
+        return any(is_behind(group, self.group(name), now_s) for name in group.earlier)
+
+    def open_rivals(self, group: GroupRecord) -> list[GroupRecord]:
+        """The groups that wait for their last member and name some of the same entities, as this member knows it."""
+        rivals = map(self.group, (*group.earlier, *group.later))
+        return [one for one in rivals if one is not None and one.phase is GroupPhase.OPEN]
 
     def open_groups(self) -> list[GroupRecord]:
         """The groups that wait for their last member, as this member knows them."""

@@ -45,7 +45,7 @@ from authority.messages import (
     encode_link,
 )
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, GroupRecord, Outcome, Phase, Role, TransferRecord
+from authority.records import DirectoryRow, EntityRecord, GroupPhase, GroupRecord, Outcome, Phase, Role, TransferRecord
 from authority.sealing import Opened, Sealer
 from authority.spans import SILENT, Spans
 from crypto import jose
@@ -339,6 +339,8 @@ class Transfers:
             # Nothing is decided about the others either.
             if is_case_2:
                 self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
+            if not repeated:
+                await self._tell_who_gave_way(transfer)
         elif not repeated:
             self.note(transfer, is_known=known is not None)
             await self._tell_the_others(transfer)
@@ -383,6 +385,14 @@ class Transfers:
             with self.decisions.of_group(transfer, group) as told:
                 await self._tell_members(group)
                 self.decisions.group_told(told, transfer)
+
+    async def _tell_who_gave_way(self, transfer: TransferRecord) -> None:
+        """Another member has been frozen: later groups may have been refused for that, which held what it waits for."""
+        group = self._store.group(transfer.group)
+        for name in () if group is None else group.later:
+            later = self._store.group(name)
+            if later is not None and later.phase is GroupPhase.REFUSED:
+                await self._tell_members(later)
 
     async def _tell_members(self, group: GroupRecord) -> None:
         for name in group.members:
@@ -592,12 +602,15 @@ class Transfers:
         await self.post(message, Trace(f"despawn-{entity}"[:64]), authority, on_path=False)
 
     async def order(self, transfer: TransferRecord) -> None:
-        """Tell the old authority to begin a permitted transfer.
+        """Tell the old authority to begin a permitted transfer; later, if another group goes first (see `Orders`).
 
         Raises:
             NOT_TOLD: it cannot be told now; the caller may propose the same transfer again.
         """
         self.ordered(transfer)
+        group = self._store.group(transfer.group)
+        if group is not None and self._store.is_behind(group, self._clock.unix_s()):
+            return
         record = self._store.entity(transfer.entity)
         authority = record.authority if record is not None else transfer.source
         if record is not None and not authority:

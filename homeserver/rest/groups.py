@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from actors.web import ApiError, RequestBody, StrictRoute
 from authority.certificates import Name, TransferId
 from authority.errors import Reason
-from authority.group_commit import MAX_GROUP
+from authority.group_rows import MAX_GROUP
 from authority.messages import MAX_NOTICE_MS
 from authority.names import instance_of
 from authority.records import GroupPhase, GroupRecord, Phase

@@ -9,7 +9,7 @@ from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
 from authority.columns import MAX_SHARED
 from authority.deletion import MAX_TOMBSTONES
-from authority.group_commit import MAX_GROUP, MAX_GROUPS
+from authority.group_rows import MAX_GROUP, MAX_GROUPS
 from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS

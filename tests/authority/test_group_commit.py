@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority import group_commit
+from authority import group_rows
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.group_commit import GROUP_LIFETIME_S
+from authority.group_rows import GROUP_LIFETIME_S, find_group, is_behind
 from authority.records import GroupPhase, GroupRecord, Phase
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 
@@ -239,7 +239,7 @@ def test_a_group_does_not_take_the_ids_of_other_transfers(three: Log) -> None:
 
 
 def test_groups_are_forgotten_only_when_they_are_decided(three: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "MAX_GROUPS", 2)
+    monkeypatch.setattr(group_rows, "MAX_GROUPS", 2)
     propose(three, group="group-aaa", entities=[BALL])
     propose(three, group="group-bbb", entities=[OTHER])
     args = {"group": "group-ccc", "entities": [THIRD], "target": S2, "now_s": 0.0}
@@ -297,3 +297,137 @@ def test_whatever_comes_a_group_moves_whole_or_not_at_all(steps: list[str]) -> N
 def _try(log: Log, procedure: str, **args: Any) -> None:
     with suppress(Refused):
         log.run(procedure, **args)
+
+
+# --- groups that name some of the same entities ----------------------------------------------------------------------
+
+
+class Rivals:
+    """Several groups of some of the three entities, and servers of which each freezes one entity for one group only."""
+
+    def __init__(self, groups: list[tuple[int, ...]], notice_ms: int = 0) -> None:
+        self.log = log_of_three()
+        self.groups = [f"rival-{number:03}" for number in range(len(groups))]
+        for name, numbers in zip(self.groups, groups, strict=True):
+            entities = [MEMBERS[number] for number in numbers]
+            propose(self.log, group=name, entities=entities, notice_ms=notice_ms)
+
+    def group(self, number: int) -> GroupRecord:
+        group = find_group(self.log.rows, self.groups[number])
+        assert group is not None
+        return group
+
+    @property
+    def phases(self) -> list[str]:
+        return [self.group(number).phase.value for number in range(len(self.groups))]
+
+    def frozen_for(self, entity: str) -> str:
+        """The group for which it stands still."""
+        for number in range(len(self.groups)):
+            group = self.group(number)
+            for name, other in group.members.items():
+                if other == entity and self.log.transfer(name).phase is Phase.PREPARED:
+                    return group.id
+        return ""
+
+    def freeze(self, number: int, entity: str) -> bool:
+        """The server of an entity begins with the order of a group and asks; false if it does not."""
+        group = self.group(number)
+        (name,) = (name for name, other in group.members.items() if other == entity)
+        is_ordered = self.log.transfer(name).phase is Phase.PERMITTED
+        record = self.log.rows.entity(entity)
+        if not is_ordered or self.frozen_for(entity):
+            return False
+        fields = {"transfer_id": name, "entity": entity, "source": record.authority, "target": S2, "tick": 7}
+        self.log.run("transfer.commit", **fields, epoch=record.epoch, sub=0, state_hash="0" * 64, now_s=1.0)
+        return True
+
+
+def test_failures_row_3_of_two_groups_that_hold_what_the_other_waits_for_the_first_in_the_log_goes_on() -> None:
+    """Both would stand still until the time of both is up, and both would be refused."""
+    rivals = Rivals([(0, 1), (1, 0)])
+    rivals.freeze(0, BALL)
+    rivals.freeze(1, OTHER)
+    assert rivals.phases == ["open", "refused"]
+    assert rivals.group(1).reason == "group_failed"
+    assert rivals.freeze(0, OTHER), "it goes on, and is free for the first"
+    assert rivals.phases == ["committed", "refused"]
+
+
+def test_failures_row_3_the_first_goes_on_though_the_other_has_begun_before_it() -> None:
+    rivals = Rivals([(0, 1), (1, 0)])
+    rivals.freeze(1, OTHER)
+    assert rivals.phases == ["open", "open"], "nobody of the first stands still yet"
+    rivals.freeze(0, BALL)
+    assert rivals.phases == ["open", "refused"]
+    assert rivals.freeze(0, OTHER)
+    assert rivals.phases == ["committed", "refused"]
+
+
+def test_a_group_that_was_frozen_as_a_whole_before_an_earlier_one_began_moves() -> None:
+    rivals = Rivals([(0, 2), (0, 1)])
+    rivals.freeze(1, BALL)
+    rivals.freeze(1, OTHER)
+    assert rivals.phases == ["open", "committed"]
+
+
+def test_an_earlier_group_whose_time_is_up_holds_nobody_back() -> None:
+    rivals = Rivals([(0, 1)])
+    rivals.freeze(0, BALL)
+    late_s = GROUP_LIFETIME_S + 1.0
+    propose(rivals.log, group="late", entities=[OTHER, THIRD], now_s=late_s)
+    late = find_group(rivals.log.rows, "late")
+    assert late is not None
+    assert late.earlier == ("rival-000",)
+    assert not is_behind(late, rivals.group(0), late_s)
+    commit(rivals.log, 1, transfer_id="late-0", now_s=late_s)
+    assert rivals.phases == ["refused"]
+    commit(rivals.log, 2, transfer_id="late-1", now_s=late_s)
+    late = find_group(rivals.log.rows, "late")
+    assert late is not None
+    assert late.phase is GroupPhase.COMMITTED
+
+
+def test_who_is_behind_is_not_ordered_before_the_earlier_group_is_decided_or_while_that_has_notice() -> None:
+    rivals = Rivals([(0, 1), (1, 2)], notice_ms=5000)
+    earlier, later = rivals.group(0), rivals.group(1)
+    assert (earlier.earlier, earlier.later) == ((), (later.id,))
+    assert (later.earlier, later.later) == ((earlier.id,), ())
+    assert [is_behind(later, earlier, now_s) for now_s in (0.0, 4.9, 5.0, 15.0, 15.1)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not is_behind(earlier, later, 5.0)
+    assert not is_behind(later, None, 5.0)
+    rivals.log.run("transfer.cancel", transfer_id=f"{earlier.id}-0", by=ADA)
+    assert not is_behind(later, rivals.group(0), 5.0)
+
+
+def test_groups_that_name_nobody_in_common_do_not_know_each_other() -> None:
+    rivals = Rivals([(0,), (1, 2)])
+    assert [(one.earlier, one.later) for one in map(rivals.group, range(2))] == [((), ())] * 2
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.permutations([0, 1, 2]).flatmap(lambda order: st.integers(1, 3).map(lambda n: tuple(order[:n]))),
+        min_size=2,
+        max_size=4,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_failures_row_3_however_groups_overlap_they_are_all_decided_and_the_first_is_not_refused(
+    groups: list[tuple[int, ...]], dice: Any
+) -> None:
+    rivals = Rivals(groups)
+    for _ in range(100):
+        steps = [(number, MEMBERS[one]) for number, of_it in enumerate(groups) for one in of_it]
+        dice.shuffle(steps)
+        if not any(rivals.freeze(number, entity) for number, entity in steps if rivals.phases[number] == "open"):
+            break
+    assert "open" not in rivals.phases
+    assert rivals.phases[0] == "committed" or rivals.group(0).reason == "same_server"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from authority import hierarchy
 from authority.errors import Reason, Refused
-from authority.group_commit import GROUP_LIFETIME_S
+from authority.group_rows import GROUP_LIFETIME_S
 from authority.records import EntityRecord, GroupRecord, Phase, TransferRecord
 from authority.recovery import Standing
 from authority.rights import save_entity

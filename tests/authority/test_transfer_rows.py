@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from authority import transfer_rows
 from authority.errors import Reason, Refused
-from authority.group_commit import GROUP_LIFETIME_S
+from authority.group_rows import GROUP_LIFETIME_S
 from authority.messages import MAX_NOTICE_MS
 from authority.records import Phase, TransferRecord
 from authority.sealing import LIFETIME_S

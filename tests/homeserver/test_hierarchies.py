@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+import trio
 
-from authority.group_commit import GROUP_LIFETIME_S
+from authority.group_rows import GROUP_LIFETIME_S
 from tests.homeserver.served import Home, Player, until
 
 SHIP = "alpha.ship"
@@ -102,6 +103,27 @@ async def test_apart_the_top_of_a_hierarchy_brings_what_is_below(world: Home, ad
         assert (await world.finished(f"comes-home-{number}"))["result"] == "done"
     assert await places(world) == {"alpha.s1"}
     assert (await world.api.get("/v1/groups/comes-home"))["results"] == {"done": 3}
+
+
+async def test_failures_row_3_two_groups_of_the_same_entities_both_move_one_after_the_other(
+    world: Home, ada: Player
+) -> None:
+    """Asked for at the same time, in the other order, of entities on two servers."""
+    balls = ["alpha.ball-1", "alpha.ball-2"]
+    for number, ball in enumerate(balls, 1):
+        await world.entity(ball, ada, f"alpha.s{number}")
+    targets = {"goes-there": (balls, "alpha.s3"), "goes-away": (balls[::-1], "alpha.s4")}
+    for _, target in targets.values():
+        await world.simserver(target)
+    async with trio.open_nursery() as nursery:
+        for group, (entities, target) in targets.items():
+            body = {"entities": entities, "to": target, "group": group}
+            nursery.start_soon(world.api.do, "POST", "/v1/groups", body)
+    for group in targets:
+        for number in range(2):
+            await world.finished(f"{group}-{number}")
+    reports = [await world.api.get(f"/v1/groups/{group}") for group in targets]
+    assert [(report["phase"], report["results"]) for report in reports] == [("committed", {"done": 2})] * 2
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.group_commit import GROUP_LIFETIME_S
+from authority.group_rows import GROUP_LIFETIME_S
 from authority.records import GroupPhase, Phase, TransferRecord
 from homeserver.federation import PeerUnreachable
-from homeserver.orders import MAX_OPEN, Orders
+from homeserver.orders import MAX_HURRIED, MAX_OPEN, Orders
 from homeserver.store import Store
 from tests.simserver.test_departures import TrioClock
 from tree.store import Store as TreeStore
@@ -37,6 +37,9 @@ class Place:
         self.in_office, self.is_down, self.is_gone = False, False, False
         self.told: list[tuple[float, str]] = []
         self.groups: dict[str, list[str]] = {}
+        self.rivals: dict[str, str] = {}
+        self.behind: set[str] = set()
+        """Of the rivals those that go after the other."""
         self.expires_at_s, self.group_phase = 1e12, GroupPhase.OPEN
         self.refused: list[tuple[float, str]] = []
         store: Any = SimpleNamespace(
@@ -45,6 +48,8 @@ class Place:
             group=self._group,
             submit=self._submit,
             entity=lambda _name: None if self.is_gone else object(),
+            open_rivals=lambda group: [self._group(name) for name in group.earlier],
+            is_behind=lambda group, _now_s: group.id in self.behind,
         )
         self.orders = Orders(store, self.order, AllVirtual(), lambda: self.in_office)
 
@@ -55,8 +60,17 @@ class Place:
     def _group(self, group: str) -> Any:
         if not group:
             return None
-        members, phase = self.groups[group], self.group_phase
-        return SimpleNamespace(id=group, members=members, phase=phase, expires_at_s=self.expires_at_s)
+        members, phase = dict.fromkeys(self.groups[group], "alpha.e"), self.group_phase
+        rivals = (self.rivals[group],) if group in self.rivals else ()
+        return SimpleNamespace(
+            id=group,
+            members=members,
+            phase=phase,
+            prepared=sum(self.phases.get(one) is Phase.PREPARED for one in members),
+            expires_at_s=self.expires_at_s,
+            earlier=rivals,
+            later=(),
+        )
 
     async def _submit(self, procedure: str, *, group: str = "", transfer_id: str = "", now_s: float) -> None:
         """As the log: the group is refused if its time is over, and with it whatever has not been decided.
@@ -121,7 +135,22 @@ async def test_with_one_of_a_group_the_others_are_ordered_in_the_time_that_it_ha
     place.groups["g"] = ["t1", "t2", "t3"]
     place.phases |= {"t1": Phase.PREPARED, "t2": Phase.PERMITTED, "t3": Phase.PERMITTED}
     place.orders.ordered(transfer_of("t1", "g"))
-    assert await place.passes(GROUP_LIFETIME_S / 2) == ["t2", "t3"]
+    ordered = await place.passes(GROUP_LIFETIME_S / 2)
+    assert place.told[1][0] - trio.current_time() + GROUP_LIFETIME_S / 2 < 0.5, "t1 stands still"
+    assert set(ordered) == {"t2", "t3"}
+    assert len(ordered) < 20
+
+
+async def test_as_long_as_nobody_of_a_group_stands_still_or_many_are_missing_they_are_ordered_as_others_are(
+    autojump_clock: MockClock,
+) -> None:
+    place = Place()
+    place.groups = {"g": ["t1", "t2"], "h": [f"h{number}" for number in range(MAX_HURRIED + 2)]}
+    place.phases |= dict.fromkeys([*place.groups["g"], *place.groups["h"]], Phase.PERMITTED) | {"h0": Phase.PREPARED}
+    for name, group in (("t1", "g"), ("h1", "h")):
+        place.orders.ordered(transfer_of(name, group))
+    assert await place.passes(2.5) == []
+    assert len(await place.passes(2.5)) == MAX_HURRIED + 3
 
 
 async def test_a_group_whose_frozen_members_are_gone_with_their_servers_is_refused_when_its_time_is_over(
@@ -135,8 +164,22 @@ async def test_a_group_whose_frozen_members_are_gone_with_their_servers_is_refus
     ordered = await place.passes(60.0)
     assert [group for _, group in place.refused] == ["g"]
     assert place.refused[0][0] - began_s < GROUP_LIFETIME_S + 3.0
-    assert len(ordered) < 3
+    assert len(ordered) < 15
     assert all(at_s - began_s <= GROUP_LIFETIME_S for at_s, _ in place.told), "nobody stands still for nothing"
+
+
+async def test_who_goes_after_another_group_is_looked_at_again_and_again_until_it_is_its_turn(
+    autojump_clock: MockClock,
+) -> None:
+    """`Transfers.order` tells nobody as long as it is not."""
+    place = Place()
+    place.groups, place.rivals, place.behind = {"g": ["t1"], "h": ["t2"]}, {"g": "h"}, {"g"}
+    place.phases |= {"t1": Phase.PERMITTED, "t2": Phase.PREPARED}
+    place.orders.ordered(transfer_of("t1", "g"))
+    assert len(await place.passes(5.0)) > 20
+    place.behind.clear()
+    assert 3 < len(await place.passes(5.0)) < 10, "what the other group may have held is ordered again soon"
+    assert {name for _, name in place.told} == {"t1"}
 
 
 async def test_what_was_begun_in_time_is_not_ordered_again(autojump_clock: MockClock) -> None:

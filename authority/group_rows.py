@@ -1,0 +1,136 @@
+"""The rows of groups: which there are, which of them name the same entities, and how one is refused.
+
+groups/<id>    a `GroupRecord`
+group_order    the ids of all that are remembered, oldest first: the order of the log
+
+What is done with them is in `authority.group_commit`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from authority.errors import Reason, Refused
+from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
+from authority.rights import save_entity
+from authority.rows import Rows
+from authority.transfer_rows import find_transfer, save_transfer
+
+__all__ = [
+    "GROUP_LIFETIME_S",
+    "GROUP_ORDER",
+    "MAX_GROUP",
+    "MAX_GROUPS",
+    "find_group",
+    "is_behind",
+    "refuse_group",
+    "refuse_groups_of",
+    "refuse_whole",
+    "remember_group",
+    "save_group",
+    "unless_group_expired",
+]
+
+# How many entities one step of the log moves: with some 0.2 ms for each it is not held up for long.
+MAX_GROUP: Final = 1024
+# Groups that are remembered; the oldest that are decided are forgotten first.
+MAX_GROUPS: Final = 256
+# How long the first that is frozen waits for the last.
+GROUP_LIFETIME_S: Final = 10
+GROUP_ORDER: Final = ("group_order",)
+"""The ids of all groups that are remembered, oldest first."""
+
+
+def find_group(rows: Rows, group: str) -> GroupRecord | None:
+    """The group of this id, or None if there is none (any more); a transfer of no group names none."""
+    data = rows.get_or(("groups", group), None) if group else None
+    return None if data is None else GroupRecord.from_data(data)
+
+
+def save_group(rows: Rows, group: GroupRecord) -> None:
+    """Write a group."""
+    rows.put(("groups", group.id), group.to_data())
+
+
+def remember_group(rows: Rows, group: GroupRecord) -> None:
+    """Write a new group; of too many the oldest that is not open is forgotten. Raises `Refused` (`full`)."""
+    order = [*rows.get_or(GROUP_ORDER, []), group.id]
+    if len(order) > MAX_GROUPS:
+        for known in order[:-1]:
+            other = find_group(rows, known)
+            if other is None or other.phase is not GroupPhase.OPEN:
+                order.remove(known)
+                rows.delete(("groups", known))
+                break
+        else:
+            raise Refused(Reason.FULL, f"{MAX_GROUPS} groups are under way already", limit=MAX_GROUPS)
+    rows.put(GROUP_ORDER, order)
+    if group.phase is GroupPhase.OPEN:
+        entities, earlier = set(group.members.values()), list[str]()
+        for other in _open_groups_of(rows, entities):
+            save_group(rows, other.changed(later=(*other.later, group.id)))
+            earlier.append(other.id)
+        group = group.changed(earlier=tuple(earlier))
+    save_group(rows, group)
+
+
+def _open_groups_of(rows: Rows, entities: set[str]) -> Iterator[GroupRecord]:
+    """The groups that wait for their last member, and name some of these entities; in the order of the log."""
+    for name in rows.get_or(GROUP_ORDER, ()):
+        data = rows.get_or(("groups", name), None)
+        # Nearly all are decided, or of others: to read them as records would take some 10 us each.
+        if data is not None and data["phase"] == GroupPhase.OPEN and not entities.isdisjoint(data["members"].values()):
+            yield GroupRecord.from_data(data)
+
+
+def is_behind(group: GroupRecord, earlier: GroupRecord | None, now_s: float) -> bool:
+    """Whether an `earlier` group goes first: it is open, its notice is over, and its time is not."""
+    if earlier is None or earlier.id not in group.earlier or earlier.phase is not GroupPhase.OPEN:
+        return False
+    return earlier.expires_at_s - GROUP_LIFETIME_S <= now_s <= earlier.expires_at_s
+
+
+def unless_group_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:
+    """The group; if its time is up, it is refused here and now."""
+    if group.phase is GroupPhase.OPEN and now_s > group.expires_at_s:
+        return refuse_whole(rows, group, Reason.GROUP_FAILED)
+    return group
+
+
+def refuse_group(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
+    """One member is refused: so are all the others, and this one, if it was frozen."""
+    group = find_group(rows, transfer.group)
+    if group is not None and group.phase is GroupPhase.OPEN:
+        refuse_whole(rows, group, reason)
+    left = find_transfer(rows, transfer.id)
+    if left is not None and left.phase is Phase.PREPARED:
+        _refuse_member(rows, left, reason)
+
+
+def refuse_groups_of(rows: Rows, entity: str, reason: Reason) -> None:
+    """An entity can be in no group any more: those that it is in are refused."""
+    for group in list(_open_groups_of(rows, {entity})):
+        refuse_whole(rows, group, reason)
+
+
+def refuse_whole(rows: Rows, group: GroupRecord, reason: Reason) -> GroupRecord:
+    """All of a group are refused; those of it that are frozen go on where they are. The group after that."""
+    group = group.changed(phase=GroupPhase.REFUSED, reason=reason.value)
+    save_group(rows, group)
+    for name in group.members:
+        transfer = find_transfer(rows, name)
+        if transfer is not None and transfer.phase in (Phase.PERMITTED, Phase.PREPARED):
+            _refuse_member(rows, transfer, reason)
+    return group
+
+
+def _refuse_member(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
+    """A frozen member goes on where it is, under the next epoch, as after any refusal."""
+    data = rows.get_or(("entities", transfer.entity), None)
+    record = None if data is None else EntityRecord.from_data(data)
+    if transfer.phase is Phase.PREPARED and record is not None:
+        if (record.authority, record.fence) == (transfer.source, transfer.fence):
+            fence = record.fence.raised()
+            save_entity(rows, record.changed(epoch=fence.epoch, sub=fence.sub, delegation=()))
+        raised = transfer.fence.raised()
+        transfer = transfer.changed(epoch=raised.epoch, sub=raised.sub)
+    save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=reason.value))
