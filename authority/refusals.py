@@ -65,6 +65,10 @@ class _Table:
         while len(self._rows) > MAX_REMEMBERED:
             self._rows.popitem(last=False)
 
+    def forget_all_of(self, target: str) -> None:
+        for name in [name for name, row in self._rows.items() if target in row]:
+            self.forget(name, target)
+
     def forget(self, name: str, target: str) -> None:
         row = self._rows.get(name, {})
         row.pop(target, None)
@@ -150,6 +154,13 @@ class Refusals:
         self._of_all.forget("", target)
         if self._of_kinds and (kind := self._kind_of(entity)):
             self._of_kinds.forget(kind, target)
+
+    def opened(self, target: str) -> None:
+        """A target is drained no more: whatever it refused may have been for that, also if it shows only now."""
+        for table in (self._of_entities, self._of_kinds, self._of_all):
+            table.forget_all_of(target)
+        for entity in [entity for entity, order in self._orders.items() if order.batch.target == target]:
+            del self._orders[entity]
 
     def of(self, residents: Iterable[Resident], now_s: float) -> Mapping[str, Mapping[str, float]]:
         """Which targets refused these lately, and how many seconds ago."""

@@ -160,6 +160,8 @@ class Balancer:
         self.governor = Governor(balance)
         self._expected = ExpectedLoads()
         self._refusals = self._no_refusals()
+        # Those that were drained when the last round began.
+        self._drained: set[str] = set()
 
     # --- what servers say ------------------------------------------------------------------------------------------
 
@@ -219,6 +221,10 @@ class Balancer:
 
     async def _round(self) -> bool:
         """Whether there is more to drain."""
+        drained = {drain.server for drain in self._store.drains()}
+        for opened in self._drained - drained:
+            self._refusals.opened(opened)
+        self._drained = drained
         loads = self.loads()
         await self._take_back(loads)
         givers = self.givers(loads)

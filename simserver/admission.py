@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 import trio
@@ -22,7 +23,7 @@ from simserver.courier import Courier
 from simserver.holdings import Holdings
 from simserver.world import World, takes
 
-__all__ = ["PATIENCE_NS", "Admission", "Admissions", "Reception"]
+__all__ = ["MAX_UNSURE", "PATIENCE_NS", "Admission", "Admissions", "Reception"]
 
 _log = logging.getLogger("simserver.admission")
 
@@ -33,6 +34,8 @@ MAX_REPEAT_NS: Final = 1_000_000_000
 # Questions without an answer after which the target may have been started again elsewhere: 1.75 s after the first. Its
 # link says so after five seconds of silence only, which is when the question is given up.
 DOUBTED_AFTER: Final = 3
+# Questions that wait for home to say whether this server is drained still: a few kinds and sizes of each other server.
+MAX_UNSURE: Final = 1_000
 _TRACE: Final = Trace("reservation")
 
 Decided = Callable[[str], None]
@@ -42,8 +45,11 @@ Decided = Callable[[str], None]
 class Admission(Protocol):
     """Who says whether a target would take an entity; see `Admissions`."""
 
-    def ask(self, target: str, need: Need, decided: Decided) -> None:
-        """Find out whether `target` has a place for this; `decided` hears it once, perhaps before this returns."""
+    def ask(self, target: str, need: Need, decided: Decided, *, afresh: bool = False) -> None:
+        """Find out whether `target` has a place for this; `decided` hears it once, perhaps before this returns.
+
+        With `afresh` that it was drained a moment ago does not count: home names it, and so its drain has ended.
+        """
 
     def incarnation_of(self, target: str) -> int:
         """The incarnation as which `target` answered last; 0 if it did not say."""
@@ -73,10 +79,12 @@ class Admissions:
         self._incarnations: dict[str, int] = {}
         self._wake = clock.bell()
 
-    def ask(self, target: str, need: Need, decided: Decided) -> None:
+    def ask(self, target: str, need: Need, decided: Decided, *, afresh: bool = False) -> None:
         """As `Admission.ask`."""
         now_ns = self._clock.monotonic_ns()
         answer = self._places.take(target, need, now_ns)
+        if afresh and answer == Reason.DRAINING.value:
+            answer = None
         if answer is None or (not answer and self._places.are_few(target, need)):
             question = self._question(target, need, now_ns)
             if answer is None:
@@ -163,9 +171,13 @@ class Admissions:
 class Reception:
     """The side of the target: what this server takes.
 
+    That it is drained may be over when somebody asks, and whoever ended the drain was told that it takes entities
+    again. So home is asked before anybody is refused for it.
+
     Args:
         max_state_bytes: the longest encoded state.
-        is_drained: whether this server takes no entities at all, as its home instance says.
+        is_drained: whether this server takes no entities at all, as its home instance said last.
+        once_renewed: calls what it is given when home has said that again.
         incarnation: the one that takes them; 0 if there are no leases, None if its lease was not granted yet.
     """
 
@@ -179,6 +191,7 @@ class Reception:
         max_state_bytes: int,
         is_drained: Callable[[], bool] = lambda: False,
         incarnation: Callable[[], int | None] = lambda: 0,
+        once_renewed: Callable[[Callable[[], None]], None] = lambda then: then(),
     ) -> None:
         self._world = world
         self._courier = courier
@@ -188,9 +201,26 @@ class Reception:
         self._max_state_bytes = max_state_bytes
         self._is_drained = is_drained
         self._incarnation = incarnation
+        self._once_renewed = once_renewed
+        self._unsure: set[tuple[str, Need]] = set()
 
     def asked(self, opened: Opened, message: Reserve) -> None:
         """Another server wants to hand entities over."""
+        if not self._is_drained():
+            self._answer(opened, message)
+            return
+        need = Need(message.kind, message.schema_version, message.state_bytes)
+        key = opened.sender, need
+        # What finds no room, or waits already, is repeated, and the entity simulated.
+        if key not in self._unsure and len(self._unsure) < MAX_UNSURE:
+            self._unsure.add(key)
+            self._once_renewed(partial(self._answer_surely, opened, message, key))
+
+    def _answer_surely(self, opened: Opened, message: Reserve, key: tuple[str, Need]) -> None:
+        self._unsure.discard(key)
+        self._answer(opened, message)
+
+    def _answer(self, opened: Opened, message: Reserve) -> None:
         reason = self.why_not(message.kind, message.schema_version, message.state_bytes // 2 + 1)
         incarnation = self._incarnation()
         if incarnation is None:

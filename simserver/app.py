@@ -162,6 +162,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         config.max_state_bytes,
         lambda: lease.is_drained,
         lambda: lease.told_incarnation,
+        lease.once_renewed,
     )
     stages = Stages(config.directory / "stages")
     departures = Departures(

@@ -232,7 +232,8 @@ class Departures:
             return
         self._asking_for_room.add(plan.entity)
         need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
-        self._admission.ask(plan.target, need, partial(self._admitted, plan, may_wait))
+        # Who may wait goes because home says so, not only its world.
+        self._admission.ask(plan.target, need, partial(self._admitted, plan, may_wait), afresh=may_wait)
 
     def _sensible(self, plan: Plan, again: Callable[[], None]) -> Holding | None:
         """The entity, if the plan makes sense now. If it will once home answers, it is tried `again` then."""

@@ -39,6 +39,8 @@ __all__ = ["LeaseKeeper", "Nonces"]
 _log = logging.getLogger("simserver.lease")
 
 RETRY_S: Final = 0.2
+# Between two renewals, however often somebody wants to know more.
+SOONEST_NS: Final = 50_000_000
 # A home instance that has not renewed the lease after that does not answer. It takes milliseconds.
 LATE_NS: Final = 1_000_000_000
 MAX_WHY_CHARS: Final = 300
@@ -112,6 +114,8 @@ class LeaseKeeper:
         self._peers_digest = ""
         self._begun = clock.bell()
         self._has_begun = False
+        self._wanted = clock.bell()
+        self._waiting: list[Callable[[], None]] = []
         self.holder = Holder()
         self.why_not = ""
         """Why the lease was not renewed, the last time that it was not."""
@@ -194,6 +198,14 @@ class LeaseKeeper:
         self._has_begun = True
         self._begun.ring()
 
+    def once_renewed(self, then: Callable[[], None]) -> None:
+        """Renew soon, and call this when a renewal was granted that was sent after this: what it said is no older.
+
+        Whoever calls it has a bound for how many are waiting.
+        """
+        self._waiting.append(then)
+        self._wanted.ring()
+
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Renew the lease, or claim a new one, until cancelled."""
         task_status.started()
@@ -203,9 +215,14 @@ class LeaseKeeper:
             if self.holder.phase is HolderPhase.OVER or not self.holder.incarnation:
                 self._next_incarnation()
             sent_ns = self._clock.monotonic_ns()
-            if await self._asked(sent_ns) and self.is_alive:
-                left_ns = sent_ns + self._every_ns() - self._clock.monotonic_ns()
-                await self._clock.sleep_s(max(left_ns / 1e9, 0.01))
+            wanted = len(self._waiting)
+            granted = await self._asked(sent_ns)
+            if granted:
+                waiting, self._waiting = self._waiting[:wanted], self._waiting[wanted:]
+                for then in waiting:
+                    then()
+            if granted and self.is_alive:
+                await self._until_due(sent_ns)
             else:
                 await self._clock.sleep_s(RETRY_S)
 
@@ -243,6 +260,14 @@ class LeaseKeeper:
         self._nonces.write({number: known[number] for number in kept} | {incarnation: self._nonce})
 
     # --- renewing --------------------------------------------------------------------------------------------------
+
+    async def _until_due(self, sent_ns: int) -> None:
+        """Wait until the lease is to be renewed, or somebody wants to know what home says now."""
+        left_ns = sent_ns + self._every_ns() - self._clock.monotonic_ns()
+        if await self._wanted.wait(max(left_ns / 1e9, 0.01)):
+            left_ns = sent_ns + SOONEST_NS - self._clock.monotonic_ns()
+            if left_ns > 0:
+                await self._clock.sleep_s(left_ns / 1e9)
 
     def _every_ns(self) -> int:
         terms = self.holder.terms

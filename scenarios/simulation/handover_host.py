@@ -134,7 +134,7 @@ class _Rooms:
     def __init__(self) -> None:
         self.incarnations: dict[str, int] = {}
 
-    def ask(self, target: str, need: Need, decided: Callable[[str], None]) -> None:
+    def ask(self, target: str, need: Need, decided: Callable[[str], None], *, afresh: bool = False) -> None:
         decided("")
 
     def incarnation_of(self, target: str) -> int:

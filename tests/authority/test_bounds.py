@@ -38,6 +38,7 @@ from crypto import jws
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
+from simserver.admission import MAX_UNSURE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
 from simserver.handed_on import MAX_REMEMBERED, MAX_STAYS
@@ -80,6 +81,7 @@ EXPECTED = {
     "why an entity stands still": f"{MAX_BROKEN_CHARS} characters",
     "receivers for whom a key is ready": f"{MAX_READY:,}",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
+    "questions for room that wait for the home's word that a server is drained still": f"{MAX_UNSURE:,}",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
     "states that a server has handed over; on its disk, with those of its earlier lives": (
         f"{MAX_HANDED_OVER:,}, {MAX_HANDED_OVER_BYTES // MIB} MiB; {MAX_HANDED_OVER:,}, {MAX_WRITTEN_BYTES // MIB} MiB"

@@ -121,6 +121,19 @@ def test_whoever_takes_one_takes_its_kind() -> None:
     assert known.refused("alpha.ball-1") == set()
 
 
+def test_a_target_that_is_drained_no_more_has_refused_nothing_also_if_that_shows_only_later() -> None:
+    known = Known()
+    known.reasons[transfer("alpha.ball-1")] = Reason.CAPACITY
+    known.order("alpha.ball-1", "alpha.crate-1", "alpha.log-1")
+    known.order("alpha.ball-2", target=ROOMY)
+    known.still_there("alpha.ball-1", "alpha.crate-1")
+    known.refusals.opened(COOL)
+    known.still_there("alpha.log-1", "alpha.ball-2")
+    for kind in KINDS:
+        assert known.refused(f"alpha.{kind}-1") == ({ROOMY} if kind == "ball" else set())
+        assert known.refused(f"alpha.{kind}-9") == ({ROOMY} if kind == "ball" else set())
+
+
 def test_of_how_many_it_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("authority.refusals.MAX_REMEMBERED", 100)
     known = Known()

@@ -187,6 +187,22 @@ async def test_a_target_that_has_room_again_is_used_again() -> None:
     assert instance.held[COOL] == ["alpha.e2"]
 
 
+async def test_a_target_whose_drain_was_ended_is_used_again_at_once() -> None:
+    """It may have been drained when what had been ordered there a moment before came."""
+    instance = Instance()
+    instance.put("alpha.e0")
+    instance.why_not = lambda entity, target: Reason.DRAINING if target == COOL else ""
+    await instance.runs(1.0)
+    assert instance.held[ROOMY] == ["alpha.e0"]
+    instance.rows.put(("drains", COOL), DrainRecord(server=COOL, id="drain", since_s=0.0).to_data())
+    await instance.runs(1.5)
+    instance.rows.delete(("drains", COOL))
+    instance.why_not = lambda entity, target: ""
+    instance.put("alpha.e1")
+    await instance.runs(1.5)
+    assert instance.held[COOL] == ["alpha.e1"]
+
+
 async def test_one_that_is_refused_for_a_reason_of_its_own_keeps_nobody_else_from_the_target() -> None:
     instance = Instance()
     instance.writes_reasons = True

@@ -22,6 +22,8 @@ async def test_a_drained_server_is_empty_and_no_input_was_lost_or_doubled() -> N
         await refuses_everything(on)
         status, out, _ = await on.baton("drain", S1, "--cancel")
         assert (status, out) == (0, f"{S1} takes entities again\n")
+        # It heard of its drain with the last renewal of its lease, and hears of the end before it refuses anybody.
+        await comes_back(on)
         await on.run.spawn("alpha.new", S1)
         for flag, said in (
             ("--pause", "balancing is paused since 2"),
@@ -31,6 +33,17 @@ async def test_a_drained_server_is_empty_and_no_input_was_lost_or_doubled() -> N
             assert (status, out.startswith(said)) == (0, True), out
             assert "placement.balance" in out, "it is off by configuration, paused or not"
         await on.judge()
+
+
+async def comes_back(on: Stage) -> None:
+    back = {"to": S1, "transfer_id": "back-again"}
+    await on.run.client.call("alpha", "POST", "/v1/entities/alpha.ball-0/transfers", back)
+    seen: dict[str, str] = {"result": "pending"}
+    with trio.fail_after(DEADLINE_S):
+        while seen["result"] == "pending":
+            await trio.sleep(0.05)
+            seen = await on.run.client.call("alpha", "GET", "/v1/transfers/back-again")
+    assert seen["result"] == "done", seen["reason"]
 
 
 async def refuses_everything(on: Stage) -> None:

@@ -1,7 +1,7 @@
 """Asking for room, and answering: every question is answered once, also when its target never says anything."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,7 +57,9 @@ class Pair:
             4096,
             lambda: self.drained,
             lambda: self.incarnation,
+            self.once_renewed,
         )
+        self.waiting: list[Callable[[], None]] | None = None
         self.heard: list[tuple[int, str]] = []
 
     @asynccontextmanager
@@ -67,8 +69,20 @@ class Pair:
             yield
             nursery.cancel_scope.cancel()
 
-    def ask(self, number: int = 0, need: Need = NEED) -> None:
-        self.asking.ask(THERE, need, lambda reason: self.heard.append((number, reason)))
+    def once_renewed(self, then: Callable[[], None]) -> None:
+        """At once, or when home has answered: then it has told the target whether that is drained."""
+        if self.waiting is None:
+            then()
+        else:
+            self.waiting.append(then)
+
+    def renewed(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for then in waiting or []:
+            then()
+
+    def ask(self, number: int = 0, need: Need = NEED, *, afresh: bool = False) -> None:
+        self.asking.ask(THERE, need, lambda reason: self.heard.append((number, reason)), afresh=afresh)
 
     def deliver(self) -> None:
         """Everything that was sent arrives, and what is answered to it."""
@@ -101,6 +115,55 @@ async def test_a_drained_server_refuses_whoever_asks_before_anything_is_frozen_f
     pair.drained = False
     await trio.sleep(1.1)
     pair.ask(2)
+    pair.deliver()
+    assert pair.heard[-1] == (2, "")
+
+
+async def test_a_server_that_was_drained_asks_home_before_it_refuses_anybody_for_it(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
+    pair.drained, pair.waiting = True, []
+    async with pair.served():
+        pair.ask(0)
+        pair.deliver()
+        await trio.sleep(0.6)
+        pair.deliver()
+        assert len(pair.waiting) == 1, "a repetition waits no second time"
+        assert pair.heard == []
+        # Home has ended the drain, and says so.
+        pair.drained = False
+        pair.renewed()
+        pair.deliver()
+        assert pair.heard == [(0, "")]
+        pair.drained = True
+        pair.ask(1, Need("tally", 1, 2048))
+        pair.deliver()
+        pair.renewed()
+        pair.deliver()
+        assert pair.heard[-1] == (1, "draining")
+
+
+async def test_of_how_many_it_has_to_ask_home_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simserver.admission.MAX_UNSURE", 3)
+    pair.drained, pair.waiting = True, []
+    for number in range(5):
+        pair.ask(number, Need("tally", 1, 1024 << number))
+    pair.deliver()
+    assert len(pair.waiting) == 3
+    pair.renewed()
+    pair.ask(5, Need("tally", 1, 1024 << 6))
+    pair.deliver()
+    assert len(pair.waiting) == 1
+
+
+async def test_what_home_has_sent_there_does_not_believe_that_it_was_drained_a_moment_ago(pair: Pair) -> None:
+    pair.drained = True
+    pair.ask(0)
+    pair.deliver()
+    pair.drained = False
+    pair.ask(1)
+    assert pair.heard[-1] == (1, "draining")
+    pair.ask(2, afresh=True)
     pair.deliver()
     assert pair.heard[-1] == (2, "")
 

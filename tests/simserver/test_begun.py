@@ -232,7 +232,7 @@ async def test_what_is_proved_when_it_is_ordered_must_be_so_when_it_leaves(
     await trio.sleep(1)
     comes_back(scene, Fence(1))
     waiting: list[Callable[[str], None]] = []
-    monkeypatch.setattr(scene.departures._admission, "ask", lambda _target, _need, decided: waiting.append(decided))
+    monkeypatch.setattr(scene.departures._admission, "ask", lambda _to, _need, decided, **_: waiting.append(decided))
     async with scene.served():
         scene.departures.begin(DIRECT)
         comes_back(scene, Fence(1, 2))

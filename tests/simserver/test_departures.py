@@ -115,7 +115,7 @@ class Rooms:
         self.reason: str | None = ""
         self.kept: list[Decided] = []
 
-    def ask(self, target: str, need: Need, decided: Decided) -> None:
+    def ask(self, target: str, need: Need, decided: Decided, *, afresh: bool = False) -> None:
         if self.reason is None:
             self.kept.append(decided)
         else:

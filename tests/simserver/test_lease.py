@@ -1,6 +1,7 @@
 """Which lives of a server give up what they have when the log says that they are over."""
 
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from authority.lease_messages import Renew, RenewReply, digest_of, number_of
 from authority.sealing import Opened
 from simserver.home import HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
-from simserver.lease import LeaseKeeper, Nonces
+from simserver.lease import SOONEST_NS, LeaseKeeper, Nonces
 from tests.simserver.test_departures import TrioClock
 
 S = 1_000_000_000
@@ -264,14 +265,20 @@ class Homeservers:
 
     def __init__(self) -> None:
         self.how = "granting"
+        self.drained = False
+        self.takes_s = 0.0
+        self.asked_s: list[float] = []
 
     async def ask_alone(self, message: Renew, trace: Trace) -> Opened:
+        self.asked_s.append(trio.current_time())
+        drained = self.drained
+        await trio.sleep(self.takes_s)
         if self.how == "hanging":
             await trio.sleep(12.0)
         if self.how != "granting":
             raise HomeUnreachable(self.how)
         fields = {"server": message.server, "incarnation": message.incarnation, "renewal": message.renewal}
-        reply = RenewReply.model_validate(fields | {"verdict": "granted", "term_ms": 6_000})
+        reply = RenewReply.model_validate(fields | {"verdict": "granted", "term_ms": 6_000, "draining": drained})
         return Opened(reply, "alpha.h1", trace)
 
 
@@ -302,3 +309,60 @@ async def test_whether_home_answers_is_known_long_before_the_lease_is_over(
         await trio.sleep(12.5)
         assert await answers_throughout(20.0) == {True}
         nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def renewing(tmp_path: Path, autojump_clock: MockClock) -> AsyncIterator[tuple[Homeservers, LeaseKeeper]]:
+    """A server that has its lease, and renews it once a second."""
+    home = Homeservers()
+    nonces = Nonces(tmp_path / "lease.json")
+    keeper = LeaseKeeper("alpha.s1", nonces, cast(Any, home), TrioClock(), Counter(), lambda: None)
+    keeper.begin()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keeper.serve)
+        await trio.sleep(0.01)
+        yield home, keeper
+        nursery.cancel_scope.cancel()
+
+
+async def test_whoever_has_to_know_what_home_says_now_hears_it_at_once_and_of_no_question_of_before(
+    renewing: tuple[Homeservers, LeaseKeeper],
+) -> None:
+    home, keeper = renewing
+    home.drained, home.takes_s = True, 0.1
+    await trio.sleep(1.0)
+    assert not keeper.is_drained, "what is under way now says so"
+    home.drained = False
+    heard: list[tuple[float, bool]] = []
+    began_s = trio.current_time()
+    keeper.once_renewed(lambda: heard.append((trio.current_time() - began_s, keeper.is_drained)))
+    await trio.sleep(0.5)
+    ((after_s, was_drained),) = heard
+    assert not was_drained
+    assert 0.1 <= after_s < 0.25
+
+
+async def test_home_is_asked_no_faster_however_often_somebody_wants_to_know_and_once_for_all(
+    renewing: tuple[Homeservers, LeaseKeeper],
+) -> None:
+    home, keeper = renewing
+    heard: list[int] = []
+    before, began_s = len(home.asked_s), trio.current_time()
+    for number in range(1000):
+        keeper.once_renewed(lambda number=number: heard.append(number))  # type: ignore[misc]
+        await trio.sleep(0.001)
+    await trio.sleep(0.1)
+    assert heard == list(range(1000))
+    assert 10 < len(home.asked_s) - before <= (trio.current_time() - began_s) * S / SOONEST_NS + 2
+
+
+async def test_who_wants_to_know_waits_while_home_grants_nothing(renewing: tuple[Homeservers, LeaseKeeper]) -> None:
+    home, keeper = renewing
+    heard: list[str] = []
+    home.how = "dead"
+    keeper.once_renewed(lambda: heard.append(home.how))
+    await trio.sleep(3.0)
+    assert not heard
+    home.how = "granting"
+    await trio.sleep(1.0)
+    assert heard == ["granting"]

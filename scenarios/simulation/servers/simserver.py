@@ -239,6 +239,7 @@ class SimulationServer:
             _MAX_STATE_BYTES,
             lambda: lease.is_drained,
             lambda: lease.told_incarnation,
+            lease.once_renewed,
         )
         departures = parts.departures(
             self._sealer,
