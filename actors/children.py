@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from actors.arguments import member_of, need_hashable, need_seconds
-from actors.exits import Ignored, Reason, StartError, cause_of, shown
+from actors.exits import Ignored, Reason, StartError, cause_of, is_orderly, shown
 from actors.names import Named
-from actors.process import Process, Status
+from actors.process import Process, Status, logger
 from actors.ref import Ref, current_process
 from actors.restart import Restart, RestartWindow
 from actors.server import Server
@@ -246,6 +246,12 @@ def tell_restart(
         {"restarts": len(window)},
         {"supervisor": supervisor.ref, "child_id": child_id, "reason": reason},
     )
+
+
+def tell_not_restarted(supervisor: Server[Any], child_id: Hashable, error: StartError) -> None:
+    """Log that a restart failed; not if it is only that the system is closing, so that nothing starts any more."""
+    if not (supervisor.system.closing and is_orderly(error.reason)):
+        logger.error("%s could not restart %r: %s", supervisor.ref, child_id, shown(error.reason))
 
 
 def supervisor_status(window: RestartWindow, **more: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from actors.children import (
     begin_life,
     need_spec,
     supervisor_status,
+    tell_not_restarted,
     tell_restart,
 )
 from actors.exits import SHUTDOWN, Reason, StartError, shown
@@ -279,6 +280,9 @@ class DynamicSupervisor(Server[None]):
         yield from ending(group)
 
     def _restart(self, last_life: Process, spec: ChildSpec, failure: Reason) -> Steps[Result[None]]:
+        if self.system.closing:
+            # Nothing can be started any more, and in a moment this is told to end, too.
+            return None
         allowed = self._window.allows_restart(trio.current_time())
         tell_restart(self, self._window, spec.id, failure, gave_up=not allowed)
         if not allowed:
@@ -288,7 +292,7 @@ class DynamicSupervisor(Server[None]):
         try:
             yield from self._start(spec)
         except StartError as error:
-            logger.error("%s could not restart %r: %s", self.ref, spec.id, shown(error.reason))
+            tell_not_restarted(self, spec.id, error)
             self._children[last_life] = _Restarting(spec, error.reason)
             self.ref.process.deliver_info(_TryAgain(last_life))
         return None

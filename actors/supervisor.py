@@ -35,6 +35,7 @@ from actors.children import (
     begin_life,
     need_spec,
     supervisor_status,
+    tell_not_restarted,
     tell_restart,
 )
 from actors.exits import SHUTDOWN, Reason, StartError, shown
@@ -411,6 +412,10 @@ class Supervisor(Server[None]):
 
     def _restart(self, victim: Child) -> Steps[Result[None]]:
         """Carry out the plan for a child that has ended, or whose restart failed before."""
+        if self.system.closing:
+            # Nothing can be started any more, and in a moment this is told to end, too.
+            victim.restarting = False
+            return None
         victim.restarting = True
         allowed = self._window.allows_restart(trio.current_time())
         tell_restart(self, self._window, victim.spec.id, victim.failure, gave_up=not allowed)
@@ -429,7 +434,7 @@ class Supervisor(Server[None]):
             try:
                 yield from self._start(child)
             except StartError as error:
-                logger.error("%s could not restart %r: %s", self.ref, child_id, shown(error.reason))
+                tell_not_restarted(self, child_id, error)
                 child.restarting = True
                 child.failure = error.reason
                 # Not a loop: between two attempts the supervisor serves others, and can be told to end.

@@ -85,6 +85,9 @@ class Caretaker(Server[None]):
             if not life.has_actor:
                 raise
         except (StartError, SupervisorError, Exit) as error:
+            if self.system.closing:
+                # The server stops: nobody gets an actor any more.
+                return
             # Whatever keeps it from starting is over when the supervisor, and this, have been restarted.
             _log.error("%s has no actor: %s", life.id, error)
             raise

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import trio
+import trio.testing
 
 from actors import (
     IGNORE,
@@ -163,3 +164,16 @@ def ignore(_server: Server[Any]) -> Any:
 
 async def expect_seconds(ref: Ref, seconds: float) -> None:
     assert await ref.call(seconds) == seconds
+
+
+class Last(Server[Callable[[], object]]):
+    """Does something when the system comes to its end, while those before it still run, and gives them their turn."""
+
+    trap_exit = True
+
+    def init(self, arg: Callable[[], object]) -> Callable[[], object]:
+        return arg
+
+    async def terminate(self, reason: object, state: Callable[[], object]) -> None:
+        state()
+        await trio.testing.wait_all_tasks_blocked()

@@ -20,7 +20,7 @@ from actors import (
     System,
     TooManyChildren,
 )
-from tests.actors.servers import Counter, Scripted, ignore
+from tests.actors.servers import Counter, Last, Scripted, ignore
 
 
 async def start(system: System, **flags: Any) -> Ref:
@@ -245,3 +245,15 @@ async def test_each_child_has_its_own_time_to_end(system: System, autojump_clock
             nursery.start_soon(note, ref, 60.0 if shutdown_s is None else shutdown_s)
         await dyn.stop()
     assert ended == {0.0: 0.0, 2.0: 2.0, 7.0: 7.0, 60.0: 60.0}
+
+
+async def test_who_ends_while_the_system_comes_to_its_end_is_not_started_again_and_nobody_is_alarmed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with System.open("inner") as system:
+        dyn = await start(system)
+        one = await DynamicSupervisor.start_child(dyn, ActorSpec("one", Counter, 0))
+        assert one is not None
+        await system.start_child(ActorSpec("last", Last, one.kill))
+    assert not one.alive
+    assert caplog.text == ""

@@ -25,7 +25,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from tests.actors.servers import Counter, Scripted, ignore
+from tests.actors.servers import Counter, Last, Scripted, ignore
 
 Journal = list[str]
 
@@ -575,3 +575,71 @@ async def test_trees_whose_actors_need_not_wait_take_no_tasks(system: System, mo
     await Supervisor.terminate_child(system.root, "top")
     assert [process.ref for process in spawned].count(system.root) == 1
     assert len(spawned) == 3, "each supervisor but the lowest waits for the one below it to end"
+
+
+# the end of the system
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_who_ends_while_the_system_comes_to_its_end_is_not_started_again_and_nobody_is_alarmed(
+    strategy: Strategy, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal: Journal = []
+    async with System.open("inner") as system:
+        await start(system, abc(journal), strategy=strategy)
+        await system.start_child(ActorSpec("last", Last, lambda: system.named("b").cast("normal")))
+    assert journal == ["+a", "+b", "+c", "-c", "-a"]
+    assert caplog.text == ""
+
+
+async def test_a_restart_that_the_end_of_the_system_overtakes_is_no_error(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The plan starts two: the first takes so long that nothing can be started any more when it is the other's turn."""
+    begun = trio.Event()
+
+    class Slow(Child):
+        lives = 0
+
+        async def init(self, arg: tuple[str, Journal]) -> tuple[str, Journal]:  # type: ignore[override]  # it waits
+            Slow.lives += 1
+            if Slow.lives > 1:
+                begun.set()
+                await trio.sleep(1.0)
+            arg[1].append(f"+{arg[0]}")
+            return arg
+
+    journal: Journal = []
+    family_of_two = (ActorSpec("a", Slow, ("a", journal), name="a"), *family(journal, b=Restart.PERMANENT))
+    async with System.open("inner") as system:
+        await start(system, family_of_two, strategy=Strategy.ONE_FOR_ALL)
+        system.named("b").cast("boom")
+        await begun.wait()
+        caplog.clear()
+    assert journal == ["+a", "+b", "-a", "+a", "-a"]
+    assert caplog.text == ""
+
+
+async def test_what_fails_for_a_reason_of_its_own_at_the_end_of_the_system_is_told(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    begun = trio.Event()
+
+    class Failing(Child):
+        lives = 0
+
+        async def init(self, arg: tuple[str, Journal]) -> tuple[str, Journal]:  # type: ignore[override]  # it waits
+            Failing.lives += 1
+            if Failing.lives > 1:
+                begun.set()
+                await trio.sleep(1.0)
+                raise OSError("address in use")
+            return arg
+
+    async with System.open("inner") as system:
+        await start(system, (ActorSpec("a", Failing, ("a", []), name="a"),))
+        system.named("a").cast("boom")
+        await begun.wait()
+    assert Failing.lives == 2
+    assert caplog.text.count("could not restart") == 1
+    assert "address in use" in caplog.text

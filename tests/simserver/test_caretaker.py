@@ -21,6 +21,7 @@ from simserver.caretaker import ENTITIES, Caretaker, entity_name
 from simserver.entity import Inspect, TickNow
 from simserver.holdings import Holding, Holdings
 from simserver.life import Life
+from tests.actors.servers import Last
 from tests.simserver.stage import BALL, Stage
 from tests.simserver.test_holdings import Written
 
@@ -48,17 +49,21 @@ class Population:
         return [self.holdings.spawn(name, "ball", {}, Fence(1)) for name in names]
 
 
+async def populated(system: System) -> Population:
+    environment = Stage(system).environment
+    holdings = Holdings(environment, Written())
+    family = (
+        DynamicSupervisorSpec(ENTITIES, name=ENTITIES, max_restarts=100),
+        ActorSpec("caretaker", Caretaker, (environment, holdings), name="caretaker"),
+    )
+    await system.start_child(SupervisorSpec("population", family, strategy=Strategy.REST_FOR_ONE, max_restarts=100))
+    return Population(system, holdings)
+
+
 @pytest.fixture
 async def population() -> AsyncIterator[Population]:
     async with System.open("alpha.s1") as system:
-        environment = Stage(system).environment
-        holdings = Holdings(environment, Written())
-        family = (
-            DynamicSupervisorSpec(ENTITIES, name=ENTITIES, max_restarts=100),
-            ActorSpec("caretaker", Caretaker, (environment, holdings), name="caretaker"),
-        )
-        await system.start_child(SupervisorSpec("population", family, strategy=Strategy.REST_FOR_ONE, max_restarts=100))
-        yield Population(system, holdings)
+        yield await populated(system)
 
 
 async def test_an_entity_has_an_actor_a_moment_after_it_came_and_none_after_it_left(population: Population) -> None:
@@ -133,3 +138,15 @@ async def test_a_question_waits_for_the_next_actor_and_not_for_ever(system: Syst
     holding.cast(TickNow())
     with pytest.raises(CallTimeout):
         await holding.call(Inspect(), timeout_s=0.02)
+
+
+async def test_who_comes_while_the_server_stops_gets_no_actor_and_nobody_is_alarmed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with System.open("alpha.s1") as system:
+        population = await populated(system)
+        population.spawn(BALL)
+        await population.looked_after()
+        await system.start_child(ActorSpec("last", Last, lambda: population.spawn("alpha.late-1", "alpha.late-2")))
+    assert len(population.holdings) == 3
+    assert caplog.text == ""
