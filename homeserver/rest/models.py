@@ -362,7 +362,11 @@ class TransferView(BaseModel):
     stay: bool = Field(description="only ownership was asked for: the entity stays where it is")
     owner: str = Field(description="who owned the entity when it was decided")
     owner_rev: int
-    mode: str
+    mode: str = Field(description="as it was asked for")
+    mode_taken: Literal["eager", "staged"] | None = Field(
+        description="how it went: staged also where a large state has a freeze budget; null until its old authority "
+        "reports"
+    )
     direct: bool = Field(description="server to server (case 3): it is to go so, or went so when it is decided")
     group: str = Field(description="the group of which it is a member: it moves with the others or not at all")
     transport: str
@@ -388,6 +392,7 @@ class TransferView(BaseModel):
         return cls(
             **fields | {"direct": record.goes_directly},
             transfer_id=record.id,
+            mode_taken=None if trace is None else _mode_taken(trace),
             hops=None if trace is None else len(trace["hops"]),
             trace=trace,
             timings_ms=None if trace is None else timings_ms(Trace.from_data_untrusted(trace)),
@@ -395,6 +400,13 @@ class TransferView(BaseModel):
             counters=None if report is None else report["counters"],
             result=result_of(record, is_left=is_left),
         )
+
+
+def _mode_taken(trace: dict[str, Any]) -> Literal["eager", "staged"] | None:
+    """In which mode an entity was handed over: in staged mode its state goes before the request, and is a hop."""
+    if not trace["hops"]:
+        return None
+    return "staged" if any(kind == "stage" for _, kind, *_ in trace["hops"]) else "eager"
 
 
 class KeysBody(RequestBody):

@@ -1,7 +1,13 @@
 """Every route as it is meant to be used."""
 
+import json
+
+import pytest
 import trio
 
+from authority.hops import Trace
+from authority.records import Phase, TransferRecord
+from homeserver.rest.models import TransferView
 from tests.homeserver.served import Home, Player, until
 
 
@@ -78,15 +84,41 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
 
     begun = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"})
     assert (begun["phase"], begun["result"], begun["hops"]) == ("permitted", "pending", None)
+    assert (begun["mode"], begun["mode_taken"]) == ("eager", None)
     done = await world.finished(begun["transfer_id"])
     assert (done["phase"], done["result"], done["reason"]) == ("done", "done", "")
     assert (done["source"], done["target"], done["epoch"], done["hops"]) == ("alpha.s1", "alpha.s2", 2, 3)
     assert [hop[1] for hop in done["trace"]["hops"]] == ["handoff", "grant", "activated"]
+    assert (done["mode"], done["mode_taken"]) == ("eager", "eager")
     assert set(done["timings_ms"]) == {"request", "rule", "commit", "state", "activation", "total"}
     assert all(0 <= took <= done["timings_ms"]["total"] for took in done["timings_ms"].values())
     assert await world.api.get("/v1/entities/alpha.ball-1/transfers") == [done]
     moved = await world.api.get("/v1/entities/alpha.ball-1")
     assert moved == created | {"authority": "alpha.s2", "epoch": 2}
+
+
+@pytest.mark.parametrize(
+    ("mode", "taken"), [("staged", "staged"), ("eager", "staged"), ("eager", "eager"), ("eager", None)]
+)
+def test_a_transfer_tells_in_which_mode_it_went_also_where_a_freeze_budget_made_it_another(
+    mode: str, taken: str | None
+) -> None:
+    kinds = {"staged": ["stage", "staged", "direct", "activated"], "eager": ["direct", "activated"], None: []}[taken]
+    trace = Trace("transfer-1").mark("alpha.s1", "frozen", 1)
+    for number, kind in enumerate(kinds):
+        trace = trace.leave("alpha.s1", kind, number).arrive("alpha.s2", number + 1, 100)
+    report = json.dumps({"trace": trace.to_data(), "off_path": {}, "counters": {}})
+    record = TransferRecord(
+        id="transfer-1",
+        entity="alpha.ball-1",
+        source="alpha.s1",
+        target="alpha.s2",
+        phase=Phase.DONE,
+        mode=mode,
+        report=report,
+    )
+    view = TransferView.of(record)
+    assert (view.mode, view.mode_taken) == (mode, taken)
 
 
 async def test_creating_and_requesting_may_be_repeated(world: Home) -> None:
