@@ -4,8 +4,8 @@ Policies may be anybody's (`authority.placement`); a wrong one must not be able 
 keep the servers busy with moving them. So whatever is proposed passes through here, and what is not let through is
 dropped: if it is still wanted in the next round, it will be proposed again.
 
-Minimum hold and who is immovable count for balance only: a drained server is emptied of everybody. Moves back are
-counted as oscillations.
+Minimum hold and who is immovable count for balance only: a drained server is emptied of everybody, and what stands
+still on a server whose world does not take it is passed on. Moves back are counted as oscillations.
 
 Moves that a player or a world asked for do not pass through here and are never held up. They are noted
 (`Governor.noted`), because an entity that has just moved, for whatever reason, is left alone for the hold.
@@ -50,9 +50,9 @@ class TokenBucket:
 class Governor:
     """Lets through which of the proposed moves may happen now; one for each leader, forgotten with it.
 
-    `counts` is for people: moves let through (`moves`, `drain_moves`), `held`, `immovable` (they, and their groups),
-    `over_budget`, `nonsense` (unknown ends, drained targets, parts of groups), and `oscillations`: moves back to where
-    an entity was not long before.
+    `counts` is for people: moves let through (`moves`, `drain_moves`, `passed_on` from where it is not taken), `held`,
+    `immovable` (they, and their groups), `over_budget`, `nonsense` (unknown ends, drained targets, parts of groups),
+    and `oscillations`: moves back to where an entity was not long before.
     """
 
     def __init__(self, balance: Balance) -> None:
@@ -102,27 +102,28 @@ class Governor:
             # A policy that tears a group apart.
             self.counts["nonsense"] += len(moves)
             return []
-        if not draining and unit.immovable:
+        must_go = draining or unit.untaken
+        if not must_go and unit.immovable:
             self.counts["immovable"] += len(moves)
             return []
-        if not draining and (unit.here_s < self._balance.min_hold_s or self._is_held(unit, now_s)):
+        if not must_go and (unit.here_s < self._balance.min_hold_s or self._is_held(unit, now_s)):
             self.counts["held"] += len(moves)
             return []
-        budget = self._drain_budget if draining else self._budget
-        if budget.left(now_s) < min(len(moves), self._largest(draining=draining)):
+        budget = self._drain_budget if must_go else self._budget
+        if budget.left(now_s) < min(len(moves), self._largest(must_go=must_go)):
             self.counts["over_budget"] += len(moves)
             return []
         budget.spend(len(moves))
-        self.counts["drain_moves" if draining else "moves"] += len(moves)
+        self.counts["drain_moves" if draining else "passed_on" if must_go else "moves"] += len(moves)
         for move in moves:
             self.noted(move.entity, move.source, move.target, now_s)
         if unit.group:
             self._remember(self._anchors, unit.group, moves[0].target)
         return moves
 
-    def _largest(self, *, draining: bool) -> int:
+    def _largest(self, *, must_go: bool) -> int:
         """What a full bucket holds: a group above it waits until the bucket is full, and not for ever."""
-        per_s = self._balance.drain_moves_per_s if draining else self._balance.moves_per_s
+        per_s = self._balance.drain_moves_per_s if must_go else self._balance.moves_per_s
         return max(1, int(per_s * _BURST_S))
 
     def _is_held(self, unit: Unit, now_s: float) -> bool:

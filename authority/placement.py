@@ -1,9 +1,10 @@
 """Which simulation server an entity should be on: pure functions over what the servers report.
 
-Two things move entities that nobody asked for: a server that is being emptied (drained), and one that is hot while
-others are cool. A *policy* looks at a `View` and proposes moves; `relieve` is the one that is used unless the
-configuration names another (`policy = "package.module:function"`). What a policy proposes is not done blindly: the
-`authority.governor.Governor` holds every policy, ours too, to minimum hold, budget, groups and who is immovable.
+Three things move entities that nobody asked for: a server that is being emptied (drained), one that is hot while
+others are cool, and a world that does not take them. A *policy* looks at a `View` and proposes moves; `relieve` is the
+one that is used unless the configuration names another (`policy = "package.module:function"`). What a policy proposes
+is not done blindly: the `authority.governor.Governor` holds every policy, ours too, to minimum hold, budget, groups and
+who is immovable.
 
 Load is the part of the tick period that a server needs for its ticks: 1.0 means that it has no time left, and above it
 ticks are skipped. A server is hot above `hot`, once it has been so for `hot_for_s`: a pause, of the garbage collector
@@ -21,6 +22,11 @@ the same: its operator takes it down, and nothing may be left on it then.
 
 The coolest server may have no room, or not know the kind. What a server would not take lately is data of the `View`:
 the next-coolest is taken then. Off a drained server, who was refused by all is offered to each of them in turn.
+
+Who has the best copy of what a dead server left goes on with it, whatever its world is; and a server may be started
+with another world than it had. What its world does not take (`untaken`) stands still there. It is passed on like what
+is on a drained server, each entity by itself, since that world can say nothing of it; but nobody is offered it again
+who refused it lately, so that what no server takes is offered seldom.
 """
 
 import heapq
@@ -53,9 +59,9 @@ class Balance:
     """When and how fast entities are moved for the sake of balance.
 
     `hot` and `cool` are parts of the tick period, `cool < hot`. Only who has reported more than `hot` for `hot_for_s`
-    gives something up. An entity stays at least `min_hold_s` where it is, unless its server is drained. At most
-    `moves_per_s` begin in a second on average, `drain_moves_per_s` off servers that are drained. A move back within
-    `oscillation_s` counts as an oscillation.
+    gives something up. An entity stays at least `min_hold_s` where it is, unless its server is drained or its world
+    does not take it. At most `moves_per_s` begin in a second on average, `drain_moves_per_s` of what may not stay. A
+    move back within `oscillation_s` counts as an oscillation.
     """
 
     hot: float = 0.75
@@ -86,7 +92,8 @@ class Balance:
 class ServerLoad:
     """What one simulation server reported last.
 
-    `tick_fraction` is the part of the tick period that its ticks take, with what was ordered away or to it since.
+    `tick_fraction` is the part of the tick period that its ticks take, with what was ordered away or to it since;
+    `untaken` is how many of its entities stand still because its world does not take them.
     """
 
     name: str
@@ -95,13 +102,15 @@ class ServerLoad:
     inputs_per_s: float = 0.0
     bytes_per_s: float = 0.0
     draining: bool = False
+    untaken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Resident:
     """One entity and where it is: for how long, what it costs (a part of the tick period), and its affinity group.
 
-    An `immovable` one leaves a server only if that is drained, or somebody asks for it.
+    An `immovable` one leaves a server only if that is drained, or somebody asks for it. One that is `untaken` stands
+    still on its server, whose world does not take it.
     """
 
     entity: str
@@ -110,6 +119,7 @@ class Resident:
     cost: float = 0.0
     group: str = ""
     immovable: bool = False
+    untaken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +168,11 @@ class Unit:
         """Whether one of it is, so that all of it stays: to move the others would part them."""
         return any(resident.immovable for resident in self.residents)
 
+    @property
+    def untaken(self) -> bool:
+        """Whether one of it is, so that it has to go."""
+        return any(resident.untaken for resident in self.residents)
+
 
 def units_of(residents: Iterable[Resident]) -> list[Unit]:
     """The residents as units, the most expensive first; equals by name, so that the answer depends on nothing else."""
@@ -202,10 +217,10 @@ def relieve(view: View, balance: Balance) -> list[Move]:
 
 
 def emptied(view: View, proposed: Iterable[Move]) -> list[Move]:
-    """The moves that empty the servers that are drained: as proposed where that can be done, the rest as in `relieve`.
+    """The moves of what may not stay, on drained servers or as its server's world does not take it.
 
-    So a drain goes on whatever a policy thinks of it. It can be done if all of a unit is to go to one server, which
-    takes entities and has not refused it lately.
+    As proposed where that can be done, the rest as in `relieve`. So a drain goes on whatever a policy thinks of it. It
+    can be done if all of a unit is to go to one server, which takes entities and has not refused it lately.
     """
     loads = _Loads(view.servers)
     draining = {server.name for server in view.servers if server.draining}
@@ -213,7 +228,7 @@ def emptied(view: View, proposed: Iterable[Move]) -> list[Move]:
     moves: list[Move] = []
     unnamed: list[Unit] = []
     for unit in units_of(view.residents):
-        if unit.server in draining:
+        if unit.server in draining or unit.untaken:
             target = _proposed_for(unit, wanted, loads, view)
             moves += _moves(unit, target, loads)
             if target is None:
@@ -289,13 +304,16 @@ def _proposed_for(unit: Unit, wanted: Mapping[str, Move], loads: _Loads, view: V
 
 
 def _emptied_to(unit: Unit, loads: _Loads, view: View) -> str | None:
-    """Where the others of its group went, else the coolest; if all have refused it, the one that did longest ago."""
+    """Where the others of its group went, else the coolest; if all have refused it, the one that did longest ago.
+
+    That one only if its server is drained, so that somebody waits for it.
+    """
     refusing = _refusing(unit, view)
     anchor = view.anchors.get(unit.group) if unit.group else None
     if anchor is not None and anchor != unit.server and loads.knows_open(anchor) and anchor not in refusing:
         return anchor
     target = loads.lowest(unit.server, refusing)
-    if target is not None or not refusing:
+    if target is not None or not refusing or loads.knows_open(unit.server):
         return target
     asked = [
         (-ago_s, loads.of(name), name)

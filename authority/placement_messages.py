@@ -39,7 +39,8 @@ class Load(MessageModel):
     `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks;
     `too_large` of them were found too large for a hand-over lately, and of `leaning` a server that is drained has the
     only copy still. `knows` is what it was told of the other servers, as a number (`authority.lease_messages`).
-    A server that `is_full` takes no entity more.
+    A server that `is_full` takes no entity more. `untaken` of its entities stand still because its world does not take
+    their kind, or the form of their state: another server's may.
     """
 
     tick_ppm: Whole
@@ -52,6 +53,7 @@ class Load(MessageModel):
     leaning: Whole = 0
     knows: Whole = 0
     is_full: bool = False
+    untaken: Whole = 0
 
 
 class LoadReport(MessageModel):
@@ -72,8 +74,8 @@ class CensusRequest(MessageModel):
 class CensusRow(MessageModel):
     """One entity: since when it has been here, what it costs (millionths of the tick period), its affinity group.
 
-    `immovable` says that balance is to leave it there, as its world wants; it is not sent if it is false, which is what
-    servers of before send and understand.
+    `immovable` says that balance is to leave it there, as its world wants; `untaken` that it stands still there, as of
+    `Load`. Neither is sent if it is false, which is what servers of before send and understand.
     """
 
     entity: Name
@@ -81,12 +83,14 @@ class CensusRow(MessageModel):
     cost_ppm: Whole
     group: Annotated[str, Field(max_length=MAX_GROUP_CHARS)]
     immovable: bool = False
+    untaken: bool = False
 
     @model_serializer(mode="wrap")
     def _as_before_if_it_can_be(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)
-        if not self.immovable:
-            fields.pop("immovable", None)
+        for name in ("immovable", "untaken"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
 

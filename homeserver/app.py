@@ -170,11 +170,14 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         policy=load_policy(placement.policy),
         balancing=placement.balance,
         is_silent=federation.is_silent,
+        is_handed_back=recoveries.hands_back,
     )
     transfers.moved = node.balancer.moved
     node.owners = Owners(config.instance, store, federation, transfers)
     transfers.answer_by(OwnerRequest, node.owners.answer)
-    node.hierarchies = Hierarchies(config.instance, store, federation, transfers.order, clock)
+    node.hierarchies = Hierarchies(
+        config.instance, store, federation, transfers.order, clock, node.balancer.is_passed_on
+    )
     transfers.torn = node.hierarchies.refused
     return node
 

@@ -5,11 +5,13 @@ servers; so whoever leads next goes on with the next round. Orders are not propo
 over by itself, and the log decides on each as on any other hand-over. What was ordered and does not happen shows in
 the next census, and is ordered elsewhere for a while then (`authority.refusals`).
 
-A round asks every server that has to give something up (drained, or hot) for a census, and shows the policy all
-that answered. Servers that have not reported lately get nothing: nobody is evacuated to a server that is gone.
+A round asks every server that has to give something up (drained, hot, or with something that its world does not take)
+for a census, and shows the policy all that answered. Servers that have not reported lately get nothing: nobody is
+evacuated to a server that is gone.
 
 Drained servers are emptied whatever the policy is: it may choose where somebody goes, and whom it does not name, or
-names no good target for, leaves the built-in way. A policy that fails has no say in that round.
+names no good target for, leaves the built-in way. A policy that fails has no say in that round. What a server's world
+does not take is passed on likewise, also while nothing is balanced: it stands still until it is where it is taken.
 """
 
 import importlib
@@ -62,6 +64,8 @@ SLOW_POLICY_AGAIN_S: Final = 10.0
 BLOCKING_POLICY_S: Final = 1.0
 RESTS: Final = 10
 MAX_FAILURES: Final = 64
+# What was passed on and is torn from its hierarchy is refused long before that.
+PASSED_ON_S: Final = 60.0
 _PPM: Final = 1_000_000
 _NS: Final = 1_000_000_000
 
@@ -113,10 +117,11 @@ class Reported:
 
 
 class Balancer:
-    """Drains servers, and moves entities from hot to cool ones if it is `balancing`; at work on the leader only.
+    """Drains servers, passes on what stands still there, and balances if it is `balancing`; at work on the leader only.
 
     `new_id` makes the ids of the transfers that it begins; `is_silent` says of another instance whether its home does
-    not answer: its entities are left where they are, as they would stand still until it decides.
+    not answer: its entities are left where they are, as they would stand still until it decides. `is_handed_back` says
+    of an entity whether somebody else sees to it that it leaves, for where it belongs.
     """
 
     def __init__(
@@ -131,6 +136,7 @@ class Balancer:
         balancing: bool,
         new_id: Callable[[], str] = _random_id,
         is_silent: Callable[[str], bool] = lambda _instance: False,
+        is_handed_back: Callable[[str], bool] = lambda _entity: False,
     ) -> None:
         self._store = store
         self._post = post
@@ -141,6 +147,7 @@ class Balancer:
         self.balancing: Final = balancing
         self._new_id = new_id
         self._is_silent = is_silent
+        self._is_handed_back = is_handed_back
         self._reports: dict[str, tuple[Load, int]] = {}
         # Of each server whose last report was above `hot`: since when all were.
         self._hot_since_ns: dict[str, int] = {}
@@ -162,6 +169,8 @@ class Balancer:
         self._refusals = self._no_refusals()
         # Those that were drained when the last round began.
         self._drained: set[str] = set()
+        # What was ordered away lately because its server's world does not take it, and when.
+        self._passed_on: dict[str, float] = {}
 
     # --- what servers say ------------------------------------------------------------------------------------------
 
@@ -197,6 +206,10 @@ class Balancer:
         self.governor.noted(entity, source, target, self._now_s())
         self._refusals.arrived(entity, target)
 
+    def is_passed_on(self, entity: str) -> bool:
+        """Whether this member has ordered it away lately because it stands still where it is."""
+        return self._now_s() - self._passed_on.get(entity, -PASSED_ON_S) < PASSED_ON_S
+
     # --- rounds ----------------------------------------------------------------------------------------------------
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -228,10 +241,16 @@ class Balancer:
         loads = self.loads()
         await self._take_back(loads)
         givers = self.givers(loads)
-        residents = await self._ask(givers) if givers else []
+        # What is not taken is named first: of who else is there nothing is to be moved, so nobody has to look for it.
+        limits = {load.name: min(load.untaken, MAX_CENSUS) for load in loads if load.untaken}
+        limits |= dict.fromkeys(givers, MAX_CENSUS)
+        residents = await self._ask(limits) if limits else []
+        residents = [self._unless_handed_back(resident) for resident in residents]
+        residents = [resident for resident in residents if resident.untaken or resident.server in givers]
         if not residents:
             return False
         draining = {load.name for load in loads if load.draining}
+        untaken = {resident.entity for resident in residents if resident.untaken}
         residents = self._with_parents_of_immovable_ones(residents, draining)
         for entity in self._refusals.still_there(residents, self._asked_s, self._now_s()):
             self.governor.stayed(entity)
@@ -239,16 +258,33 @@ class Balancer:
         proposed = self._proposed(view)
         moves = emptied(view, proposed)
         done = set(moves)
-        # What the policy says of drained servers and is not done counts as nonsense.
-        moves += [move for move in proposed if move not in done]
+        # What the policy says of drained servers and is not done counts as nonsense. What is not taken is not offered
+        # again to who has just refused it, whatever it says.
+        moves += [move for move in proposed if move not in done and move.entity not in untaken]
         if staying := self._of_silent_homes(residents):
             self.governor.counts["home_silent"] += sum(move.entity in staying for move in moves)
             moves = [move for move in moves if move.entity not in staying]
-        holds_s = {load.name: 0.0 if load.draining else self._balance.min_hold_s for load in loads}
+        must_go = untaken | {resident.entity for resident in residents if resident.server in draining}
+        holds_s = {one.entity: 0.0 if one.entity in must_go else self._balance.min_hold_s for one in residents}
         admitted = self.governor.admit(moves, view, self._now_s())
         self._expected.ordered(admitted, {one.entity: one.cost for one in residents}, self._now_s())
+        some_are_passed_on = self._note_passed_on(untaken.intersection(move.entity for move in admitted))
         await self._order(admitted, holds_s)
+        if some_are_passed_on:
+            # The next server is asked as soon as it is seen that this one does not take it, either.
+            return True
         return any(resident.server in draining and resident.entity not in staying for resident in residents)
+
+    def _note_passed_on(self, entities: Collection[str]) -> bool:
+        """Remember them for a while; whether there are any."""
+        now_s = self._now_s()
+        self._passed_on = {name: at_s for name, at_s in self._passed_on.items() if now_s - at_s < PASSED_ON_S}
+        self._passed_on |= dict.fromkeys(entities, now_s)
+        return bool(entities)
+
+    def _unless_handed_back(self, resident: Resident) -> Resident:
+        is_handed_back = resident.untaken and self._is_handed_back(resident.entity)
+        return replace(resident, untaken=False) if is_handed_back else resident
 
     def _of_silent_homes(self, residents: Sequence[Resident]) -> set[str]:
         """The entities on whose moves nobody can decide now, and those that would go with them."""
@@ -389,6 +425,7 @@ class Balancer:
                         float(load.inputs_per_s),
                         float(load.bytes_per_s),
                         name in draining,
+                        load.untaken,
                     )
                 )
         return found
@@ -405,32 +442,31 @@ class Balancer:
             return False
         return self._clock.monotonic_ns() - since_ns >= self._balance.hot_for_s * _NS
 
-    async def _ask(self, servers: Sequence[str]) -> list[Resident]:
-        """The residents of these servers, of those that answer in time."""
+    async def _ask(self, limits: Mapping[str, int]) -> list[Resident]:
+        """So many residents of each of these servers, of those that answer in time."""
         self._number += 1
         self._asked_s = self._now_s()
-        self._awaited = dict.fromkeys(servers)
+        self._awaited = dict.fromkeys(limits)
         self._complete = self._clock.bell()
-        request = CensusRequest(number=self._number, limit=MAX_CENSUS)
-        for server in servers:
-            await self._tell(request, server)
+        for server, limit in limits.items():
+            await self._tell(CensusRequest(number=self._number, limit=limit), server)
         await self._complete.wait(CENSUS_TIMEOUT_S)
         return [
-            Resident(row.entity, server, row.here_ms / 1000, row.cost_ppm / _PPM, row.group, row.immovable)
+            Resident(row.entity, server, row.here_ms / 1000, row.cost_ppm / _PPM, row.group, row.immovable, row.untaken)
             for server, census in self._awaited.items()
             if census is not None
             for row in census.rows
         ]
 
     async def _order(self, moves: Sequence[Move], holds_s: Mapping[str, float] | None = None) -> None:
-        """With `holds_s` it is remembered what is refused: for how long nobody else orders the same off each source."""
-        by_source: dict[str, list[MoveItem]] = defaultdict(list)
+        """With `holds_s` it is remembered what is refused: for how long nobody else orders each entity away again."""
+        parts: dict[tuple[str, float | None], list[MoveItem]] = defaultdict(list)
         for move in moves:
             item = MoveItem(transfer_id=self._new_id(), entity=move.entity, target=move.target)
-            by_source[move.source].append(item)
-        for source, items in by_source.items():
-            if holds_s is not None:
-                self._refusals.ordered(source, items, self._now_s(), holds_s[source])
+            parts[move.source, None if holds_s is None else holds_s[move.entity]].append(item)
+        for (source, hold_s), items in parts.items():
+            if hold_s is not None:
+                self._refusals.ordered(source, items, self._now_s(), hold_s)
             for start in range(0, len(items), MAX_MOVES):
                 await self._tell(Moves(moves=items[start : start + MAX_MOVES]), source)
 

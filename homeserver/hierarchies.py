@@ -2,8 +2,9 @@
 
 Worlds, drains and balance move entities without asking the log first, and know nothing of hierarchies. The log refuses
 to part what belongs together (`attached`), and the entity goes on where it was. Here the whole of it is proposed then,
-as a group, if it was the top of it that wanted to go, or if the server is drained. Nobody else is: a wheel that rolls
-over a border does not pull the car along.
+as a group, if it was the top of it that wanted to go, if the server is drained, or if its world does not take who was
+to go, who would stand still there for good. Nobody else is: a wheel that rolls over a border does not pull the car
+along.
 """
 
 import hashlib
@@ -63,9 +64,21 @@ async def _order(order: Order, transfer: TransferRecord) -> None:
 
 
 class Hierarchies:
-    """Has hierarchies moved whole of which one entity tried to leave. `order` tells an authority to begin."""
+    """Has hierarchies moved whole of which one entity tried to leave. `order` tells an authority to begin.
 
-    def __init__(self, instance: str, store: Store, federation: Federation, order: Order, clock: Clock) -> None:
+    `is_passed_on` says of an entity whether it was to go because it stands still where it is.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        store: Store,
+        federation: Federation,
+        order: Order,
+        clock: Clock,
+        is_passed_on: Callable[[str], bool] = lambda _entity: False,
+    ) -> None:
+        self._is_passed_on: Final = is_passed_on
         self._instance = instance
         self._store = store
         self._federation = federation
@@ -137,9 +150,9 @@ class Hierarchies:
         if record is None or not record.authority:
             # It has ended, or its server has died, since it was refused.
             return None
-        if record.id != transfer.entity and not await self._is_drained(transfer):
-            return None
-        return record
+        if record.id == transfer.entity or self._is_passed_on(transfer.entity) or await self._is_drained(transfer):
+            return record
+        return None
 
     def _below(self, top: EntityRecord) -> set[str]:
         """It and everything below it."""

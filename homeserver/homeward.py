@@ -59,6 +59,9 @@ class Homeward:
     def __len__(self) -> int:
         return len(self._ways)
 
+    def __contains__(self, entity: str) -> bool:
+        return entity in self._ways
+
     def adopted(self, row: RecoveryRow) -> None:
         """Somebody has gone on with this; only servers of the entity's own instance are told where it belongs."""
         if not row.held or row.target == row.last:

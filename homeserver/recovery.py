@@ -473,6 +473,11 @@ class Recoveries:
             report = Recovered(entity, row.last, row.target, row.epoch, row.tick, str(row.source), at_s)
             self.recent.append(report)
 
+    def hands_back(self, entity: str) -> bool:
+        """Whether the server that goes on with it, or is about to, is to hand it back to the one where it belongs."""
+        row = self._store.recovery(entity)
+        return (row is not None and row.held) or entity in self._homeward
+
     # --- asking everybody ------------------------------------------------------------------------------------------
 
     def alive(self) -> dict[str, int]:

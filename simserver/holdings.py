@@ -196,6 +196,11 @@ class Holdings:
         return self._environment.black_box
 
     @property
+    def untaken(self) -> int:
+        """How many of them stand still because the world here does not take them; another server's may."""
+        return sum(holding.life.is_untaken for holding in self._living.values())
+
+    @property
     def asleep(self) -> int:
         """How many of them sleep."""
         if not hasattr(self._environment.world, "may_sleep"):

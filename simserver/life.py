@@ -31,7 +31,7 @@ from simserver.portable import Glance, NotPortable, glance, portable
 from simserver.sleep import Sleep, may_sleep
 from simserver.snapshot import Frozen, Snapshot, shortened, state_hash
 from simserver.stepping import Carried
-from simserver.world import migrated, schema_version
+from simserver.world import migrated, schema_version, takes
 
 if TYPE_CHECKING:
     from actors.ref import Ref
@@ -149,7 +149,7 @@ class Life:
         If that cannot be, it is kept as it is, and stands still here: another server may be able to go on with it.
         """
         world = self._env.world
-        if self.schema == schema_version(world):
+        if self.schema == schema_version(world) and takes(world, self.kind, self.schema):
             return
         try:
             state = migrated(world, self.kind, self.world, self.schema)
@@ -204,6 +204,14 @@ class Life:
     def quarantine(self) -> str:
         """Why it stands still wherever it goes; empty if it does not, or only because this server cannot read it."""
         return "" if self._is_unread else self.broken
+
+    @property
+    def is_untaken(self) -> bool:
+        """Whether it stands still because the world here takes no such kind or form, which another's may.
+
+        Not if the world takes them and fails on this very state: that would be so elsewhere.
+        """
+        return self._is_unread and not takes(self._env.world, self.kind, self.schema)
 
     def release(self, *, discard_inputs: bool = False) -> bool:
         """Simulate it again, once people have looked at it; whether it stood still. It does so again if that fails.

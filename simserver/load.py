@@ -6,9 +6,9 @@ skipped. An entity's cost is its share of that, by the time that the world's cod
 """
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import groupby, islice
+from itertools import groupby, islice, zip_longest
 from operator import itemgetter
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -143,9 +143,15 @@ def census_rows(
     Whoever reads it takes what there is of a group for all of it. So of whom not all can be named, or may be moved
     now, nobody is, unless the server is drained: then all have to go, and the later ones go after the first. Who is
     immovable gets the room that is left: were they named first, a hot server full of them could never be relieved.
+    Who stands still because the world here does not take it is named before all others, whatever else may be moved.
     """
     # What stands still wherever it goes costs nothing, and is not to be sent about.
     everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine]
+    untaken: list[_Placed] = []
+    if not is_drained and any(one.life.is_untaken for one in everybody):
+        untaken = [("", one) for one in _each_kind_in_turn(everybody) if stays(one.id)][:limit]
+        limit -= len(untaken)
+        everybody = [one for one in everybody if not one.life.is_untaken] if limit else []
     grouped = [(_group(world, one), one) for one in everybody] if isinstance(world, Affine) else []
     grouped.sort(key=lambda pair: (pair[0], pair[1].id))
     placed = grouped or [("", one) for one in everybody]
@@ -164,9 +170,22 @@ def census_rows(
             cost_ppm=load.tick_ppm * _cost_ns(holding.life) // spent_ns,
             group=group,
             immovable=holding.id in rooted,
+            untaken=holding.life.is_untaken,
         )
-        for group, holding in named[:limit]
+        for group, holding in untaken + named[:limit]
     ]
+
+
+def _each_kind_in_turn(everybody: list[Holding]) -> list[Holding]:
+    """Those that are not taken here: one of each kind and form, then the next of each.
+
+    What is taken nowhere, however many there are of it, leaves room for what is taken elsewhere.
+    """
+    alike: dict[tuple[str, int], list[Holding]] = defaultdict(list)
+    for one in everybody:
+        if one.life.is_untaken:
+            alike[one.life.kind, one.life.schema].append(one)
+    return [one for turn in zip_longest(*alike.values()) for one in turn if one is not None]
 
 
 def _movable_first(staying: list[_Placed], rooted: Collection[str]) -> list[_Placed]:
@@ -198,6 +217,9 @@ def _cost_ns(life: Life) -> int:
 
 
 def _group(world: Affine, holding: Holding) -> str:
+    if holding.life.is_untaken:
+        # It would not know the state.
+        return ""
     passive = holding.life.passive
     if passive is not None and passive.group is not None:
         return passive.group
@@ -216,6 +238,8 @@ def _group(world: Affine, holding: Holding) -> str:
 
 
 def _is_immovable(world: Rooted, holding: Holding) -> bool:
+    if holding.life.is_untaken:
+        return False
     passive = holding.life.passive
     if passive is not None and passive.immovable is not None:
         return passive.immovable
@@ -295,6 +319,7 @@ class Loads:
             inputs=inputs,
             moved_bytes=moved_bytes,
             asleep=self._holdings.asleep,
+            untaken=self._holdings.untaken,
             too_large=self._departures.stayers.too_large(self._holdings.ids()),
             leaning=self.leaning(),
             knows=self.knows(),

@@ -100,6 +100,7 @@ def migrated(world: World, kind: str, state: Any, version: int) -> Any:
         ValueError: the world does not take it, or cannot bring it into the present form.
         Exception: whatever else the world's own code raises.
     """
+    require_kind(world, kind)
     if not takes(world, kind, version):
         raise ValueError(
             f"the world here takes no {kind} of schema version {version}; its own is {schema_version(world)}"

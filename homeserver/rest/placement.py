@@ -96,6 +96,7 @@ def _load_table(node: Node) -> LoadTable:
                     entities=load.entities,
                     leaving=load.leaving,
                     asleep=load.asleep,
+                    untaken=load.untaken,
                     inputs_per_s=load.inputs_per_s,
                     bytes_per_s=load.bytes_per_s,
                     age_s=round(report.age_s, 3),

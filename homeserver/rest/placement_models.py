@@ -13,6 +13,10 @@ class LoadView(BaseModel):
     entities: int
     leaving: int = Field(description="of these, how many are being handed over or wait for it")
     asleep: int = Field(description="of these, how many sleep: nothing changes about them, so they are not ticked")
+    untaken: int = Field(
+        description="of these, how many stand still because its world does not take their kind, or the form of their "
+        "state: they are passed on to a server that does"
+    )
     inputs_per_s: int
     bytes_per_s: int
     age_s: float = Field(description="how long ago it reported")
@@ -29,7 +33,7 @@ class LoadTable(BaseModel):
         description="Unix time since which an operator holds that still; None if nobody does"
     )
     counts: dict[str, int] = Field(
-        description="moves, drain_moves, held, immovable, over_budget, nonsense, oscillations, home_silent, "
+        description="moves, drain_moves, passed_on, held, immovable, over_budget, nonsense, oscillations, home_silent, "
         "policy_failed and policy_slow, since this member leads"
     )
 

@@ -31,7 +31,13 @@ ITEMS = st.builds(
 
 LOADS = st.builds(Load, **(dict.fromkeys(Load.model_fields, WHOLE) | {"is_full": st.booleans()}))
 CENSUS_ROWS = st.builds(
-    CensusRow, entity=NAMES, here_ms=WHOLE, cost_ppm=WHOLE, group=st.text(max_size=20), immovable=st.booleans()
+    CensusRow,
+    entity=NAMES,
+    here_ms=WHOLE,
+    cost_ppm=WHOLE,
+    group=st.text(max_size=20),
+    immovable=st.booleans(),
+    untaken=st.booleans(),
 )
 LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.booleans(), body=st.binary(max_size=20))
 

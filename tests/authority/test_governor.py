@@ -22,13 +22,19 @@ class Place:
         self.where = {f"alpha.e{n}": SERVERS[n % len(SERVERS)] for n in range(entities)}
         self.group = {f"alpha.e{n}": f"g{n % groups}" if groups and n % 2 else "" for n in range(entities)}
         self.since_s = dict.fromkeys(self.where, 0.0)
-        self.immovable = frozenset[str]()
+        self.immovable = self.untaken = frozenset[str]()
         self.governor = Governor(BALANCE)
 
     def view(self) -> View:
         residents = [
             Resident(
-                entity, server, self.now_s - self.since_s[entity], 0.01, self.group[entity], entity in self.immovable
+                entity,
+                server,
+                self.now_s - self.since_s[entity],
+                0.01,
+                self.group[entity],
+                entity in self.immovable,
+                entity in self.untaken,
             )
             for entity, server in self.where.items()
         ]
@@ -142,6 +148,15 @@ def test_a_drained_server_is_emptied_within_its_budget_whatever_the_hold(pauses:
         assert moved <= BALANCE.drain_moves_per_s * (1.0 + place.now_s - start_s) + 1e-6
         place.now_s += pause
     assert SERVERS[0] not in place.where.values()
+
+
+def test_failures_row_28_what_its_server_does_not_take_is_passed_on_whatever_the_hold() -> None:
+    place = Place(6)
+    place.immovable = place.untaken = frozenset({"alpha.e0"})
+    place.since_s = dict.fromkeys(place.where, place.now_s)
+    proposed = [Move(entity, server, SERVERS[1]) for entity, server in place.where.items() if server == SERVERS[0]]
+    assert [move.entity for move in place.round(proposed)] == ["alpha.e0"]
+    assert place.governor.counts == Counter(passed_on=1, held=1)
 
 
 def test_nothing_is_let_through_to_a_drained_server() -> None:

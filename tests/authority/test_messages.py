@@ -98,11 +98,12 @@ def test_messages_know_the_fence_under_which_they_were_sent() -> None:
 # --- hostile bytes ----------------------------------------------------------------------------------------------------
 
 
-def test_of_whom_nobody_says_that_it_is_immovable_is_told_as_before_there_were_any() -> None:
+def test_of_whom_nobody_says_that_it_is_immovable_or_not_taken_is_told_as_before_there_were_any() -> None:
     """So that releases of before read a census in which nobody is, and theirs is read here."""
     fields: dict[str, Any] = {"entity": "alpha.e1", "here_ms": 1, "cost_ppm": 2, "group": ""}
     assert CensusRow(**fields).model_dump() == fields
     assert CensusRow(**fields, immovable=True).model_dump() == fields | {"immovable": True}
+    assert CensusRow(**fields, untaken=True).model_dump() == fields | {"untaken": True}
 
 
 @given(st.binary(max_size=200))

@@ -337,6 +337,27 @@ def test_who_was_refused_by_all_is_offered_off_a_drained_server_to_whoever_refus
     assert relieve(replace(view, servers=hot), BALANCE) == []
 
 
+@given(populations(), DRAINING, REFUSED, st.data())
+def test_failures_row_28_what_its_server_does_not_take_goes_whatever_the_policy_says_to_whoever_has_not_refused_it(
+    residents: list[Resident], draining: frozenset[str], refused: dict[str, dict[str, float]], data: st.DataObject
+) -> None:
+    untaken = data.draw(st.sets(st.sampled_from([one.entity for one in residents]))) if residents else set()
+    residents = [replace(one, group="", untaken=True) if one.entity in untaken else one for one in residents]
+    view = replace(view_of(residents, draining), refused=refused)
+    last = max(set(SERVERS) - draining, default="")
+    proposed = [Move(resident.entity, resident.server, last) for resident in residents[::2] if last]
+    targets = {move.entity: move.target for move in emptied(view, proposed)}
+    for one in residents:
+        others = set(SERVERS) - draining - {one.server}
+        takers = others - set(refused.get(one.entity, {}))
+        if one.untaken and one.server not in draining:
+            assert targets.get(one.entity, "") in (takers or {""})
+            if Move(one.entity, one.server, last) in proposed and last in takers:
+                assert targets[one.entity] == last
+        else:
+            assert (one.entity in targets) is (one.server in draining and bool(others))
+
+
 def test_a_server_that_did_not_report_gets_nothing_and_gives_nothing() -> None:
     residents = tuple(Resident(f"alpha.e{n}", "alpha.gone", 1e9, 0.2) for n in range(9))
     assert relieve(View((load("alpha.s1", 0.0),), residents), BALANCE) == []

@@ -73,6 +73,22 @@ async def test_what_would_leave_its_crew_behind_stays_and_is_moved_with_it(world
     assert await places(world) == {"alpha.s1"}
 
 
+async def test_failures_row_28_what_is_not_taken_is_passed_on_with_its_whole_hierarchy(
+    world: Home, ada: Player
+) -> None:
+    """Else it would stand still for good: the log lets no child go alone."""
+    source = world.simservers["alpha.s1"]
+    source.environment.world.kinds = ("ship",)  # type: ignore[attr-defined]  # as of an earlier release
+    mate = source.holdings.get(CREW[1])
+    assert mate is not None
+    mate.life._bring_up_to_date()
+    assert mate.life.is_untaken
+    target = world.simservers["alpha.s2"].holdings
+    await until(lambda: all(target.get(entity) is not None for entity in (SHIP, *CREW)))
+    assert await places(world) == {"alpha.s2"}
+    assert world.node.balancer.governor.counts["passed_on"] >= 1
+
+
 async def test_failures_row_34_apart_what_can_move_moves_and_the_report_says_what_cannot(
     world: Home, ada: Player
 ) -> None:

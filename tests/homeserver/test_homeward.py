@@ -131,6 +131,18 @@ def test_a_refusal_of_its_way_back_raises_the_fence_and_it_is_told_again() -> No
     assert len(world.said) == TIMES
 
 
+def test_what_is_being_handed_back_is_known_until_it_has_moved_or_was_told_for_long() -> None:
+    world = World()
+    world.homeward.adopted(ROW)
+    assert BALL in world.homeward
+    world.look_until(127)
+    assert BALL not in world.homeward
+    world.homeward.adopted(ROW)
+    world.record = Entity(authority=S1)
+    world.look_until(128)
+    assert BALL not in world.homeward
+
+
 def test_many_share_messages() -> None:
     world = World()
     for number in range(MAX_MOVES + 1):

@@ -48,6 +48,23 @@ def test_no_copy_of_an_earlier_entity_of_its_name_counts(born: int, epoch: int, 
     assert recoveries._may_count(RecoveryRow(entity="alpha.e", last=S1, epoch=7), S2, epoch) is counts
 
 
+@pytest.mark.parametrize(("held", "handed_back"), [(True, True), (False, False)])
+def test_what_waited_for_its_server_is_handed_back_from_when_somebody_else_is_to_go_on_with_it(
+    held: bool, handed_back: bool
+) -> None:
+    row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, held=held, target=S2)
+    rows = {"alpha.e": row}
+    store: Any = SimpleNamespace(recovery=rows.get)
+    clock: Any = SimpleNamespace(monotonic_ns=lambda: 0)
+    nothing: Any = None
+    recoveries = Recoveries(store, nothing, clock, nothing)
+    assert recoveries.hands_back("alpha.e") is handed_back
+    recoveries._homeward.adopted(rows.pop("alpha.e"))
+    assert recoveries.hands_back("alpha.e") is handed_back, "the log knows that it has gone on"
+    recoveries._homeward.left_office()
+    assert not recoveries.hands_back("alpha.e")
+
+
 @pytest.mark.parametrize(("was_alive", "just_away"), [(True, {S2}), (False, set())])
 def test_who_comes_and_goes_and_is_never_quite_back_is_not_waited_for_without_end(
     was_alive: bool, just_away: set[str]

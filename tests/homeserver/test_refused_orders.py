@@ -16,6 +16,7 @@ from authority.hops import Trace
 from authority.messages import Message
 from authority.placement import Balance, Move, Policy, View, relieve
 from authority.placement_messages import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
+from authority.placement_procedures import BALANCE_PAUSE
 from authority.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
 from authority.refusals import REFUSED_S
 from crypto.keys import Identity
@@ -31,7 +32,9 @@ SERVERS = (SOURCE, COOL, ROOMY)
 class Instance:
     """Three servers, of which COOL has the least to do, and the balancer that gives them orders."""
 
-    def __init__(self, policy: Policy = relieve, *, drained: Collection[str] = (SOURCE,)) -> None:
+    def __init__(
+        self, policy: Policy = relieve, *, drained: Collection[str] = (SOURCE,), balancing: bool = True
+    ) -> None:
         self.rows, self.clock = TreeStore(), Stepped(100.0)
         backend: Any = SimpleNamespace(store=self.rows)
         keys = Identity.generate().public.to_jwks()
@@ -43,6 +46,8 @@ class Instance:
         self.held: dict[str, list[str]] = {name: [] for name in SERVERS}
         self.kinds: dict[str, str] = {}
         self.immovable: set[str] = set()
+        self.untaken: dict[str, set[str]] = {}
+        """Of servers what their worlds do not take."""
         self.groups: dict[str, str] = {}
         self.why_not: Callable[[str, str], str] = lambda entity, target: ""
         """Why a target would not take an entity."""
@@ -50,6 +55,7 @@ class Instance:
         self.orders: list[tuple[float, str, str]] = []
         self.silent: set[str] = set()
         self.silent_homes: set[str] = set()
+        self.handed_back: set[str] = set()
         self.clock.in_between = self.report
         self.balancer = Balancer(
             Store(lambda: backend),
@@ -58,8 +64,9 @@ class Instance:
             leads=lambda: True,
             balance=Balance(),
             policy=policy,
-            balancing=True,
+            balancing=balancing,
             is_silent=lambda instance: instance in self.silent_homes,
+            is_handed_back=lambda entity: entity in self.handed_back,
         )
 
     def put(self, entity: str, server: str = SOURCE, kind: str = "ball", parent: str = "") -> None:
@@ -72,7 +79,12 @@ class Instance:
 
     def load(self, name: str) -> Load:
         return Load(
-            tick_ppm=self.tick_ppm[name], entities=len(self.held[name]), leaving=0, inputs_per_s=0, bytes_per_s=0
+            tick_ppm=self.tick_ppm[name],
+            entities=len(self.held[name]),
+            leaving=0,
+            inputs_per_s=0,
+            bytes_per_s=0,
+            untaken=len(self.untaken.get(name, set()).intersection(self.held[name])),
         )
 
     def report(self) -> None:
@@ -86,8 +98,14 @@ class Instance:
                 cost_ppm = self.tick_ppm[to] // max(1, len(self.held[to]))
                 fixed: dict[str, Any] = {"here_ms": 10**9, "cost_ppm": cost_ppm}
                 rows = [
-                    CensusRow(entity=e, group=self.groups.get(e, ""), immovable=e in self.immovable, **fixed)
-                    for e in self.held[to]
+                    CensusRow(
+                        entity=e,
+                        group=self.groups.get(e, ""),
+                        immovable=e in self.immovable,
+                        untaken=e in self.untaken.get(to, ()),
+                        **fixed,
+                    )
+                    for e in sorted(self.held[to], key=lambda e: e not in self.untaken.get(to, ()))
                 ]
                 census = Census(number=message.number, load=self.load(to), rows=rows[: message.limit])
                 self.balancer.took_census(to, census)
@@ -489,3 +507,57 @@ async def test_entities_whose_home_does_not_answer_go_on_where_they_are_until_it
         instance.silent_homes = set()
         await instance.runs(60.0)
         assert not instance.held[SOURCE]
+
+
+# --- what a server's world does not take ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["hot", "not balancing", "paused"])
+async def test_failures_row_28_what_is_not_taken_is_passed_on_to_who_takes_it_and_nothing_else_is_moved(
+    how: str,
+) -> None:
+    """In the midst of a rolling upgrade: the coolest one is of before, too."""
+    instance = Instance(drained=(), balancing=how != "not balancing")
+    # It has not been hot for long enough yet.
+    instance.tick_ppm[SOURCE] = 900_000
+    if how == "paused":
+        instance.rows.put((BALANCE_PAUSE,), 0.0)
+    for number in range(40):
+        instance.put(f"alpha.e{number}")
+    instance.untaken = {name: set(instance.held[SOURCE][::4]) for name in (SOURCE, COOL)}
+    instance.why_not = lambda entity, target: Reason.INCOMPATIBLE if entity in instance.untaken.get(target, ()) else ""
+    await instance.runs(1.4)
+    assert set(instance.held[ROOMY]) == instance.untaken[SOURCE]
+    assert len(instance.held[SOURCE]) == 30
+    assert not instance.held[COOL]
+    assert instance.balancer.governor.counts == Counter(passed_on=2 * 10)
+
+
+async def test_what_is_being_handed_back_is_left_to_that() -> None:
+    instance = Instance(drained=())
+    instance.put("alpha.e0")
+    instance.untaken = {SOURCE: {"alpha.e0"}}
+    instance.handed_back = {"alpha.e0"}
+    await instance.runs(5.0)
+    assert instance.orders == []
+    instance.handed_back = set()
+    await instance.runs(1.5)
+    assert instance.held[COOL] == ["alpha.e0"]
+
+
+@pytest.mark.parametrize("policy", [relieve, all_to_the_cool])
+async def test_failures_row_28_what_no_server_takes_stays_and_is_offered_seldom(policy: Policy) -> None:
+    instance = Instance(policy, drained=())
+    instance.put("alpha.wreck")
+    instance.put("alpha.ball")
+    instance.untaken = {name: {"alpha.wreck"} for name in SERVERS}
+    instance.why_not = lambda entity, target: Reason.INCOMPATIBLE
+    await instance.runs(60.0)
+    assert {entity for _, entity, _ in instance.orders} == {"alpha.wreck"}
+    for target in (COOL, ROOMY):
+        times = [at_s for at_s, _, to in instance.orders if to == target]
+        assert 3 < len(times) <= 60.0 / REFUSED_S + 1
+        assert min(later - at_s for at_s, later in pairwise(times)) >= REFUSED_S
+    instance.why_not = lambda entity, target: ""
+    await instance.runs(REFUSED_S + 1.0)
+    assert instance.held[SOURCE] == ["alpha.ball"]

@@ -1,10 +1,17 @@
 """Simulation servers come, go and are upgraded one by one while players play on; not one input is lost or doubled."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import trio
 
+from authority.recovery import followers_of
 from scenarios.cluster_control import serve_control
 from tests.scenarios.operated import Stage, stage
+from tests.scenarios.test_failover import World, world
+from tests.scenarios.test_leases import answer
+from tests.scenarios.upgraded_world import FormerBalls, LatterBalls
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,3 +56,39 @@ async def test_a_server_is_added_and_another_removed_while_the_cluster_runs() ->
 async def simservers(on: Stage) -> list[str]:
     rows = await on.run.client.call("alpha", "GET", "/v1/servers")
     return [row["name"] for row in rows if row["role"] == "simserver"]
+
+
+def upgrade(running: World, server: str) -> None:
+    """Have a server start with the later world when it is started again."""
+    config = running.cluster.directory / server / "config.toml"
+    before = config.read_text()
+    after = before.replace(FormerBalls.__name__, LatterBalls.__name__)
+    assert after != before
+    config.write_text(after)
+
+
+async def test_failures_row_28_what_a_server_of_before_has_taken_over_goes_on_where_its_form_is_known() -> None:
+    """In the midst of an upgrade a server dies whose follower has not been upgraded yet, and is not back for long."""
+    importable = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    followed_by_the_former_one = [
+        number for number in range(99) if followers_of(f"alpha.ball-{number}", S2, (S1, S2, S3), 1) == (S1,)
+    ]
+    options: dict[str, Any] = {"environment": importable, "world": f"{FormerBalls.__module__}:{FormerBalls.__name__}"}
+    async with world(**options) as running:
+        for server in (S2, S3):
+            upgrade(running, server)
+            await running.cluster.restart(server)
+        await running.spawn(followed_by_the_former_one[:4], S2)
+        await running.push(20)
+        await running.everything_durable()
+        await running.keep_custody(S2)
+        await running.cluster.kill(S2)
+        await running.push(20)
+        records = await running.until(lambda record: record["authority"] == S3)
+        await running.push(20)
+        await running.exactly_once()
+        for name in records:
+            assert not (await answer(f"{running.cluster.server(S3).rest_url}/v1/local/entities/{name}"))["broken"]
+        stats = await answer(f"{running.cluster.server(S1).rest_url}/v1/local/stats")
+        assert stats["counts"]["adopted"] == len(records), "the copies were there"
+        await running.nobody_overlaps(S1, S3)

@@ -1,7 +1,7 @@
 """What a server says of its load: averages and rates of what happened since it last said so; and who is counted."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -71,6 +71,9 @@ class Life:
     broken: str = ""
     ownership: Ownership = UNTOLD
     passive: None = None
+    is_untaken: bool = False
+    kind: str = "ball"
+    schema: int = 1
     stint: Any = field(default_factory=lambda: SimpleNamespace(first_tick_ns=0, last_tick_ns=0))
 
     def look(self) -> Any:
@@ -78,7 +81,7 @@ class Life:
 
     @property
     def quarantine(self) -> str:
-        return self.broken
+        return "" if self.is_untaken else self.broken
 
 
 @dataclass
@@ -168,6 +171,40 @@ def test_failures_row_41_what_is_quarantined_is_not_sent_about_unless_all_have_t
     those: list[Any] = holdings
     census = census_rows(those, Squads(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)
     assert (len(census), census[-1].entity, census[-1].cost_ppm) == (5, "alpha.x", 0)
+
+
+def untaken_ones(count: int, kind: str = "ball", schema: int = 2) -> list[Holding]:
+    lives = [
+        Life(world="bad", broken="2 is later than 1", is_untaken=True, kind=kind, schema=schema) for _ in range(count)
+    ]
+    return [Holding(f"alpha.{kind}{schema}-{n}", life) for n, life in enumerate(lives)]
+
+
+def test_failures_row_28_what_is_not_taken_is_named_first_and_nothing_is_asked_about_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    census = rows([*in_states("a", "a!", "b"), *untaken_ones(2)], Towns())
+    assert [(row.entity, row.untaken) for row in census[:2]] == [("alpha.ball2-0", True), ("alpha.ball2-1", True)]
+    assert [(row.group, row.immovable, row.cost_ppm) for row in census[:2]] == [("", False, 0)] * 2
+    assert [(row.entity, row.untaken) for row in census[2:]] == [(f"alpha.e{n}", False) for n in (2, 0, 1)]
+    assert [row.entity for row in rows(untaken_ones(2), gone="alpha.ball2-0")] == ["alpha.ball2-1"], "it is on its way"
+    assert [row.entity for row in rows([*in_states("bad"), *untaken_ones(2)], Towns(), limit=2)] == [
+        "alpha.ball2-0",
+        "alpha.ball2-1",
+    ], "nor is anything asked about others, for whom there is no room"
+    drained: list[Any] = [*in_states("a"), *untaken_ones(1)]
+    census = census_rows(drained, Towns(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)
+    assert [(row.entity, row.untaken) for row in census] == [("alpha.ball2-0", True), ("alpha.e0", False)]
+    assert "cannot say" not in caplog.text
+
+
+def test_failures_row_28_what_no_server_takes_leaves_room_in_the_census_for_what_one_does() -> None:
+    holdings = [*untaken_ones(2 * MAX_CENSUS, "wreck"), *untaken_ones(3), *untaken_ones(1, schema=3), *in_states("a")]
+    census = rows(holdings, Squads())
+    assert len(census) == MAX_CENSUS
+    assert [row.entity for row in census[:6]] == [
+        "alpha.wreck2-0", "alpha.ball2-0", "alpha.ball3-0", "alpha.wreck2-1", "alpha.ball2-1", "alpha.wreck2-2",
+    ]  # fmt: skip
 
 
 def in_states(*states: str) -> list[Holding]:
@@ -272,3 +309,14 @@ async def test_for_how_long_an_entity_has_been_here_is_told_in_seconds_though_ti
         holding.life.commit(holding.life.world, 1 + number * 100_000_000)
     (row,) = census_rows(known, stage.environment.world, LOAD, 0.05, 10, lambda _: True)
     assert row.here_ms >= 30_000
+
+
+async def test_failures_row_28_how_many_are_not_taken_is_counted(system: System) -> None:
+    stage = Stage(system)
+    known = Holdings(stage.environment, Written())
+    taken = known.spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1)).life.snapshot()
+    known.start("alpha.later", Fence(1), replace(taken, schema=2))
+    known.start("alpha.poisoned", Fence(1), replace(taken, broken="poison"))
+    assert known.untaken == 1
+    census = census_rows(known, stage.environment.world, LOAD, 0.05, 10, lambda _: True)
+    assert [(row.entity, row.untaken) for row in census] == [("alpha.later", True), (BALL, False)]

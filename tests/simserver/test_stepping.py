@@ -191,3 +191,31 @@ async def test_failures_row_28_a_form_that_nobody_knows_stands_still_as_it_came(
     frozen = await actor.frozen()
     assert actor.life.broken
     assert Snapshot.decode(frozen.state) == came
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "state", "untaken"),
+    [
+        ("tally", 3, {"drawn": []}, True),
+        ("ball", 1, {"drawn": []}, True),
+        ("ball", 2, {"drawn": [], "rung": []}, True),
+        ("tally", 1, None, False),
+        ("tally", 1, {"drawn": []}, False),
+    ],
+    ids=["later", "kind of before", "kind of now", "not migrated", "migrated"],
+)
+async def test_failures_row_28_what_the_world_does_not_take_stands_still_to_be_passed_on(
+    system: System, kind: str, schema: int, state: Any, untaken: bool
+) -> None:
+    """What it takes and fails on would stand still elsewhere, too."""
+    stage = Stage(system, world=Dice())
+    actor = stage.start(Snapshot(kind, 5, state, Inbox().to_data(), schema=schema))
+    ticks(actor, 3)
+    await inspect(actor)
+    assert actor.life.is_untaken is untaken
+    assert (actor.life.tick == 5) is bool(actor.life.broken)
+    if untaken:
+        assert "the world here" in actor.life.broken
+        assert actor.life.quarantine == "", "it is the fault of this server alone"
+        actor.life.stand_still("its actor crashed")
+        assert not actor.life.is_untaken
