@@ -8,6 +8,7 @@ import logging
 import math
 import secrets
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
 import httpx
@@ -47,6 +48,9 @@ ABSENT_TTL_NS: Final = 1_000_000_000
 MAX_ABSENT: Final = 1_000
 MAX_CACHED_ROWS: Final = 10_000
 MAX_DOUBTED: Final = 1_000
+# Messages with a limit of time that are under way to one instance, some milliseconds of work each: the others wait for
+# their turn, and it keeps both homes busy.
+AT_ONCE: Final = 16
 
 
 class PeerUnreachable(Exception):
@@ -86,6 +90,8 @@ class Federation:
         self._doubted: set[str] = set()
         # Who of each instance answered last.
         self._answered: dict[str, str] = {}
+        # Of the instances that somebody has asked something of, with a limit of time.
+        self._turns: dict[str, trio.CapacityLimiter] = {}
         # Instances of which nobody answered when they were asked last.
         self._silent: set[str] = set()
         self.pins: Final = Pins() if pins is None else pins
@@ -164,10 +170,17 @@ class Federation:
             PeerUnreachable: none answered, or none `within_s`.
         """
         with trio.move_on_after(within_s):
-            # So that one that hangs leaves time for the next.
-            return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2, first=first)
+            async with self._turn(instance, within_s):
+                # So that one that hangs leaves time for the next.
+                return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2, first=first)
         self._silent.add(instance)
         raise PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
+
+    def _turn(self, instance: str, within_s: float) -> AbstractAsyncContextManager[None]:
+        """For who has no time to lose: were hundreds asked for at once, none would be answered in time."""
+        if within_s == math.inf:
+            return nullcontext()
+        return self._turns.setdefault(instance, trio.CapacityLimiter(AT_ONCE))
 
     async def _exchange(
         self, instance: str, message: Message, trace: Trace, *, on_path: bool, each_s: float, first: str

@@ -1,6 +1,7 @@
 """Finding the homeservers of another instance, wherever they are by now."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from crypto.keys import Identity
 from homeserver.config import PeerConfig
-from homeserver.federation import LOOK_AROUND_S, Federation, PeerUnreachable
+from homeserver.federation import AT_ONCE, LOOK_AROUND_S, Federation, PeerUnreachable
 from tests.simserver.test_departures import TrioClock
 
 SECRET = b"s" * 32
@@ -194,6 +195,31 @@ async def test_an_address_that_is_none_is_one_where_nobody_answers(beta: Beta, a
     await federation.look_around()
     await federation.look_around()
     assert await ask(federation) == YES
+
+
+async def test_of_many_questions_a_few_are_under_way_at_once_and_all_are_answered(
+    beta: Beta, autojump_clock: MockClock
+) -> None:
+    federation, answer, under_way = beta.federation(), beta._answer, Counter[str]()
+
+    async def busy(request: httpx.Request) -> httpx.Response:
+        under_way["now"] += 1
+        under_way["most"] = max(under_way["most"], under_way["now"])
+        await trio.sleep(0.01 * under_way["now"])
+        under_way["now"] -= 1
+        return await answer(request)
+
+    federation._client = httpx.AsyncClient(transport=httpx.MockTransport(busy), trust_env=False)
+    await addresses(federation)
+    answers: list[Any] = []
+
+    async def asking() -> None:
+        answers.append(await ask(federation, within_s=1.5))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5 * AT_ONCE):
+            nursery.start_soon(asking)
+    assert (answers, under_way["most"]) == ([YES] * 5 * AT_ONCE, AT_ONCE)
 
 
 async def test_nobody_is_waited_for_longer_than_wanted(beta: Beta, autojump_clock: MockClock) -> None:
