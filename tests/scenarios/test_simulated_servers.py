@@ -66,7 +66,7 @@ FOUND = {
     "believes-anybody": "lossy",
     "durable-at-once": "followers",
     "durable-when-sent": "leases",
-    "never-asks": "together",
+    "never-asks": "leases",
     "first-answer": "leases",
     "any-copy": "followers",
     "earlier-stays": "together",
