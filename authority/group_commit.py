@@ -22,7 +22,7 @@ from authority.abroad import crossed, on_its_way
 from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
 from authority.errors import Reason
-from authority.group_rows import find_group, refuse_group, refuse_whole, save_group, unless_group_expired
+from authority.group_rows import find_group, refuse_group, refuse_whole, save_group, save_prepared, unless_group_expired
 from authority.hierarchy import parts_from
 from authority.histories import given_next
 from authority.lease_procedures import incarnation_of, may_be_given
@@ -55,7 +55,8 @@ def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Ma
         refuse_group(rows, transfer, Reason.GROUP_FAILED)
     else:
         group = group.changed(prepared=group.prepared + (not is_counted))
-        save_group(rows, group)
+        if not is_counted:
+            save_prepared(rows, group)
         if group.prepared == len(group.members):
             _commit(rows, group, args.get("now_s", 0.0))
         else:
@@ -72,7 +73,7 @@ def _make_way(rows: Rows, group: GroupRecord, entity: str, now_s: float) -> None
             if earlier.phase is GroupPhase.OPEN and earlier.prepared and entity in earlier.members.values():
                 refuse_whole(rows, group, Reason.GROUP_FAILED)
                 return
-    wanted = set(group.members.values())
+    wanted = set(group.members.values()) if group.later else ()
     for name in group.later:
         later = find_group(rows, name)
         if later is not None and later.phase is GroupPhase.OPEN and later.prepared:

@@ -18,6 +18,7 @@ from authority.group_rows import (
     GROUP_LIFETIME_S,
     GROUP_ORDER,
     MAX_GROUP,
+    MEMBERS_IN_A_SECOND,
     find_group,
     remember_group,
     unless_group_expired,
@@ -75,7 +76,7 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def _expires_at_s(args: Mapping[str, Any]) -> int:
-    """Until when the last member must be frozen, in Unix seconds."""
+    """Until when the last member must be frozen, in Unix seconds, if the members are few (`_extended`)."""
     notice_s = -(-int(args.get("notice_ms", 0)) // 1000)
     return int(args["now_s"]) + GROUP_LIFETIME_S + notice_s
 
@@ -150,7 +151,11 @@ def check_parent_is_there(rows: Rows, record: EntityRecord, target: str) -> None
 def _extended(
     rows: Rows, group: GroupRecord, transfers: Sequence[TransferRecord]
 ) -> tuple[GroupRecord, list[TransferRecord]]:
-    """The group with what is below its members, and the transfers that were added. Raises `Refused`."""
+    """The group with what is below its members, and time for all of them, and the transfers that were added.
+
+    Raises:
+        Refused: somebody would be left behind (`attached`), or they are too many (`full`).
+    """
     moving, added = set(group.members.values()), list[TransferRecord]()
     for transfer in transfers:
         for other in to_bring_along(rows, find_entity(rows, transfer.entity), group.target):
@@ -164,7 +169,8 @@ def _extended(
             text = f"{name} would leave {left} behind: move that too, or detach them first"
             raise Refused(Reason.ATTACHED, text, entity=name)
     extra = {transfer.id: transfer.entity for transfer in added}
-    return group.changed(members=group.members | extra, brought=tuple(extra)), added
+    expires_at_s = group.expires_at_s + len(moving) // MEMBERS_IN_A_SECOND
+    return group.changed(members=group.members | extra, brought=tuple(extra), expires_at_s=expires_at_s), added
 
 
 def _brought(rows: Rows, transfer: TransferRecord, record: EntityRecord, transfer_id: str) -> TransferRecord:

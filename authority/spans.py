@@ -24,9 +24,8 @@ span                               who tells               from when to when; it
                                                            of it is held any more: `dropped`. What is stale when it
                                                            comes begins none
 `("handover", "decision")`         homeserver of the       from the request to the log's word: `committed`, `refused`,
-                                   entity                  `pending` (others of its group are not frozen yet), `alone`
-                                                           (another decision follows, of this request by itself),
-                                                           `failed` (nothing was decided; it is asked again)
+                                   entity                  `pending` (others of its group are not frozen yet), `failed`
+                                                           (nothing was decided; it is asked again)
 `("handover", "group")`            homeserver of the       those who wait for a group that was decided just now are
                                    group                   told: `committed`, `refused`, `failed`
 `("handover", "bulk")`             homeserver              many steps by one command of the log: `done`, `one_by_one`

@@ -11,6 +11,7 @@
     farewells   servers are told that entities have ended, until they have heard
     reminders   what the log gave to a server that may not have heard of it is told again
     ordering    what an order to begin says
+    group_news  who waits for the rest of a group hears what has become of it elsewhere
     orders      what was permitted and nobody has begun is ordered again
     due         what reminders and orders repeat, and when
     owners      who owns what, for authorities; players who have gone

@@ -42,6 +42,7 @@ from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.farewells import Farewells
 from homeserver.federation import Federation
+from homeserver.group_news import GroupNews
 from homeserver.held import Held
 from homeserver.hierarchies import Hierarchies
 from homeserver.inquiries import Inquiries
@@ -150,6 +151,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     node.farewells = Farewells(store, transfers.post, clock, in_office)
     node.orders = Orders(store, transfers.order, clock, in_office)
     transfers.ordered = node.orders.ordered
+    node.group_news = GroupNews(store, transfers.waiting, transfers.tell_the_others, clock)
     node.abroad, node.log_inquiries = abroad, log_inquiries
     node.kinship = LogKinship(
         config.name,
@@ -176,7 +178,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     node.owners = Owners(config.instance, store, federation, transfers)
     transfers.answer_by(OwnerRequest, node.owners.answer)
     node.hierarchies = Hierarchies(
-        config.instance, store, federation, transfers.order, clock, node.balancer.is_passed_on
+        config.instance, store, federation, transfers.order_each, clock, node.balancer.is_passed_on
     )
     transfers.torn = node.hierarchies.refused
     return node
@@ -226,11 +228,12 @@ async def _serve_rest(
 
 
 async def _serve_recoveries(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Who looks after what dead servers left behind: their entities, and what they had handed over."""
+    """Who looks after what others left behind: entities, what was handed over, ordered, or waits for a group."""
     async with trio.open_nursery() as nursery:
         await nursery.start(node.recoveries.serve)
         await nursery.start(node.reminders.serve)
         await nursery.start(node.orders.serve)
+        await nursery.start(node.group_news.serve)
         await nursery.start(node.farewells.serve)
         task_status.started()
 

@@ -4,6 +4,7 @@ Only a matter of time: what is not remembered here is asked again by its authori
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +17,10 @@ MAX_WAITING: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One request: the trace by which it came, and the old authority."""
+    """One request: the group that it waits for, the trace by which it came, and the old authority."""
 
     transfer_id: str
+    group: str
     trace: Trace
     sender: str
 
@@ -28,6 +30,11 @@ class WaitingRequests:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, Waiting] = OrderedDict()
+        self.came: Callable[[], None] = lambda: None
+        """Told of every request that waits from now on."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def add(self, waiting: Waiting) -> None:
         """The latest request of a transfer."""
@@ -35,6 +42,11 @@ class WaitingRequests:
         self._waiting.move_to_end(waiting.transfer_id)
         while len(self._waiting) > MAX_WAITING:
             self._waiting.popitem(last=False)
+        self.came()
+
+    def one_of_each_group(self) -> list[str]:
+        """For each group that is waited for the transfer of one of the requests."""
+        return list({waiting.group: name for name, waiting in self._waiting.items()}.values())
 
     def take(self, transfer_id: str) -> Waiting | None:
         """The request of a transfer, which waits no longer."""

@@ -9,7 +9,7 @@ along.
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import trio
@@ -36,12 +36,13 @@ PAUSE_S: Final = 0.5
 # Several of one hierarchy are refused at the same time, perhaps by several members: they propose the same group.
 _SAME_S: Final = 15
 
-Order = Callable[[TransferRecord], Awaitable[None]]
+OrderEach = Callable[[Sequence[TransferRecord]], Awaitable[None]]
+"""As `Transfers.order_each`."""
 
 
-async def order_all(store: Store, order: Order, group: str) -> None:
+async def order_all(store: Store, order_each: OrderEach, group: str) -> None:
     """Tell the authorities of a group's members to begin; those that cannot be told are told with a repetition."""
-    groups, told = [group], set[str]()
+    groups, told, permitted = [group], set[str](), list[TransferRecord]()
     for one in groups:
         found = store.group(one)
         for name in () if found is None else found.members:
@@ -53,18 +54,12 @@ async def order_all(store: Store, order: Order, group: str) -> None:
                 # It moves apart from the others, with what comes along with it.
                 groups.append(transfer.group)
             if transfer.phase is Phase.PERMITTED:
-                await _order(order, transfer)
-
-
-async def _order(order: Order, transfer: TransferRecord) -> None:
-    try:
-        await order(transfer)
-    except NOT_TOLD as error:
-        _log.info("%s was not told to begin %s: %s", transfer.source, transfer.id, error)
+                permitted.append(transfer)
+    await order_each(permitted)
 
 
 class Hierarchies:
-    """Has hierarchies moved whole of which one entity tried to leave. `order` tells an authority to begin.
+    """Has hierarchies moved whole of which one entity tried to leave. `order_each` tells authorities to begin.
 
     `is_passed_on` says of an entity whether it was to go because it stands still where it is.
     """
@@ -74,7 +69,7 @@ class Hierarchies:
         instance: str,
         store: Store,
         federation: Federation,
-        order: Order,
+        order_each: OrderEach,
         clock: Clock,
         is_passed_on: Callable[[str], bool] = lambda _entity: False,
     ) -> None:
@@ -82,7 +77,7 @@ class Hierarchies:
         self._instance = instance
         self._store = store
         self._federation = federation
-        self._order = order
+        self._order_each = order_each
         self._clock = clock
         self._wanted: dict[str, TransferRecord] = {}
         self._came: Final = clock.bell()
@@ -135,9 +130,9 @@ class Hierarchies:
         )
         proposed = TransferRecord.from_data(data)
         if proposed.group:
-            await order_all(self._store, self._order, proposed.group)
+            await order_all(self._store, self._order_each, proposed.group)
         elif proposed.phase is Phase.PERMITTED:
-            await self._order(proposed)
+            await self._order_each([proposed])
 
     async def _top_of(self, transfer: TransferRecord) -> EntityRecord | None:
         """What is to be proposed, so that the entity gets to the target; None if it is to stay where it is."""

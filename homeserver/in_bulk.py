@@ -3,6 +3,8 @@
 Hand-overs within the instance, and reports, are nearly all of what comes when many entities move. Each needs little
 by itself; a task for each, which waits for the others at every turn, costs as much again. So these are looked at one
 after the other, and each comes to what it would come to alone. All else goes its own way (`Transfers.reply`).
+
+Those of a group that is not complete are told so, and wait here; with the last one all of them are told (`groups`).
 """
 
 import logging
@@ -219,8 +221,6 @@ class InBulk:
 
     def _of_handoff(self, place: int, one: Opened, request: HandoffRequest) -> Item | None:
         known = self._store.transfer(request.transfer_id)
-        if known is not None and known.group:
-            return None
         args = self._home.args_of(request, [])
         item = Item(place, one, "transfer.commit", args | {"incarnation": 0})
         item.is_known, item.repeated = known is not None, known is not None and known.phase in DECIDED
@@ -264,10 +264,6 @@ class InBulk:
                 item.told.ended(self._clock.monotonic_ns(), "failed", outcome)
             elif item.procedure == "transfer.report":
                 letters[item.place] = await self._reported(item, renewals)
-            elif outcome["transfer"].get("group"):
-                # It is one of a group, which was not known here yet.
-                alone.append(item.place)
-                item.told.ended(self._clock.monotonic_ns(), "alone")
             else:
                 handed.append(item)
         self._renew(renewals, posts)
@@ -276,6 +272,7 @@ class InBulk:
             letters[item.place] = self._handed(item, posts, began_ns, len(items))
         for to, post in posts.items():
             await self._post(to, post, letters)
+        await self._tell_groups(handed)
         return alone
 
     def _tell_reached(self, step: Breakpoint, step_of_report: Breakpoint, items: Sequence[Item]) -> None:
@@ -293,7 +290,7 @@ class InBulk:
         """As `Transfers._handoff` when it is decided, by one of so many steps."""
         decided, opened = item.outcome, item.opened
         transfer = TransferRecord.from_data(decided["transfer"])
-        is_committed = decided["outcome"] == Outcome.COMMITTED
+        is_committed, is_pending = (decided["outcome"] == one for one in (Outcome.COMMITTED, Outcome.PENDING))
         trace = opened.trace.mark(self._name, "ruling", began_ns).mark(self._name, "deciding", began_ns)
         committed_ns = self._clock.monotonic_ns()
         trace = trace.mark(self._name, "committed", committed_ns)
@@ -301,7 +298,10 @@ class InBulk:
         if is_committed and transfer.sub:
             # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
             return Letter(reply_of(decided, transfer, item.certificate), opened.trace)
-        if not item.repeated:
+        if is_pending:
+            # Nothing is decided about the others of its group either, or not before this step of the log.
+            self._home.waits(transfer, trace, opened.sender)
+        elif not item.repeated:
             self._home.note(transfer, is_known=item.is_known)
         if is_committed:
             grant = Letter(Grant(certificate=item.certificate), trace, on_path=True)
@@ -310,6 +310,18 @@ class InBulk:
             if not item.repeated:
                 return _ELSEWHERE
         return Letter(reply_of(decided, transfer, item.certificate), trace)
+
+    async def _tell_groups(self, handed: Sequence[Item]) -> None:
+        """Whoever waits for the groups of what came here, with that or since before, hears if they are decided now.
+
+        Another command of the log may have completed a group before this one's answers were looked at.
+        """
+        groups: dict[str, TransferRecord] = {}
+        for item in handed:
+            if not item.repeated and (group := item.outcome["transfer"].get("group")):
+                groups[group] = TransferRecord.from_data(item.outcome["transfer"])
+        for transfer in groups.values():
+            await self._home.tell_the_others(transfer)
 
     async def _reported(self, item: Item, renewals: list[tuple[EntityRecord, str]]) -> Letter:
         """As `Transfers._report` when it is noted; whose chain is long now is added to `renewals`, with its end."""

@@ -38,6 +38,7 @@ from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.farewells import Farewells
 from homeserver.federation import Federation, PeerUnreachable
+from homeserver.group_news import GroupNews
 from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
 from homeserver.log_inquiries import LogInquiries
@@ -106,6 +107,7 @@ class Node:
     questions: Questions = field(init=False, repr=False)
     farewells: Farewells = field(init=False, repr=False)
     orders: Orders = field(init=False, repr=False)
+    group_news: GroupNews = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
     log_inquiries: LogInquiries = field(init=False, repr=False)
     kinship: LogKinship = field(init=False, repr=False)

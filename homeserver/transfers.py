@@ -5,7 +5,7 @@ same answer from the log.
 """
 
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -138,7 +138,7 @@ class Transfers:
         """Why this member decides nothing: its log went back; empty if it does."""
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
-        self._waiting = WaitingRequests()
+        self.waiting: Final = WaitingRequests()
 
     # --- parcels ---------------------------------------------------------------------------------------------------
 
@@ -211,6 +211,9 @@ class Transfers:
         while together := take_batch(waiting):
             await self.post_parcel(self._seal_all(together, to, keys, over_link=True), to)
             self._sealer.get_ready(keys)
+            if waiting:
+                # A parcel is some milliseconds of work: what has come meanwhile has its turn.
+                await trio.lowlevel.checkpoint()
         await self.show_log(to, keys)
         return [None] * len(letters)
 
@@ -338,12 +341,11 @@ class Transfers:
         if reply.outcome == "pending":
             # Nothing is decided about the others either.
             if is_case_2:
-                self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
-            if not repeated:
-                await self._tell_who_gave_way(transfer)
+                self.waits(transfer, trace, opened.sender)
+            await self.tell_the_others(transfer)
         elif not repeated:
             self.note(transfer, is_known=known is not None)
-            await self._tell_the_others(transfer)
+            await self.tell_the_others(transfer)
             if reply.outcome == "refused":
                 # Its source has a raised fence by that; of another instance it hears so by way of its own home.
                 await self.show_log(request.source)
@@ -378,39 +380,57 @@ class Transfers:
         if not is_known and transfer.reason == Reason.ATTACHED:
             self.torn(transfer)
 
-    async def _tell_the_others(self, transfer: TransferRecord) -> None:
-        """With one of a group the others are decided too: those whose requests wait here are answered at once."""
+    def waits(self, transfer: TransferRecord, trace: Trace, sender: str) -> None:
+        """This request of case 2 is one of a group's that is not complete yet; see `tell_the_others`."""
+        self.waiting.add(Waiting(transfer.id, transfer.group, trace, sender))
+
+    async def tell_the_others(self, transfer: TransferRecord) -> None:
+        """With one of a group the others are decided too: those whose requests wait here are answered at once.
+
+        Where it waits for others, later groups may have been refused for that, which held what its own waits for.
+        """
         group = self._store.group(transfer.group) if transfer.group else None
-        if group is not None:
+        if group is not None and group.phase is GroupPhase.OPEN:
+            await self._tell_who_gave_way(group)
+        elif group is not None:
             with self.decisions.of_group(transfer, group) as told:
                 await self._tell_members(group)
                 self.decisions.group_told(told, transfer)
 
-    async def _tell_who_gave_way(self, transfer: TransferRecord) -> None:
-        """Another member has been frozen: later groups may have been refused for that, which held what it waits for."""
-        group = self._store.group(transfer.group)
-        for name in () if group is None else group.later:
+    async def _tell_who_gave_way(self, group: GroupRecord) -> None:
+        for name in group.later:
             later = self._store.group(name)
             if later is not None and later.phase is GroupPhase.REFUSED:
                 await self._tell_members(later)
 
     async def _tell_members(self, group: GroupRecord) -> None:
-        for name in group.members:
-            waiting, other = self._waiting.take(name), self._store.transfer(name)
-            record = None if other is None else self._store.entity(other.entity)
-            if waiting is None or other is None or record is None:
-                continue
-            self.note(other)
-            outcome = Outcome.COMMITTED if other.phase is Phase.COMMITTED else Outcome.REFUSED
-            decided = {"outcome": outcome.value, "authority": record.authority}
-            reply = await self._reply(decided | {"epoch": record.epoch, "sub": record.sub}, other, self._alone)
-            try:
-                if outcome is Outcome.COMMITTED:
-                    await self.post(Grant(certificate=reply.certificate), waiting.trace, other.target, on_path=True)
-                else:
-                    await self.post(reply, waiting.trace, waiting.sender, on_path=False)
-            except NOT_TOLD as error:
-                _log.info("%s was not told of %s: %s", other.target, name, error)
+        """Those of a parcel at a time, which share a signature; one after the other a thousand would take seconds."""
+        waiting = deque(one for name in group.members if (one := self.waiting.take(name)) is not None)
+        while waiting:
+            together = [waiting.popleft() for _ in range(min(len(waiting), MAX_BATCH))]
+            decided = [(one, other) for one in together if (other := self._store.transfer(one.transfer_id)) is not None]
+            for to, letters in self._words_of(decided).items():
+                try:
+                    await self.post_all(to, letters)
+                except NOT_TOLD as error:
+                    _log.info("%s was not told of %d transfers of %s: %s", to, len(letters), group.id, error)
+
+    def _words_of(self, decided: Sequence[tuple[Waiting, TransferRecord]]) -> Mapping[str, list[Letter]]:
+        """What became of requests that waited, by who is to hear it: grants for targets, refusals for sources."""
+        words: defaultdict[str, list[Letter]] = defaultdict(list)
+        committed = [(one, transfer) for one, transfer in decided if transfer.phase is Phase.COMMITTED]
+        certificates = self.certificates.commit_all([transfer for _, transfer in committed])
+        for (one, transfer), certificate in zip(committed, certificates, strict=True):
+            self.note(transfer)
+            words[transfer.target].append(Letter(Grant(certificate=certificate), one.trace, on_path=True))
+        for one, transfer in decided:
+            record = self._store.entity(transfer.entity) if transfer.phase is Phase.REFUSED else None
+            if record is not None:
+                self.note(transfer)
+                answer = {"outcome": Outcome.REFUSED.value, "authority": record.authority}
+                reply = reply_of(answer | {"epoch": record.epoch, "sub": record.sub}, transfer, "")
+                words[one.sender].append(Letter(reply, one.trace))
+        return words
 
     async def check_speaks_for(self, sender: str, source: str) -> None:
         """A hand-over is asked for by the old authority itself, or by a homeserver of its instance."""
@@ -484,9 +504,9 @@ class Transfers:
             decided = await means.submit("transfer.refuse", **args, passes=passes)
             self._reached(Breakpoint.GIVEN_UP, request.transfer_id)
             told.decided(self._clock.monotonic_ns(), decided)
-        self._waiting.take(request.transfer_id)
+        self.waiting.take(request.transfer_id)
         transfer = TransferRecord.from_data(decided["transfer"])
-        await self._tell_the_others(transfer)
+        await self.tell_the_others(transfer)
         reply = await self._reply(decided, transfer, means)
         await self.show_log(request.source)
         return Letter(reply, opened.trace, on_path=False)
@@ -608,15 +628,50 @@ class Transfers:
             NOT_TOLD: it cannot be told now; the caller may propose the same transfer again.
         """
         self.ordered(transfer)
-        group = self._store.group(transfer.group)
-        if group is not None and self._store.is_behind(group, self._clock.unix_s()):
+        if self._is_behind(transfer.group):
             return
+        authority, letter = self._ordering(transfer)
+        await self.post(letter.message, letter.trace, authority, on_path=False)
+
+    async def order_each(self, transfers: Sequence[TransferRecord]) -> None:
+        """As `order` of each, in as few parcels as they fit; those that cannot be told are told with a repetition.
+
+        Members of a group stand still until the last of them has heard of it.
+        """
+        orders: defaultdict[str, list[Letter]] = defaultdict(list)
+        behind: dict[str, bool] = {}
+        for transfer in transfers:
+            self.ordered(transfer)
+            if transfer.group not in behind:
+                behind[transfer.group] = self._is_behind(transfer.group)
+            if behind[transfer.group]:
+                continue
+            try:
+                authority, letter = self._ordering(transfer)
+            except Refused as error:
+                _log.info("nobody was told to begin %s: %s", transfer.id, error)
+            else:
+                orders[authority].append(letter)
+        for authority, letters in orders.items():
+            try:
+                await self.post_all(authority, letters)
+            except NOT_TOLD as error:
+                first = letters[0].trace.transfer_id
+                _log.info("%s was not told to begin %d transfers (%s ...): %s", authority, len(letters), first, error)
+
+    def _is_behind(self, name: str) -> bool:
+        """Whether the members of a group, if that is one, are ordered later, since another one goes first."""
+        group = self._store.group(name)
+        return group is not None and self._store.is_behind(group, self._clock.unix_s())
+
+    def _ordering(self, transfer: TransferRecord) -> tuple[str, Letter]:
+        """Who is to begin a transfer, and the order. Raises `Refused`: nobody has authority over its entity now."""
         record = self._store.entity(transfer.entity)
         authority = record.authority if record is not None else transfer.source
         if record is not None and not authority:
             text = f"nobody has authority over {record.id} now: it is {record.standing}"
             raise Refused(Reason.NOT_FOUND, text, entity=record.id)
-        await self.post(order_of(transfer, record, self._store), Trace(transfer.id), authority, on_path=False)
+        return authority, Letter(order_of(transfer, record, self._store), Trace(transfer.id))
 
     async def deliver_delegation(self, record: EntityRecord, replaces: str = "") -> None:
         """Hand the grant of a delegated entity to its holder; see `Certification.grant`.

@@ -89,10 +89,9 @@ class Plan:
     def others(self, leaving: int) -> int:
         """With how many others it has to share the servers' time, if so many are leaving already.
 
-        In company as many as may be: what one of them is answered comes with what all are.
+        In company as many as may be: what one of them is answered comes with what all are. Those of a group are not
+        answered before all of them are frozen, and each has to wait for those before it like anybody.
         """
-        if self.grouped:
-            return 0
         return max(leaving, AT_ONCE) if self.in_company else leaving
 
     def declined(self, source: str, reason: str) -> Decline:

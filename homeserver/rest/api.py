@@ -341,7 +341,7 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
         except NOT_TOLD as error:
             raise _not_told(error, transfer.id, " with this transfer_id") from error
         if transfer.group:
-            await order_all(node.store, node.transfers.order, transfer.group)
+            await order_all(node.store, node.transfers.order_each, transfer.group)
     return TransferView.of(transfer, is_left=node.store.is_left(transfer))
 
 

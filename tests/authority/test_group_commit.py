@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from authority import group_rows
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.group_rows import GROUP_LIFETIME_S, find_group, is_behind
+from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MEMBERS_IN_A_SECOND, find_group, is_behind
 from authority.records import GroupPhase, GroupRecord, Phase
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 
@@ -189,6 +189,33 @@ def test_failures_row_26_a_member_that_stands_still_too_long_ends_the_wait_of_al
     assert (group_of(three).phase, group_of(three).reason) == (GroupPhase.REFUSED, "freeze_budget")
     assert commit(three, 0, epoch=1)["outcome"] == "refused"
     assert [place for place, _ in places(three).values()] == [HOMES[entity] for entity in MEMBERS]
+
+
+def test_a_large_group_has_time_for_all_of_its_members() -> None:
+    log = new_log("allow")
+    names = [f"alpha.one-{number}" for number in range(2 * MEMBERS_IN_A_SECOND)]
+    for name in names:
+        log.run("entity.create", entity=name, kind="ball", spawner=ADA, server=S1, rule="allow")
+    log.run("entity.attach", entity=names[-1], by=ADA, parent=names[0], parent_rev=1)
+    # The last one comes along unnamed.
+    assert propose(log, entities=names[:-1]).expires_at_s == GROUP_LIFETIME_S + 2
+    assert propose(log, entities=names[:-1], now_s=5.0).expires_at_s == GROUP_LIFETIME_S + 2, "asked for again"
+    few = names[1:MEMBERS_IN_A_SECOND]
+    assert propose(log, group="group-002", entities=few).expires_at_s == GROUP_LIFETIME_S
+    assert GROUP_LIFETIME_S + MAX_GROUP // MEMBERS_IN_A_SECOND == 20
+
+
+def test_how_many_are_prepared_is_all_that_the_row_of_a_group_is_written_for(
+    three: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names all members: read and written as a record with each of them, a thousand took seconds of every server."""
+    before = propose(three)
+    commit(three, 0)
+    row = three.rows.get_or(("groups", GROUP), None)
+    assert row == before.changed(prepared=1).to_data()
+    monkeypatch.setattr(GroupRecord, "to_data", pytest.fail)
+    commit(three, 2)
+    assert three.rows.get_or(("groups", GROUP), None) == row | {"prepared": 2}
 
 
 def test_notice_and_budget_are_for_every_member_and_the_notice_for_the_groups_time(three: Log) -> None:

@@ -11,9 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from authority.certificates import PassCertificate, token_hash
+from authority.group_rows import is_behind
 from authority.hops import Trace
-from authority.letters import Letter
-from authority.messages import Delegation, Grant, HandoffRequest, Message, NoAnswer, OwnerWord, Report
+from authority.letters import MAX_BATCH, Letter
+from authority.messages import (
+    Delegation,
+    Grant,
+    HandoffReply,
+    HandoffRequest,
+    Message,
+    NoAnswer,
+    Order,
+    OwnerWord,
+    Report,
+)
 from authority.procedures import PROCEDURES
 from authority.records import EntityRecord, GroupRecord, TransferRecord
 from authority.sealing import Opened, Sealer
@@ -22,6 +33,7 @@ from crypto import jose
 from crypto.keys import Identity
 from crypto.verified import Verified
 from homeserver.federation import PeerUnreachable
+from homeserver.hierarchies import order_all
 from homeserver.transfers import Transfers
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import directory_row
@@ -54,12 +66,18 @@ class Kept:
             raise self.fails
         return PROCEDURES[procedure](self.log.rows, args)
 
+    async def find_transfer(self, transfer_id: str) -> TransferRecord | None:
+        return self.transfer(transfer_id)
+
     def transfer(self, transfer_id: str) -> TransferRecord | None:
         return self.log.rows.transfer(transfer_id)
 
     def entity(self, entity: str) -> EntityRecord | None:
         data = self.log.rows.get_or(("entities", entity), None)
         return None if data is None else EntityRecord.from_data(data)
+
+    def is_behind(self, group: GroupRecord, now_s: float) -> bool:
+        return any(is_behind(group, self.group(name), now_s) for name in group.earlier)
 
     def group(self, group: str) -> GroupRecord | None:
         data = self.log.rows.get_or(("groups", group), None)
@@ -240,6 +258,92 @@ async def test_one_of_a_group_waits_for_the_others_though_the_group_is_news_here
     monkeypatch.setattr(home.kept, "transfer", behind)
     await home.replies([handoff("group-001-1", OTHER), handoff("t-000003", THIRD)])
     assert sorted(home.moves) == [f"{BALL} to {S2}", f"{OTHER} to {S2}", f"{THIRD} to {S2}"]
+
+
+MEMBERS = (BALL, OTHER, THIRD)
+
+
+def of_group(number: int, **changes: Any) -> Opened:
+    return handoff(f"group-001-{number}", MEMBERS[number], **changes)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_failures_row_34_a_group_comes_together_to_what_it_comes_to_one_by_one(is_gone: bool) -> None:
+    one = Home(log_of_three())
+    one.kept.log.run("group.propose", group="group-001", entities=list(MEMBERS), target=S2, now_s=0.0)
+    if is_gone:
+        one.kept.log.run("entity.delete", entity=MEMBERS[0], by=ADA, master_rev=1)
+    many = Home(copy.deepcopy(one.kept.log))
+    messages = [of_group(number) for number in range(3)]
+    for again in (False, True):
+        answers = [told(answer) for answer in await alone(one, messages)]
+        assert [told(answer) for answer in await together(many, messages)] == answers
+        assert many.kept.log.rows.data == one.kept.log.rows.data
+        assert [(to, told(message)) for to, message in many.sent] == [(to, told(message)) for to, message in one.sent]
+        assert sorted(many.moves) == sorted(one.moves)
+        heard = ["refused"] * 3 if is_gone else ["committed"] * 3 if again else ["pending", "pending", None]
+        assert [answer.get("outcome") for answer in answers] == heard
+        assert len(many.waiting) == len(one.waiting) == 0
+
+
+async def test_a_large_group_is_a_step_of_the_log_and_a_parcel_for_as_many_as_fit() -> None:
+    count = 3 * MAX_BATCH
+    home = Home(new_log("allow"))
+    names = [f"alpha.one-{number}" for number in range(count)]
+    for name in names:
+        home.kept.log.run("entity.create", entity=name, kind="ball", spawner=ADA, server=S1, rule="allow")
+    home.kept.log.run("group.propose", group="group-001", entities=names, target=S2, now_s=0.0)
+    requests = [handoff(f"group-001-{number}", name) for number, name in enumerate(names)]
+    answers: list[Any] = []
+    for first in range(0, count, MAX_BATCH):
+        assert home.parcels == 0, "nobody is told anything before all are frozen"
+        answers += await together(home, requests[first : first + MAX_BATCH])
+    assert home.kept.submitted == ["transfer.each"] * 3
+    assert [answer.type for answer in answers] == ["handoff_reply"] * (count - 1) + ["no_answer"]
+    granted = [message for to, message in home.sent if to == S2 and isinstance(message, Grant)]
+    # The last one by itself, which was not waiting, then the others.
+    assert (len(granted), len(home.sent), home.parcels) == (count, count, 4)
+    assert len(home.moves) == count
+
+
+async def test_whose_group_was_decided_while_its_answer_was_under_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(log_of_three())
+    log = home.kept.log
+    log.run("group.propose", group="group-001", entities=list(MEMBERS), target=S2, now_s=0.0)
+    submit = home.kept.submit
+
+    async def overtaken(procedure: str, **args: Any) -> Any:
+        verdicts = await submit(procedure, **args)
+        log.run("transfer.cancel", transfer_id="group-001-2", by=ADA)
+        return verdicts
+
+    monkeypatch.setattr(home.kept, "submit", overtaken)
+    answers = await together(home, [of_group(0), of_group(1)])
+    assert [answer.outcome for answer in answers] == ["pending"] * 2
+    assert [(to, message.outcome) for to, message in home.sent if isinstance(message, HandoffReply)] == [
+        (S1, "refused")
+    ] * 2
+    assert not home.waiting
+
+
+async def test_all_of_a_group_are_ordered_in_one_parcel_to_each_server_and_who_cannot_be_told_keeps_nobody() -> None:
+    home = Home(log_of_three())
+    log = home.kept.log
+    log.run("entity.create", entity="alpha.fourth", kind="ball", spawner=ADA, server=S3, rule="allow")
+    names = [*MEMBERS, "alpha.fourth"]
+    log.run("group.propose", group="group-001", entities=names, target=S2, now_s=0.0)
+    home.unreachable = {S1}
+    ordered: list[str] = []
+    home.ordered = lambda transfer: ordered.append(transfer.id)
+    store: Any = home.kept
+    await order_all(store, home.order_each, "group-001")
+    assert [(to, type(message), message.transfer_id) for to, message in home.sent if isinstance(message, Order)] == [
+        (S3, Order, "group-001-3")
+    ]
+    assert ordered == [f"group-001-{number}" for number in range(4)], "all are watched, and ordered again"
+    home.unreachable, home.sent, home.parcels = set(), [], 0
+    await order_all(store, home.order_each, "group-001")
+    assert ([to for to, _ in home.sent], home.parcels) == ([S1, S1, S1, S3], 2)
 
 
 def passed_to_and_fro(home: Home, entity: str, passes: int) -> list[Opened]:

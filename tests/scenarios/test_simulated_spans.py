@@ -37,7 +37,7 @@ OUTCOMES: Mapping[Event, set[str]] = {
     FREEZE: {"retired", "resumed", "dropped", "stepped_down"},
     STAGING: {"staged", "given_up", "superseded"},
     ARRIVAL: {"activated", "dropped"},
-    DECISION: {"committed", "refused", "pending", "alone", "failed"},
+    DECISION: {"committed", "refused", "pending", "failed"},
     GROUP: {"committed", "refused", "failed"},
     BULK: {"done", "one_by_one", "failed"},
     TAKEOVER: {"adopted", "again", "lost", "ended", "left_office"},

@@ -125,9 +125,9 @@ def test_one_of_many_has_patience_for_those_before_it() -> None:
     assert patience.first_retry_beside_ns(100_000) == MAX_FIRST_RETRY_NS
 
 
-def test_in_company_all_wait_for_all_and_in_a_group_nobody_for_anybody() -> None:
+def test_in_company_all_wait_for_all_and_in_a_group_for_those_before_them() -> None:
     alone = Plan("transfer-1", "alpha.e", "alpha.s2")
     assert (alone.others(0), alone.others(7)) == (0, 7)
     together = replace(alone, in_company=True)
     assert (together.others(0), together.others(AT_ONCE + 1)) == (AT_ONCE, AT_ONCE + 1)
-    assert replace(alone, grouped=True).others(7) == 0
+    assert replace(alone, grouped=True).others(7) == 7

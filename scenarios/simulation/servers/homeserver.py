@@ -30,6 +30,7 @@ from homeserver.abroad import Abroad
 from homeserver.balancer import Balancer
 from homeserver.births import Births, SpawnNotTold, SpawnUnconfirmed
 from homeserver.federation import PeerUnreachable
+from homeserver.group_news import GroupNews
 from homeserver.hierarchies import Hierarchies, order_all
 from homeserver.inquiries import Inquiries
 from homeserver.orders import Orders
@@ -113,7 +114,7 @@ class Home(Transfers):
         self.answer_by(Renew, self.leases.renewed)
         self.owners = Owners(self._instance, self.store, neighbours, self)
         self.answer_by(OwnerRequest, self.owners.answer)
-        hierarchies = Hierarchies(self._instance, self.store, neighbours, self.order, self.clock)
+        hierarchies = Hierarchies(self._instance, self.store, neighbours, self.order_each, self.clock)
         self.torn = hierarchies.refused
         self.abroad = Abroad(
             self._instance, self.store, neighbours, self, self.recoveries, self.clock, self._is_in_office
@@ -129,6 +130,8 @@ class Home(Transfers):
         orders = Orders(self.store, self.order, self.clock, self._is_in_office)
         self.ordered = orders.ordered
         self.process.start_soon(orders.serve)
+        news = GroupNews(self.store, self.waiting, self.tell_the_others, self.clock)
+        self.process.start_soon(news.serve)
         self.births = Births(self.store, self.post, self.clock)
         self.farewells = parts.farewells(self.store, self.post, self.clock, self._is_in_office)
         self.process.start_soon(self.farewells.serve)
@@ -260,7 +263,7 @@ class Home(Transfers):
             if transfer.phase is Phase.PERMITTED:
                 await self.order(transfer)
                 if transfer.group:
-                    await order_all(self.store, self.order, transfer.group)
+                    await order_all(self.store, self.order_each, transfer.group)
 
     async def move_together(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
         """Somebody wants entities moved together or not at all."""
@@ -275,7 +278,7 @@ class Home(Transfers):
         """Somebody wants entities moved, each by itself."""
         with suppress(*_NOT_DONE):
             await self._propose(group, entities, target, {"apart": True, **how})
-            await order_all(self.store, self.order, group)
+            await order_all(self.store, self.order_each, group)
 
     async def _propose(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> Any:
         wanted = {"group": group, "entities": list(entities), "target": target, **how}
