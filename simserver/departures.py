@@ -56,7 +56,7 @@ from simserver.home_awaited import HomeAwaited
 from simserver.leave_taking import LeaveTaking
 from simserver.life import Frozen
 from simserver.passes import Passes
-from simserver.patience import Patience
+from simserver.patience import EACH_NS, Patience
 from simserver.portable import NotPortable
 from simserver.reports import Reports
 from simserver.stayers import Stayers
@@ -352,13 +352,15 @@ class Departures:
     def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
         trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
+        # Of a group all are staged at the same moment, and each waits for those before it.
+        before_it_ns = EACH_NS * len(self._leaving) if plan.grouped else 0
         outgoing = Outgoing(
             case,
             frozen.fence,
             frozen.frozen_ns,
             self._patience.first_retry_beside_ns(plan.others(len(self._leaving))),
             plan.mode,
-            machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
+            machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state) + before_it_ns,
             plan.budget_ns,
         )
         departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)

@@ -33,7 +33,7 @@ from authority.messages import (
     ReportReply,
     Staged,
 )
-from authority.outgoing import Mode
+from authority.outgoing import STAGE_PATIENCE_NS, Mode
 from authority.ownership import Ownership
 from authority.placement_messages import MoveItem
 from authority.records import DirectoryRow
@@ -172,6 +172,25 @@ def refusal() -> tuple[Opened, HandoffReply]:
 def activated() -> tuple[Opened, Activated]:
     message = Activated(transfer_id=TRANSFER, entity=BALL, epoch=2, sub=0)
     return Opened(message, THERE, Trace(TRANSFER)), message
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_target_has_time_to_stage_all_of_a_group(
+    scene: Scene, grouped: bool, autojump_clock: MockClock
+) -> None:
+    """All of them are staged at the same moment: with 2 s for each, a thousand were given up (`target_failed`)."""
+    count, staged = 101, Plan("", "", THERE, mode=Mode.STAGED, grouped=grouped)
+    async with scene.served():
+        for number in range(count):
+            entity = f"alpha.one-{number}"
+            scene.holdings.spawn(entity, "ball", {}, Fence(1), Ownership(ADA, 1))
+            scene.departures.begin(replace(staged, transfer_id=f"{TRANSFER}-{number}", entity=entity))
+        await trio.sleep(STAGE_PATIENCE_NS / 1e9 + 0.505)
+        given_up = {message.transfer_id for message in scene.mail.asked if isinstance(message, HandoffAbort)}
+        assert len(given_up) == (51 if grouped else count)
+        await trio.sleep(1)
+        given_up = {message.transfer_id for message in scene.mail.asked if isinstance(message, HandoffAbort)}
+        assert len(given_up) == count
 
 
 async def test_a_transfer_that_begins_while_nobody_serves_is_seen_to_by_the_next_who_does(
