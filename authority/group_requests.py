@@ -18,9 +18,9 @@ from authority.group_rows import (
     GROUP_LIFETIME_S,
     GROUP_ORDER,
     MAX_GROUP,
-    MEMBERS_IN_A_SECOND,
     find_group,
     remember_group,
+    time_for_s,
     unless_group_expired,
 )
 from authority.hierarchy import is_held_elsewhere, level_of, parts_from, to_bring_along
@@ -169,7 +169,7 @@ def _extended(
             text = f"{name} would leave {left} behind: move that too, or detach them first"
             raise Refused(Reason.ATTACHED, text, entity=name)
     extra = {transfer.id: transfer.entity for transfer in added}
-    expires_at_s = group.expires_at_s + len(moving) // MEMBERS_IN_A_SECOND
+    expires_at_s = group.expires_at_s - GROUP_LIFETIME_S + time_for_s(len(moving))
     return group.changed(members=group.members | extra, brought=tuple(extra), expires_at_s=expires_at_s), added
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "remember_group",
     "save_group",
     "save_prepared",
+    "time_for_s",
     "unless_group_expired",
 ]
 
@@ -96,7 +97,12 @@ def is_behind(group: GroupRecord, earlier: GroupRecord | None, now_s: float) -> 
     """Whether an `earlier` group goes first: it is open, its notice is over, and its time is not."""
     if earlier is None or earlier.id not in group.earlier or earlier.phase is not GroupPhase.OPEN:
         return False
-    return earlier.expires_at_s - GROUP_LIFETIME_S <= now_s <= earlier.expires_at_s
+    return earlier.expires_at_s - time_for_s(len(earlier.members)) <= now_s <= earlier.expires_at_s
+
+
+def time_for_s(members: int) -> int:
+    """How long the first of so many that is frozen waits for the last, in seconds."""
+    return GROUP_LIFETIME_S + members // MEMBERS_IN_A_SECOND
 
 
 def unless_group_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:

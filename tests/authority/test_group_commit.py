@@ -431,6 +431,8 @@ def test_who_is_behind_is_not_ordered_before_the_earlier_group_is_decided_or_whi
     assert not is_behind(later, None, 5.0)
     rivals.log.run("transfer.cancel", transfer_id=f"{earlier.id}-0", by=ADA)
     assert not is_behind(later, rivals.group(0), 5.0)
+    large = earlier.changed(members={f"t{n}": f"alpha.e{n}" for n in range(250)}, expires_at_s=20)
+    assert [is_behind(later, large, now_s) for now_s in (7.9, 8.0, 20.0, 20.1)] == [False, True, True, False]
 
 
 def test_groups_that_name_nobody_in_common_do_not_know_each_other() -> None:
