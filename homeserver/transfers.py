@@ -661,7 +661,7 @@ class Transfers:
 
     def _is_behind(self, name: str) -> bool:
         """Whether the members of a group, if that is one, are ordered later, since another one goes first."""
-        group = self._store.group(name)
+        group = self._store.group(name) if name else None
         return group is not None and self._store.is_behind(group, self._clock.unix_s())
 
     def _ordering(self, transfer: TransferRecord) -> tuple[str, Letter]:
