@@ -120,6 +120,7 @@ def take_back(rows: Rows, record: EntityRecord) -> None:
     cut_out(rows, record)
     free_name(rows, record)
     rows.delete(("entities", record.id))
+    refuse_groups_of(rows, record.id, Reason.GONE)
     for table in ("asks", "paces", "recoveries", "crossings"):
         if rows.get_or((table, record.id), None) is not None:
             rows.delete((table, record.id))

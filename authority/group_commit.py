@@ -22,7 +22,15 @@ from authority.abroad import crossed, on_its_way
 from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
 from authority.errors import Reason
-from authority.group_rows import find_group, refuse_group, refuse_whole, save_group, save_prepared, unless_group_expired
+from authority.group_rows import (
+    find_group,
+    refuse_group,
+    refuse_whole,
+    save_group,
+    save_prepared,
+    time_for_s,
+    unless_group_expired,
+)
 from authority.hierarchy import parts_from
 from authority.histories import given_next
 from authority.lease_procedures import incarnation_of, may_be_given
@@ -54,6 +62,11 @@ def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Ma
         # Nobody waits for it any more: it goes on by itself.
         refuse_group(rows, transfer, Reason.GROUP_FAILED)
     else:
+        if not group.prepared and group.earlier:
+            # It has had the time of others beside its own.
+            expires_at_s = min(group.expires_at_s, int(args.get("now_s", 0.0)) + time_for_s(len(group.members)))
+            group = group.changed(expires_at_s=expires_at_s)
+            save_group(rows, group)
         group = group.changed(prepared=group.prepared + (not is_counted))
         if not is_counted:
             save_prepared(rows, group)

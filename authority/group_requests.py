@@ -69,7 +69,7 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         group, brought = _extended(rows, group, transfers)
         transfers += brought
     # After those of its members: a group apart is the first to be forgotten when there are too many.
-    remember_group(rows, group)
+    group = remember_group(rows, group)
     for transfer in transfers:
         save_transfer(rows, transfer, now_s=args["now_s"])
     return group.to_data()

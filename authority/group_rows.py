@@ -20,6 +20,7 @@ __all__ = [
     "GROUP_ORDER",
     "MAX_GROUP",
     "MAX_GROUPS",
+    "MAX_RIVALS",
     "MEMBERS_IN_A_SECOND",
     "find_group",
     "is_behind",
@@ -37,6 +38,8 @@ __all__ = [
 MAX_GROUP: Final = 1024
 # Groups that are remembered; the oldest that are decided are forgotten first.
 MAX_GROUPS: Final = 256
+# Open groups with some of the same entities before one: what is asked for of one entity waits for no more of them.
+MAX_RIVALS: Final = 8
 # How long the first that is frozen waits for the last. What so many more members take all servers together has a second
 # more: a tenth of a machine on which a thousand take a second and a half has time for all of `MAX_GROUP`.
 GROUP_LIFETIME_S: Final = 10
@@ -62,8 +65,13 @@ def save_prepared(rows: Rows, group: GroupRecord) -> None:
     rows.put(path, rows.get_or(path, {}) | {"prepared": group.prepared})
 
 
-def remember_group(rows: Rows, group: GroupRecord) -> None:
-    """Write a new group; of too many the oldest that is not open is forgotten. Raises `Refused` (`full`)."""
+def remember_group(rows: Rows, group: GroupRecord) -> GroupRecord:
+    """Write a new group, and return it as it stands then; of too many the oldest that is not open is forgotten.
+
+    Raises:
+        Refused: too many groups are open, or too many of some of the same entities (`full`).
+    """
+    rivals = _open_rivals(rows, group)
     order = [*rows.get_or(GROUP_ORDER, []), group.id]
     if len(order) > MAX_GROUPS:
         for known in order[:-1]:
@@ -75,13 +83,35 @@ def remember_group(rows: Rows, group: GroupRecord) -> None:
         else:
             raise Refused(Reason.FULL, f"{MAX_GROUPS} groups are under way already", limit=MAX_GROUPS)
     rows.put(GROUP_ORDER, order)
-    if group.phase is GroupPhase.OPEN:
-        entities, earlier = set(group.members.values()), list[str]()
-        for other in _open_groups_of(rows, entities):
-            save_group(rows, other.changed(later=(*other.later, group.id)))
-            earlier.append(other.id)
-        group = group.changed(earlier=tuple(earlier))
+    for rival in rivals:
+        # Of one that waits long others may come and go.
+        later = tuple(name for name in rival.later if _is_open(rows, name))
+        save_group(rows, rival.changed(later=(*later, group.id)))
+    group = _lined_up(group, rivals)
     save_group(rows, group)
+    return group
+
+
+def _open_rivals(rows: Rows, group: GroupRecord) -> list[GroupRecord]:
+    """The open groups that name some of the same entities as a new one. Raises `Refused`, if they are too many."""
+    if group.phase is not GroupPhase.OPEN:
+        return []
+    rivals = list(_open_groups_of(rows, set(group.members.values())))
+    if len(rivals) > MAX_RIVALS:
+        text = f"{len(rivals)} groups with some of the same entities are under way already"
+        raise Refused(Reason.FULL, text, limit=MAX_RIVALS)
+    return rivals
+
+
+def _lined_up(group: GroupRecord, rivals: list[GroupRecord]) -> GroupRecord:
+    """A new group behind its rivals: it has its own time when theirs is over, and nobody stands still before its turn.
+
+    What is left of that time then, is cut to its own by `authority.group_commit.prepare`.
+    """
+    own_s = time_for_s(len(group.members))
+    expires_at_s = max([group.expires_at_s, *(rival.expires_at_s + own_s for rival in rivals)])
+    earlier = tuple(rival.id for rival in rivals)
+    return group.changed(begins_at_s=group.expires_at_s - own_s, expires_at_s=expires_at_s, earlier=earlier)
 
 
 def _open_groups_of(rows: Rows, entities: set[str]) -> Iterator[GroupRecord]:
@@ -93,15 +123,20 @@ def _open_groups_of(rows: Rows, entities: set[str]) -> Iterator[GroupRecord]:
             yield GroupRecord.from_data(data)
 
 
+def _is_open(rows: Rows, name: str) -> bool:
+    data = rows.get_or(("groups", name), None)
+    return data is not None and data["phase"] == GroupPhase.OPEN
+
+
 def is_behind(group: GroupRecord, earlier: GroupRecord | None, now_s: float) -> bool:
     """Whether an `earlier` group goes first: it is open, its notice is over, and its time is not."""
     if earlier is None or earlier.id not in group.earlier or earlier.phase is not GroupPhase.OPEN:
         return False
-    return earlier.expires_at_s - time_for_s(len(earlier.members)) <= now_s <= earlier.expires_at_s
+    return earlier.begins_at_s <= now_s <= earlier.expires_at_s
 
 
 def time_for_s(members: int) -> int:
-    """How long the first of so many that is frozen waits for the last, in seconds."""
+    """How long the first of so many that is frozen waits for the last, in seconds; it may be a second less."""
     return GROUP_LIFETIME_S + members // MEMBERS_IN_A_SECOND
 
 

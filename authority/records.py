@@ -258,7 +258,8 @@ class GroupRecord(_Row):
 
     `brought` are the transfers of entities that nobody named: they are below others, and come along.
     `earlier` and `later` are the groups that were open when the later one of the two was proposed, and name some of the
-    same entities: in the order of the log, which is who goes first (`authority.group_commit`).
+    same entities: in the order of the log, which is who goes first (`authority.group_commit`). At `begins_at_s` its
+    notice is over; 0 is not known.
     """
 
     id: str
@@ -271,6 +272,7 @@ class GroupRecord(_Row):
     reason: str = ""
     earlier: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
+    begins_at_s: int = 0
 
 
 def report_text(report: Any) -> str:

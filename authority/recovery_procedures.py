@@ -6,7 +6,7 @@
 fence, and only after it is anybody asked for copies.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from authority.abroad import asked_abroad, has_begun, is_abroad, taken_over
@@ -40,7 +40,7 @@ def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.LEASE_HELD, f"{server} has no lease: nothing can be taken from it", server=server)
     return [
         taken
-        for item in args["entities"]
+        for item in _ending_last(rows, args["entities"])
         if (record := _left_with(rows, server, item)) is not None
         and lease.has_outlived(record.incarnation)
         and (taken := _taken(rows, record, is_back=lease.phase is not LeasePhase.OVER))
@@ -55,7 +55,7 @@ def recovery_begin_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
     server, incarnation = args["server"], args["incarnation"]
     return [
         taken
-        for item in args["entities"]
+        for item in _ending_last(rows, args["entities"])
         if (record := _left_with(rows, server, item)) is not None
         and is_abroad(record.id, server)
         and record.incarnation == incarnation
@@ -79,6 +79,19 @@ def recovery_contest_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
 def is_unsure(record: EntityRecord, lowest: int) -> bool:
     """Whether an entity is abroad under a fence that another history of its log may have given, too."""
     return record.epoch < lowest and bool(record.authority) and is_abroad(record.id, record.authority)
+
+
+def _ending_last(rows: Rows, items: Sequence[Any]) -> list[Any]:
+    """Entities (id, epoch and sub-epoch), those at the end that are to end with their server.
+
+    With one that ends its groups are refused, which raises the fences of others that are frozen for them here.
+    """
+
+    def is_to_end(item: Any) -> bool:
+        data = rows.get_or(("entities", item[0]), None)
+        return data is not None and EntityRecord.from_data(data).orphans is OrphanPolicy.DESPAWN
+
+    return sorted(items, key=is_to_end)
 
 
 def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:

@@ -29,6 +29,8 @@ MAX_REMEMBERED: Final = 65_536
 _PROMPT_S: Final = 1.5
 # What has not come to anything by then is not known to have been refused.
 _OPEN_S: Final = 60.0
+# Before a kind: those of it whose own servers do not take them. No kind begins so.
+_UNTAKEN: Final = "\0"
 _Targets = dict[str, tuple[float, float]]
 """Of each target when it refused, and until when that counts."""
 
@@ -120,7 +122,7 @@ class Refusals:
         Returns who of them was refused.
         """
         refused: list[str] = []
-        unexplained: dict[int, tuple[_Batch, list[str]]] = {}
+        unexplained: dict[int, tuple[_Batch, list[Resident]]] = {}
         for resident in residents:
             order = self._orders.get(resident.entity)
             if order is None or order.source != resident.server or order.batch.at_s >= asked_s:
@@ -135,14 +137,20 @@ class Refusals:
             if reason == Reason.CAPACITY:
                 self._of_all.note("", batch.target, now_s, REFUSED_S)
             elif reason == Reason.INCOMPATIBLE:
-                self._note_kind(self._kind_of(resident.entity), batch.target, now_s)
+                self._note_kind(self._sort_of(resident), batch.target, now_s)
             elif reason is None and asked_s - batch.at_s <= _PROMPT_S:
-                unexplained.setdefault(id(batch), (batch, []))[1].append(resident.entity)
-        for batch, entities in unexplained.values():
-            taken = {self._kind_of(entity) for entity in batch.gone}
-            for kind in {self._kind_of(entity) for entity in entities} - taken:
+                unexplained.setdefault(id(batch), (batch, []))[1].append(resident)
+        for batch, stayed in unexplained.values():
+            kinds = {self._kind_of(entity) for entity in batch.gone}
+            taken = kinds | {_UNTAKEN + kind for kind in kinds}
+            for kind in {self._sort_of(resident) for resident in stayed} - taken:
                 self._note_kind(kind, batch.target, now_s)
         return refused
+
+    def _sort_of(self, resident: Resident) -> str:
+        """Its kind; what its own server does not take is of a form of its own, which says nothing of others."""
+        kind = self._kind_of(resident.entity)
+        return _UNTAKEN + kind if kind and resident.untaken else kind
 
     def _note_kind(self, kind: str, target: str, now_s: float) -> None:
         if kind:
@@ -154,6 +162,7 @@ class Refusals:
         self._of_all.forget("", target)
         if self._of_kinds and (kind := self._kind_of(entity)):
             self._of_kinds.forget(kind, target)
+            self._of_kinds.forget(_UNTAKEN + kind, target)
 
     def opened(self, target: str) -> None:
         """A target is drained no more: whatever it refused may have been for that, also if it shows only now."""
@@ -172,7 +181,7 @@ class Refusals:
             row = dict(by_all)
             tables = [self._of_entities.refused_by(resident.entity, now_s)]
             if self._of_kinds:
-                tables.append(self._of_kinds.refused_by(self._kind_of(resident.entity), now_s))
+                tables.append(self._of_kinds.refused_by(self._sort_of(resident), now_s))
             for table in tables:
                 for target, ago_s in table.items():
                     row[target] = min(ago_s, row.get(target, ago_s))

@@ -149,7 +149,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     node.recoveries, node.telemetry, node.spans = recoveries, telemetry, spans
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
     node.farewells = Farewells(store, transfers.post, clock, in_office)
-    node.orders = Orders(store, transfers.order, clock, in_office)
+    node.orders = Orders(store, transfers.order_each, clock, in_office)
     transfers.ordered = node.orders.ordered
     node.group_news = GroupNews(store, transfers.waiting, transfers.tell_the_others, clock)
     node.abroad, node.log_inquiries = abroad, log_inquiries

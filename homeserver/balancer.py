@@ -181,6 +181,10 @@ class Balancer:
             del self._reports[forgotten]
             self._hot_since_ns.pop(forgotten, None)
         now_ns = self._clock.monotonic_ns()
+        before = self.report(server)
+        if before is None or before.age_s > FRESH_S:
+            # It may have been anything in between.
+            self._hot_since_ns.pop(server, None)
         self._reports[server] = load, now_ns
         if load.tick_ppm / _PPM > self._balance.hot:
             self._hot_since_ns.setdefault(server, now_ns)
@@ -242,7 +246,7 @@ class Balancer:
         await self._take_back(loads)
         givers = self.givers(loads)
         # What is not taken is named first: of who else is there nothing is to be moved, so nobody has to look for it.
-        limits = {load.name: min(load.untaken, MAX_CENSUS) for load in loads if load.untaken}
+        limits = {load.name: min(load.untaken, MAX_CENSUS // 2) for load in loads if load.untaken}
         limits |= dict.fromkeys(givers, MAX_CENSUS)
         residents = await self._ask(limits) if limits else []
         residents = [self._unless_handed_back(resident) for resident in residents]

@@ -7,6 +7,7 @@ proved with the federation secret, which relays do not have, so a relay cannot p
 import logging
 import math
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
@@ -90,6 +91,8 @@ class Federation:
         self._doubted: set[str] = set()
         # Who of each instance answered last.
         self._answered: dict[str, str] = {}
+        # How many messages each has answered.
+        self._heard: Counter[str] = Counter()
         # Of the instances that somebody has asked something of, with a limit of time.
         self._turns: dict[str, trio.CapacityLimiter] = {}
         # Instances of which nobody answered when they were asked last.
@@ -169,11 +172,14 @@ class Federation:
         Raises:
             PeerUnreachable: none answered, or none `within_s`.
         """
+        before = self._heard[instance]
         with trio.move_on_after(within_s):
             async with self._turn(instance, within_s):
                 # So that one that hangs leaves time for the next.
                 return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2, first=first)
-        self._silent.add(instance)
+        if self._heard[instance] == before:
+            # Else others have had all of its time.
+            self._silent.add(instance)
         raise PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
 
     def _turn(self, instance: str, within_s: float) -> AbstractAsyncContextManager[None]:
@@ -197,6 +203,7 @@ class Federation:
                     self._look_again_soon(instance)
                     continue
                 self._answered[instance] = member.name
+                self._heard[instance] += 1
                 self._silent.discard(instance)
                 return answer
         self._silent.add(instance)

@@ -6,6 +6,7 @@ hear of it with their next repetition alone, which in a large group comes after 
 this member's copy of the log is looked at.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -17,6 +18,8 @@ from homeserver.groups import WaitingRequests
 from homeserver.store import Store
 
 __all__ = ["LOOK_S", "GroupNews"]
+
+_log = logging.getLogger("homeserver.group_news")
 
 LOOK_S: Final = 0.1
 _OPEN: Final = (Phase.PERMITTED, Phase.PREPARED)
@@ -52,7 +55,11 @@ class GroupNews:
                 await self._came.wait()
             await self._clock.sleep_s(LOOK_S)
             for name in self._waiting.one_of_each_group():
-                await self._look(name)
+                try:
+                    await self._look(name)
+                except Exception:
+                    # It must not take with it what else is looked after here.
+                    _log.exception("who waits for the group of %s was not told: an error of ours", name)
 
     async def _look(self, name: str) -> None:
         """One row for each group: of its members all are decided, or none is."""

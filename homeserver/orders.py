@@ -18,7 +18,7 @@ ordered again, but refused.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import trio
@@ -53,19 +53,19 @@ class Orders:
     """One member's part.
 
     Args:
-        order: tells the old authority to begin (`Transfers.order`). An order that it knows changes nothing there.
+        order_each: tells old authorities to begin (`Transfers.order_each`). An order that one knows changes nothing.
         in_office: whether this member grants leases now.
     """
 
     def __init__(
         self,
         store: Store,
-        order: Callable[[TransferRecord], Awaitable[None]],
+        order_each: Callable[[Sequence[TransferRecord]], Awaitable[None]],
         clock: Clock,
         in_office: Callable[[], bool],
     ) -> None:
         self._store: Final = store
-        self._order: Final = order
+        self._order_each: Final = order_each
         self._clock: Final = clock
         self._in_office: Final = in_office
         self._open: OrderedDict[str, Due] = OrderedDict()
@@ -114,12 +114,12 @@ class Orders:
                 self._watches.ring()
 
     def _hurry(self, now_ns: int) -> None:
-        """Have those ordered now for whom others stand still."""
+        """Have those ordered now for whom others stand still, and those looked at whose turn may have come."""
         for name in list(self._groups):
             group = self._store.group(name)
             if group is None or group.phase is not GroupPhase.OPEN:
                 self._groups.remove(name)
-            elif _is_hurried(group):
+            elif _is_hurried(group) or self._is_behind(group):
                 for member in group.members:
                     due = self._open.get(member)
                     if due is not None and due.wait_ns > 2 * LAST_SOON_NS:
@@ -132,23 +132,39 @@ class Orders:
             await self._clock.sleep_s(PAUSE_S)
 
     async def _look(self, now_ns: int) -> None:
+        # Of a thousand members of a group its row, which names all of them, is read once.
+        groups: dict[str, tuple[GroupRecord | None, bool]] = {}
         for some in in_goes([name for name, due in self._open.items() if due.at_ns <= now_ns]):
+            again: list[TransferRecord] = []
             permitted = {transfer.id: transfer for transfer in self._store.permitted(some)}
             for name in some:
                 due = self._open.pop(name, None)
-                if due is not None and name in permitted:
-                    group = self._open_group_of(permitted[name])
-                    self._open[name] = self._next(due, group, now_ns)
-                    await self._again(permitted[name], group)
+                if due is None or name not in permitted:
+                    continue
+                transfer = permitted[name]
+                if transfer.group not in groups:
+                    found = self._open_group_of(transfer)
+                    groups[transfer.group] = found, found is not None and self._is_behind(found)
+                group, is_behind = groups[transfer.group]
+                if is_behind:
+                    self._open[name] = Due(now_ns + SOON_NS, SOON_NS)
+                    continue
+                self._open[name] = self._next(due, group, now_ns)
+                if await self._is_to_begin(transfer, group):
+                    again.append(transfer)
+            if again:
+                await self._order_each(again)
             await self._clock.sleep_s(PAUSE_S)
+
+    def _is_behind(self, group: GroupRecord) -> bool:
+        return bool(group.earlier) and self._store.is_behind(group, self._clock.unix_s())
 
     def _next(self, due: Due, group: GroupRecord | None, now_ns: int) -> Due:
         """When to order a transfer again after now."""
         wait_ns = due.wait_ns
-        if group is not None and _is_hurried(group):
-            wait_ns = min(wait_ns, LAST_SOON_NS)
-            if self._store.is_behind(group, self._clock.unix_s()):
-                return Due(now_ns + SOON_NS, SOON_NS)
+        if group is not None:
+            # Where many are missing they have just not had their turn yet, though they waited for that of their group.
+            wait_ns = min(wait_ns, LAST_SOON_NS) if _is_hurried(group) else max(wait_ns, FIRST_WAIT_NS)
         after_ns = min(2 * wait_ns, LAST_WAIT_NS)
         return Due(now_ns + (wait_ns if group is None else min(wait_ns, self._left_ns(group))), after_ns)
 
@@ -161,22 +177,26 @@ class Orders:
         left_ns = round((group.expires_at_s + 1 - self._clock.unix_s()) * 1e9)
         return left_ns if left_ns > 0 else FIRST_WAIT_NS
 
-    async def _again(self, transfer: TransferRecord, group: GroupRecord | None) -> None:
+    async def _is_to_begin(self, transfer: TransferRecord, group: GroupRecord | None) -> bool:
+        """Whether there is somebody to begin, and the time for it; if not, the log ends it."""
+        now_s = self._clock.unix_s()
+        is_there = self._store.entity(transfer.entity) is not None
+        if is_there and (group is None or now_s <= group.expires_at_s):
+            return True
         try:
-            now_s = self._clock.unix_s()
-            if self._store.entity(transfer.entity) is None:
+            if not is_there:
                 # Nobody can begin it, whatever the group: the log ends it, unless this copy of it is behind.
                 await self._store.submit("transfer.expire", transfer_id=transfer.id, now_s=now_s)
-            elif group is not None and now_s > group.expires_at_s:
+            elif group is not None:
                 await self._store.submit("group.look", group=group.id, now_s=now_s)
-            else:
-                await self._order(transfer)
         except (*NOT_TOLD, OutcomeUnknown) as error:
-            _log.info("%s was permitted, and nobody can be told now to begin it: %s", transfer.id, error)
+            _log.info("%s was permitted, and cannot be ended now: %s", transfer.id, error)
+        return False
 
 
 def _is_hurried(group: GroupRecord) -> bool:
     """Whether what is missing of a group is ordered again soon."""
-    is_waited_for = group.prepared > 0 and len(group.members) - group.prepared <= MAX_HURRIED
+    if len(group.members) - group.prepared > MAX_HURRIED:
+        return False
     # Also when the others are decided: who has their entities by that may have been ordered before it had begun.
-    return is_waited_for or bool(group.earlier or group.later)
+    return group.prepared > 0 or bool(group.earlier or group.later)

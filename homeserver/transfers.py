@@ -340,7 +340,7 @@ class Transfers:
         is_case_2 = instance_of(request.source) == instance_of(request.target) == self._instance
         if reply.outcome == "pending":
             # Nothing is decided about the others either.
-            if is_case_2:
+            if opened.sender == request.source and instance_of(request.source) == self._instance:
                 self.waits(transfer, trace, opened.sender)
             await self.tell_the_others(transfer)
         elif not repeated:
@@ -381,7 +381,7 @@ class Transfers:
             self.torn(transfer)
 
     def waits(self, transfer: TransferRecord, trace: Trace, sender: str) -> None:
-        """This request of case 2 is one of a group's that is not complete yet; see `tell_the_others`."""
+        """This request of a server here is one of a group's that is not complete yet; see `tell_the_others`."""
         self.waiting.add(Waiting(transfer.id, transfer.group, trace, sender))
 
     async def tell_the_others(self, transfer: TransferRecord) -> None:
@@ -416,13 +416,18 @@ class Transfers:
                     _log.info("%s was not told of %d transfers of %s: %s", to, len(letters), group.id, error)
 
     def _words_of(self, decided: Sequence[tuple[Waiting, TransferRecord]]) -> Mapping[str, list[Letter]]:
-        """What became of requests that waited, by who is to hear it: grants for targets, refusals for sources."""
+        """What became of requests that waited, by who is to hear it: grants for targets here, the rest for sources."""
         words: defaultdict[str, list[Letter]] = defaultdict(list)
         committed = [(one, transfer) for one, transfer in decided if transfer.phase is Phase.COMMITTED]
         certificates = self.certificates.commit_all([transfer for _, transfer in committed])
         for (one, transfer), certificate in zip(committed, certificates, strict=True):
             self.note(transfer)
-            words[transfer.target].append(Letter(Grant(certificate=certificate), one.trace, on_path=True))
+            if instance_of(transfer.target) == self._instance:
+                words[transfer.target].append(Letter(Grant(certificate=certificate), one.trace, on_path=True))
+                continue
+            given: dict[str, Any] = {"outcome": Outcome.COMMITTED.value, "authority": transfer.target}
+            given |= {"epoch": transfer.epoch, "sub": transfer.sub}
+            words[one.sender].append(Letter(reply_of(given, transfer, certificate), one.trace, on_path=True))
         for one, transfer in decided:
             record = self._store.entity(transfer.entity) if transfer.phase is Phase.REFUSED else None
             if record is not None:

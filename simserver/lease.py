@@ -220,7 +220,11 @@ class LeaseKeeper:
             if granted:
                 waiting, self._waiting = self._waiting[:wanted], self._waiting[wanted:]
                 for then in waiting:
-                    then()
+                    try:
+                        then()
+                    except Exception:
+                        # It must not take the lease, and with it all that is simulated here, with it.
+                        _log.exception("who waited for a renewal ran into an error of ours")
             if granted and self.is_alive:
                 await self._until_due(sent_ns)
             else:

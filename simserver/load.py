@@ -149,7 +149,9 @@ def census_rows(
     everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine]
     untaken: list[_Placed] = []
     if not is_drained and any(one.life.is_untaken for one in everybody):
-        untaken = [("", one) for one in _each_kind_in_turn(everybody) if stays(one.id)][:limit]
+        untaken = [("", one) for one in _each_kind_in_turn(everybody) if stays(one.id)]
+        # What is taken nowhere must not keep a hot server from being relieved.
+        untaken = untaken[: min(limit, MAX_CENSUS // 2)]
         limit -= len(untaken)
         everybody = [one for one in everybody if not one.life.is_untaken] if limit else []
     grouped = [(_group(world, one), one) for one in everybody] if isinstance(world, Affine) else []

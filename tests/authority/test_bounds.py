@@ -9,7 +9,7 @@ from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
 from authority.columns import MAX_SHARED
 from authority.deletion import MAX_TOMBSTONES
-from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MAX_GROUPS, MEMBERS_IN_A_SECOND
+from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MAX_GROUPS, MAX_RIVALS, MEMBERS_IN_A_SECOND
 from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
@@ -93,6 +93,7 @@ EXPECTED = {
     "entities, levels of a hierarchy; children of one": f"{MAX_TREE}, {MAX_DEPTH}; {MAX_CHILDREN}",
     "early inputs of an entity; entities with some": f"{MAX_EARLY}, {MAX_EARLY_BYTES // 1024} KiB; {MAX_ENTITIES}",
     "members of a group, groups": f"{MAX_GROUP:,}, {MAX_GROUPS}",
+    "open groups with some of the same entities, before one": f"{MAX_RIVALS}",
     "wait for the last member of a group": f"{GROUP_LIFETIME_S} s, and 1 s for each {MEMBERS_IN_A_SECOND} members",
     "questions to another instance about entities that stand still": f"{AT_ONCE} at once",
     "transfers in the log; those that it may not forget yet": f"{MAX_TRANSFERS:,}; {MAX_KEPT:,}",

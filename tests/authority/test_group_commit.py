@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from authority import group_rows
+from authority.deletion import take_back
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MEMBERS_IN_A_SECOND, find_group, is_behind
+from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MAX_RIVALS, MEMBERS_IN_A_SECOND, find_group, is_behind
 from authority.records import GroupPhase, GroupRecord, Phase
+from authority.recovery import OrphanPolicy
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 
 GROUP = "group-001"
@@ -201,6 +203,7 @@ def test_a_large_group_has_time_for_all_of_its_members() -> None:
     assert propose(log, entities=names[:-1]).expires_at_s == GROUP_LIFETIME_S + 2
     assert propose(log, entities=names[:-1], now_s=5.0).expires_at_s == GROUP_LIFETIME_S + 2, "asked for again"
     few = names[1:MEMBERS_IN_A_SECOND]
+    log.run("transfer.cancel", transfer_id=f"{GROUP}-0", by=ADA)
     assert propose(log, group="group-002", entities=few).expires_at_s == GROUP_LIFETIME_S
     assert GROUP_LIFETIME_S + MAX_GROUP // MEMBERS_IN_A_SECOND == 20
 
@@ -431,8 +434,28 @@ def test_who_is_behind_is_not_ordered_before_the_earlier_group_is_decided_or_whi
     assert not is_behind(later, None, 5.0)
     rivals.log.run("transfer.cancel", transfer_id=f"{earlier.id}-0", by=ADA)
     assert not is_behind(later, rivals.group(0), 5.0)
-    large = earlier.changed(members={f"t{n}": f"alpha.e{n}" for n in range(250)}, expires_at_s=20)
-    assert [is_behind(later, large, now_s) for now_s in (7.9, 8.0, 20.0, 20.1)] == [False, True, True, False]
+    assert (later.begins_at_s, later.expires_at_s) == (5, 25), "it has its own time after that of the other"
+
+
+def test_who_goes_after_others_has_its_time_when_its_turn_comes_and_stands_still_no_longer_than_others() -> None:
+    rivals = Rivals([(0, 1), (1, 2), (2, 0)])
+    assert [rivals.group(number).expires_at_s for number in range(3)] == [10, 20, 30]
+    rivals.log.run("group.look", group=rivals.groups[0], now_s=10.5)
+    assert rivals.phases == ["refused", "open", "open"]
+    commit(rivals.log, 1, transfer_id=f"{rivals.groups[1]}-0", now_s=11.0)
+    assert rivals.group(1).expires_at_s == 20
+    rivals.log.run("transfer.cancel", transfer_id=f"{rivals.groups[1]}-1", by=ADA)
+    commit(rivals.log, 2, transfer_id=f"{rivals.groups[2]}-0", now_s=12.0)
+    assert rivals.group(2).expires_at_s == 22
+
+
+def test_of_one_entity_only_so_many_groups_wait_for_each_other() -> None:
+    log = log_of_three()
+    for number in range(MAX_RIVALS + 1):
+        propose(log, group=f"rival-{number:03}", entities=[BALL, OTHER])
+    args = {"group": "one-more", "target": S2, "now_s": 0.0}
+    log.refuses(Reason.FULL, "group.propose", entities=[BALL], **args)
+    log.run("group.propose", entities=[THIRD], **args)
 
 
 def test_groups_that_name_nobody_in_common_do_not_know_each_other() -> None:
@@ -460,3 +483,35 @@ def test_failures_row_3_however_groups_overlap_they_are_all_decided_and_the_firs
             break
     assert "open" not in rivals.phases
     assert rivals.phases[0] == "committed" or rivals.group(0).reason == "same_server"
+
+
+def test_an_earlier_group_does_not_remember_all_that_came_and_went_behind_it() -> None:
+    log = log_of_three()
+    propose(log, group="first", notice_ms=10_000)
+    for number in range(20):
+        propose(log, group=f"later-{number:03}", entities=[BALL])
+        log.run("transfer.cancel", transfer_id=f"later-{number:03}-0", by=ADA)
+    first = find_group(log.rows, "first")
+    assert first is not None
+    assert len(first.later) == 1
+
+
+def test_recoveries_begin_with_all_though_one_ends_and_has_their_group_refused() -> None:
+    log = log_of_three()
+    log.run("lease.take_office", by=HOMESERVER, after=0)
+    for server in (S1, S2, S3):
+        log.run("lease.claim", server=server, incarnation=1, nonce=server, previous_nonce="")
+        log.swept(server)
+    record = log.rows.entity(BALL)
+    log.rows.put(("entities", BALL), record.changed(orphans=OrphanPolicy.DESPAWN, unconfirmed=False).to_data())
+    propose(log)
+    commit(log, 1)
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    assert log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0], [OTHER, 1, 0]]) == [OTHER]
+
+
+def test_a_group_of_what_never_began_is_refused_with_that() -> None:
+    log = log_of_three()
+    propose(log)
+    take_back(log.rows, log.rows.entity(OTHER))
+    assert group_of(log).phase is GroupPhase.REFUSED

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from authority.errors import Reason
-from authority.placement import Balance, Resident, ServerLoad, View, relieve
+from authority.placement import Balance, Resident, ServerLoad, View, emptied, relieve
 from authority.placement_messages import MoveItem
 from authority.refusals import REFUSED_S, Refusals
 
@@ -187,3 +187,22 @@ def test_a_drain_goes_on_until_nobody_takes_anything_of_what_is_left(targets: li
     assert not [(entity, name) for entity in left for name, target in servers.items() if target.takes(entity)]
     for (entity, _), times in asked.items():
         assert times == 1 or entity in left
+
+
+def test_failures_row_28_a_form_that_nobody_takes_does_not_end_the_balance_of_all_of_the_kind() -> None:
+    """It is offered to s2 and s3 every ten seconds, and each refuses it (`incompatible`)."""
+    later = Resident("alpha.later", "alpha.s1", 100.0, 0.0, untaken=True)
+    residents = (later, *(Resident(f"alpha.b{number}", "alpha.s1", 100.0, 0.1) for number in range(9)))
+    loads = (ServerLoad("alpha.s1", 0.9, 10, untaken=1), ServerLoad("alpha.s2", 0.1), ServerLoad("alpha.s3", 0.1))
+    refusals = Refusals(lambda _entity: "ball", lambda _transfer: None)
+    relieved = 0
+    for tenth in range(600):
+        now_s = 100.0 + tenth / 10
+        refusals.still_there(residents, now_s - 0.01, now_s)
+        view = View(loads, residents, {}, refusals.of(residents, now_s))
+        for move in emptied(view, ()):
+            assert move.entity == later.entity
+            item = MoveItem(transfer_id="t-000001", entity=move.entity, target=move.target)
+            refusals.ordered("alpha.s1", [item], now_s, 0.0)
+        relieved += any(move.entity != later.entity for move in relieve(view, Balance()))
+    assert relieved > 500

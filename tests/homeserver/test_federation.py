@@ -263,3 +263,34 @@ async def test_a_neighbour_that_goes_is_known_to_be_silent_though_nobody_wanted_
     beta.urls = dict.fromkeys(beta.urls, "http://nowhere")
     await while_it_looks_around(federation)
     assert federation.is_silent("beta")
+
+
+async def test_a_home_that_answers_all_that_it_is_asked_in_time_is_not_silent(
+    beta: Any, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some had no turn in the time that they had. The balancer would leave all of its entities where they are."""
+    federation, answer = beta.federation(), beta._answer
+
+    async def busy(request: httpx.Request) -> httpx.Response:
+        await trio.sleep(0.4)
+        response: httpx.Response = await answer(request)
+        return response
+
+    client = httpx.AsyncClient(transport=httpx.MockTransport(busy), trust_env=False)
+    monkeypatch.setattr(federation, "_client", client)
+    await addresses(federation)
+    answers: list[bool] = []
+
+    async def asking() -> None:
+        try:
+            await ask(federation, within_s=1.5)
+            answers.append(True)
+        except PeerUnreachable:
+            answers.append(False)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10 * AT_ONCE):
+            nursery.start_soon(asking)
+    assert answers.count(True) >= 2 * AT_ONCE
+    assert False in answers
+    assert not federation.is_silent("beta")

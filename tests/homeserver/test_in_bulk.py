@@ -15,6 +15,7 @@ from authority.group_rows import is_behind
 from authority.hops import Trace
 from authority.letters import MAX_BATCH, Letter
 from authority.messages import (
+    AdmitReply,
     Delegation,
     Grant,
     HandoffReply,
@@ -433,3 +434,22 @@ async def test_a_report_that_is_refused_teaches_the_log_all_the_same() -> None:
     answers = await together(home, [strange, other])
     assert [answer.type for answer in answers] == ["no_answer", "report_reply"]
     assert (home.kept.log.rows.entity(BALL).authority, home.kept.log.rows.entity(BALL).sub) == (S2, 1)
+
+
+async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is frozen beside 400 others asks again after 4 s for the first time."""
+    home = Home(log_of_three())
+    fields = {"group": "group-001", "entities": list(MEMBERS), "target": FAR, "now_s": 0.0, "check_target": False}
+    home.kept.log.run("group.propose", **fields)
+
+    async def admitted(request: Any, trace: Trace) -> Any:
+        return AdmitReply(transfer_id=request.transfer_id, accepted=True, incarnation=1), trace
+
+    monkeypatch.setattr(home._admissions, "ask", admitted)
+    requests = [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(3)]
+    answers = await together(home, requests[:2])
+    assert [answer.outcome for answer in answers] == ["pending", "pending"]
+    last = await together(home, requests[2:])
+    assert last[0].outcome == "committed"
+    heard = [message.transfer_id for to, message in home.sent if to == S1 and isinstance(message, HandoffReply)]
+    assert sorted(heard) == ["group-001-0", "group-001-1"], "they stand still until they ask again"

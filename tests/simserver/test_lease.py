@@ -366,3 +366,28 @@ async def test_who_wants_to_know_waits_while_home_grants_nothing(renewing: tuple
     home.how = "granting"
     await trio.sleep(1.0)
     assert heard == ["granting"]
+
+
+async def test_whoever_waits_for_a_renewal_and_fails_does_not_end_the_renewals(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = LeaseKeeper("alpha.s1", Nonces(tmp_path / "l.json"), cast(Any, None), TrioClock(), Counter(), lambda: None)
+    asked: list[float] = []
+    heard: list[int] = []
+
+    async def granted(_keeper: LeaseKeeper, sent_ns: int) -> bool:
+        asked.append(trio.current_time())
+        keeper.is_alive = True
+        return True
+
+    def fails() -> None:
+        raise RuntimeError("a world's code")
+
+    monkeypatch.setattr(LeaseKeeper, "_asked", granted)
+    keeper.begin()
+    keeper.once_renewed(fails)
+    keeper.once_renewed(lambda: heard.append(1))
+    with trio.move_on_after(5):
+        await keeper.serve()
+    assert heard == [1]
+    assert len(asked) > 3

@@ -201,7 +201,7 @@ def test_failures_row_28_what_is_not_taken_is_named_first_and_nothing_is_asked_a
 def test_failures_row_28_what_no_server_takes_leaves_room_in_the_census_for_what_one_does() -> None:
     holdings = [*untaken_ones(2 * MAX_CENSUS, "wreck"), *untaken_ones(3), *untaken_ones(1, schema=3), *in_states("a")]
     census = rows(holdings, Squads())
-    assert len(census) == MAX_CENSUS
+    assert len(census) == MAX_CENSUS // 2 + 1, "and for who is hot"
     assert [row.entity for row in census[:6]] == [
         "alpha.wreck2-0", "alpha.ball2-0", "alpha.ball3-0", "alpha.wreck2-1", "alpha.ball2-1", "alpha.wreck2-2",
     ]  # fmt: skip
@@ -320,3 +320,8 @@ async def test_failures_row_28_how_many_are_not_taken_is_counted(system: System)
     assert known.untaken == 1
     census = census_rows(known, stage.environment.world, LOAD, 0.05, 10, lambda _: True)
     assert [(row.entity, row.untaken) for row in census] == [("alpha.later", True), (BALL, False)]
+
+
+def test_a_hot_server_with_many_that_no_server_takes_can_be_relieved() -> None:
+    holdings = [*untaken_ones(MAX_CENSUS, "wreck"), *in_states("a", "b", "c")]
+    assert any(not row.untaken for row in rows(holdings, Squads()))

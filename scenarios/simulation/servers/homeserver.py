@@ -127,7 +127,7 @@ class Home(Transfers):
         certificate = self.certificates.commit
         reminders = Reminders(self._instance, self.store, self.post, certificate, self.clock, self._is_in_office)
         self.process.start_soon(reminders.serve)
-        orders = Orders(self.store, self.order, self.clock, self._is_in_office)
+        orders = Orders(self.store, self.order_each, self.clock, self._is_in_office)
         self.ordered = orders.ordered
         self.process.start_soon(orders.serve)
         news = GroupNews(self.store, self.waiting, self.tell_the_others, self.clock)
