@@ -279,8 +279,13 @@ async def test_a_creation_is_answered_when_the_disk_has_it_and_the_log_knows(
     sim = await alpha.simserver("alpha.s1")
     await alpha.player("alpha.ada")
     monkeypatch.setattr("homeserver.births.SPAWN_TIMEOUT_S", 0.05)
-    waits = trio.Event()
-    monkeypatch.setattr(sim.ledger, "flush", waits.wait)
+    waits, flush = trio.Event(), sim.ledger.flush
+
+    async def flushed_late() -> None:
+        await waits.wait()
+        await flush()
+
+    monkeypatch.setattr(sim.ledger, "flush", flushed_late)
     assert await alpha.api.refused(504, "spawn_unconfirmed", "POST", "/v1/entities", NEW) == "alpha.s1"
     assert (record := alpha.node.store.entity("alpha.ball-1")) is not None
     assert record.unconfirmed
