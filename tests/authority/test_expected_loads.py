@@ -76,7 +76,7 @@ class Pair:
 
 @pytest.mark.parametrize("phase_ms", range(0, 1000, 100))
 def test_a_hot_server_is_relieved_as_far_as_is_said_and_no_further(phase_ms: int) -> None:
-    """18 of 0.05 each are 0.9, and `Balance.settled` is 0.675: five have to go. Eight went."""
+    """18 of 0.05 each are 0.9, and `Balance.settled` is 0.675: five have to go. Up to eight went."""
     pair = Pair(18)
     pair.plays(phase_ms, 10)
     assert pair.moved == 5
@@ -85,7 +85,7 @@ def test_a_hot_server_is_relieved_as_far_as_is_said_and_no_further(phase_ms: int
 @pytest.mark.parametrize("phase_ms", range(0, 1000, 100))
 @pytest.mark.parametrize("entities", [16, 22, 26, 28])
 def test_nobody_gets_hot_by_what_is_moved_to_it(entities: int, phase_ms: int) -> None:
-    """What has just come is held, so the target could not be relieved: 28 of 0.05 each made it 0.95.
+    """What has just come is held, so the target could not be relieved: 28 of 0.05 each made it up to 0.90.
 
     Above 0.75 + 0.60 in all, the first server stays hot: more would make the second one so.
     """
