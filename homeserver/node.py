@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Final
 
 import trio
@@ -11,6 +12,7 @@ from actors.clock import Clock
 from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
+from actors.taking import take_each
 from actors.telemetry import Telemetry
 from actors.udp import Received
 from authority.audit import Audit
@@ -30,6 +32,8 @@ from authority.messages import (
 from authority.records import Role
 from authority.sealing import Opened, Sealer
 from authority.spans import Spans
+from crypto import jose
+from crypto.errors import CryptoError
 from homeserver.abroad import Abroad
 from homeserver.backend import BackendService
 from homeserver.balancer import Balancer
@@ -149,34 +153,37 @@ class Node:
 
     async def serve_link(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take messages from the link until cancelled; each is decided beside the others."""
-        limit = trio.CapacityLimiter(MAX_CONCURRENT_REQUESTS)
         task_status.started()
-        async with trio.open_nursery() as nursery:
-            async for received in self.link.inbox:
-                await limit.acquire_on_behalf_of(received)
-                nursery.start_soon(self._take, received, limit)
-            # The link has ended: whoever restarts it, restarts this.
-            await trio.sleep_forever()
+        await take_each(
+            self.link.inbox,
+            lambda received: partial(self._take, received),
+            self._failed,
+            at_most=MAX_CONCURRENT_REQUESTS,
+        )
+        # The link has ended: whoever restarts it, restarts this.
+        await trio.sleep_forever()
 
-    async def _take(self, received: Received, limit: trio.CapacityLimiter) -> None:
-        try:
-            await self._take_untrusted(received)
-            self._strangers.discard(received.peer)
-        except UnknownSender as error:
+    async def _take(self, received: Received) -> None:
+        await self._take_untrusted(received)
+        self._strangers.discard(received.peer)
+
+    def _failed(self, received: Received, error: Exception) -> None:
+        """What taking a message has raised: it is a bad one, cannot be decided now, or ran into an error of ours."""
+        if isinstance(error, UnknownSender):
             self._stranger(received.peer, error)
-        except MessageError as error:
+        elif isinstance(error, MessageError | CryptoError):
             self.drop("bad_message")
             self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
-        except (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown) as error:
+        elif isinstance(error, Refused | PeerUnreachable | NoQuorum | OutcomeUnknown):
             # The sender repeats its request; over the link, silence is the answer to what could not be decided.
             self.drop("undecided")
             _log.info("could not decide a message of %s: %s", received.peer, error)
-        except Exception:
+        else:
             # One message of one peer must not take the server down with it; people find it in the log and the counter.
             self.drop("internal_error")
-            _log.exception("a message of %s ran into an error of ours", received.peer)
-        finally:
-            limit.release_on_behalf_of(received)
+            # It may come again at once: with the traceback one in a minute of each peer is told of.
+            if self.audit.dropped(received.peer, error, self.clock.monotonic_ns()):
+                _log.error("a message of %s ran into an error of ours", received.peer, exc_info=error)
 
     def _stranger(self, peer: str, error: UnknownSender) -> None:
         """People are told once of a server that was removed and runs on: it sends something every second."""
@@ -192,10 +199,11 @@ class Node:
         parcel = decode_link_untrusted(received.message)
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a homeserver takes no {parcel.type} over the link")
+        # Before anybody is asked for keys: a peer can name whom it likes.
+        _check_peer(jose.peek_sender_untrusted(parcel.sealed), received)
         opened = await self.transfers.open_untrusted(parcel)
         sender = opened[0].sender
-        if sender != received.peer:
-            raise MessageError(f"sealed by {sender}, not by the peer that sent it")
+        _check_peer(sender, received)
         asked = [one for one in opened if not self._noted(one)]
         if len(asked) > 1:
             # Over the link, silence is the answer to what has none.
@@ -229,3 +237,8 @@ class Node:
         """Whether the sender is a simulation server of this instance, as far as this member knows."""
         row = self.store.row(sender)
         return row is not None and row.role is Role.SIMSERVER
+
+
+def _check_peer(sender: str, received: Received) -> None:
+    if sender != received.peer:
+        raise MessageError(f"sealed by {sender}, not by the peer that sent it")
