@@ -5,6 +5,8 @@ import time
 
 import trio
 
+from actors.loop import Loop, get_ident
+
 __all__ = ["Bell", "Clock"]
 
 
@@ -13,13 +15,19 @@ class Bell:
 
     def __init__(self) -> None:
         self._rung = trio.Event()
+        self._loop: Loop | None = None  # of those who wait
 
     def ring(self) -> None:
-        """Wake whoever waits, or the next one who does."""
-        self._rung.set()
+        """Wake whoever waits, or the next one who does. From any thread."""
+        loop = self._loop
+        if loop is None or get_ident() == loop.thread:
+            self._rung.set()
+        else:
+            loop.soon(self.ring)
 
     async def wait(self, at_most_s: float = math.inf) -> bool:
         """Wait until it rings, or for so long; whether it rang. A checkpoint."""
+        self._loop = Loop()
         with trio.move_on_after(at_most_s):
             await self._rung.wait()
         has_rung, self._rung = self._rung.is_set(), trio.Event()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, forget_frames, is_normal, is_orderly, shown
+from actors.loop import WrongThread, get_ident
 from actors.messages import ChildEnded, Down, ExitSignal, Late, Monitor
 from actors.ref import From, Ref, current_process
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
@@ -210,6 +211,11 @@ class Process:
             logger.error("%s ended: %s%s", self.ref, shown(reason), report, exc_info=cause_of(reason))
             forget_frames(reason)
 
+    def require_loop(self) -> None:
+        """Raises `WrongThread` in another thread than that of the system."""
+        if get_ident() != self.system.thread:
+            raise WrongThread(self.ref)
+
     def waits_for_this_task(self) -> bool:
         """Whether a callback of this cannot end before the present task has: the task runs it, or belongs to it.
 
@@ -393,6 +399,7 @@ class Process:
 
     def monitor(self, ref: Ref) -> Monitor:
         """Have a `Down` delivered to this when `ref` ends; at once if it has."""
+        self.require_loop()
         target = ref.process
         monitor = Monitor(ref, 0)
         if not target.alive:
@@ -411,6 +418,7 @@ class Process:
 
     def demonitor(self, monitor: Monitor) -> None:
         """Take back a `monitor`, and its `Down` if that is in the mailbox."""
+        self.require_loop()
         if self._monitors is not None and self._monitors.pop(monitor, ALIVE_STILL) is None:
             monitor.ref.process.unwatch(monitor.token)
         else:
@@ -436,6 +444,7 @@ class Process:
         Raises `NoProc` if this has ended, or if `ref` has and this does not trap exits; if it does, it gets the exit
         signal `"noproc"`.
         """
+        self.require_loop()
         peer = ref.process
         if not self.alive:
             raise NoProc(str(self.ref))
@@ -464,6 +473,7 @@ class Process:
 
     def unlink(self, ref: Ref) -> None:
         """Take back a `link`, and the exit signal of `ref` if that has ended and its signal is in the mailbox."""
+        self.require_loop()
         peer = ref.process
         if self.untie(peer):
             peer.untie(self)

@@ -123,6 +123,7 @@ class ServerProcess(ControlledProcess):
 
         Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
         """
+        system.loop.require(system)
         label = getattr(factory, "__name__", None) or type(factory).__name__
         label = label if name is None else f"{label} {name!r}"
         if system.closing:

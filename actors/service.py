@@ -18,7 +18,7 @@ from actors.ref import current_process
 from actors.shutdown import shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Hashable
 
     from actors.system import System
 
@@ -38,19 +38,20 @@ class AsyncService(Protocol):
 class _Started:
     """Takes `task_status.started(value)` of one service."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, process: Process) -> None:
+        self._process = process
         self.event = trio.Event()
         self.value: Any = None
         self.called = False
 
     def started(self, value: Any = None) -> None:
+        self._process.require_loop()
         if self.called:
             raise RuntimeError("task_status.started() was called twice")
         self.called = True
         self.value = value
         self.event.set()
-        self._tell()
+        self._process.tell_started()
 
 
 @final
@@ -61,7 +62,7 @@ class ServiceProcess(Process):
 
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
-        self._ready = _Started(self.tell_started)
+        self._ready = _Started(self)
         self.enter()
 
     @property
@@ -84,6 +85,7 @@ class ServiceProcess(Process):
 
         Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
         """
+        system.loop.require(system)
         if system.closing:
             raise StartError(label, SHUTDOWN)
         process = cls(system, label, parent)

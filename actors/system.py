@@ -23,6 +23,7 @@ from actors.debug import Debug
 from actors.exits import Exit, cause_of, is_orderly, reason_of, shown
 from actors.interrupts import await_interruptibly, protected, that_ends_the_program
 from actors.links import LinkSignals
+from actors.loop import Loop, get_ident
 from actors.names import Named, Names
 from actors.process import Process, logger
 from actors.restart import AutoShutdown, Strategy
@@ -77,6 +78,9 @@ class System:
         telemetry: Telemetry | None = None,
     ) -> None:
         self.name = name
+        self.loop = Loop()
+        """Where all of it runs."""
+        self.thread = self.loop.thread
         self.registry = Names()
         self.timers = Timers()
         self.telemetry = Telemetry(clock_s) if telemetry is None else telemetry
@@ -255,6 +259,9 @@ class System:
         process = self._processes.get(pid)
         return None if process is None else process.ref
 
+    def __repr__(self) -> str:
+        return f"<the system {self.name!r}>"
+
     @property
     def count(self) -> int:
         """How many actors are alive."""
@@ -305,6 +312,9 @@ class System:
         self._processes.pop(process.pid, None)
 
     def _watch_everybody(self, on: bool) -> None:
+        if get_ident() != self.thread:
+            self.loop.soon(self._watch_everybody, on)
+            return
         self.debug.watches_everybody = on
         for process in self._processes.values():
             if isinstance(process, ServerProcess):

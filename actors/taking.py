@@ -26,7 +26,7 @@ async def take_each(
     *,
     at_most: int,
 ) -> None:
-    """Take every message of `inbox`, until that ends: in order what `take` does, and the rest of each beside the others.
+    """Take all messages of `inbox`, until that ends: in order what `take` does, and the rest of each beside the others.
 
     At most `at_most` are under way, and of one peer half of them; more wait in the inbox, whose credit then stops.
     `went_wrong` is told, in the handling of the exception, what a message has raised; it must not raise itself.
