@@ -16,7 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, forget_frames, is_normal, is_orderly, shown
+from actors.exits import (
+    KILLED,
+    NOPROC,
+    SHUTDOWN,
+    TIMED_OUT,
+    Exit,
+    NoProc,
+    Reason,
+    cause_of,
+    forget_frames,
+    is_normal,
+    is_orderly,
+    shown,
+)
 from actors.loop import WrongThread, get_ident
 from actors.messages import ChildEnded, Down, ExitSignal, Late, Monitor
 from actors.ref import From, Ref, current_process
@@ -235,8 +248,17 @@ class Process:
     async def wait_started(self, timeout_s: float | None) -> None:
         """Wait until a start that could not be finished at once is over. Raises `StartError`, and `Ignored`.
 
-        After `timeout_s`, or if the waiting task is cancelled, the start is given up and this ends.
+        After `timeout_s`, if the waiting task is cancelled or the system closes, the start is given up and this ends.
         """
+
+    async def start_over(self, over: trio.Event, timeout_s: float | None) -> Reason | None:
+        """Wait for the end of a start in progress; None, or why it is to be given up."""
+        with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
+            with self.system.start_in_progress(self, limit):
+                await over.wait()
+        if not limit.cancelled_caught:
+            return None
+        return SHUTDOWN if self.system.closing else TIMED_OUT
 
     # The end
 

@@ -285,3 +285,7 @@ STOP: Final = 3
 LATE: Final = 4
 """Something that makes its message when it is handled (`actors.messages.Late`)."""
 SYSTEM: Final = 5
+CONTINUE: Final = 6
+"""What a callback has said with `then=Continue(...)`. It stands before all messages, so none comes in between."""
+HIBERNATION: Final = 7
+"""The same for `then=HIBERNATE`."""

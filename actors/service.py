@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 
-from actors.exits import NORMAL, SHUTDOWN, Reason, StartError, is_normal, reason_of
+from actors.exits import NORMAL, SHUTDOWN, TIMED_OUT, Reason, StartError, is_normal, reason_of
 from actors.interrupts import protected
 from actors.process import ALIVE_STILL, Process, Status
 from actors.ref import current_process
@@ -101,17 +101,17 @@ class ServiceProcess(Process):
     async def wait_started(self, timeout_s: float | None) -> None:
         """Wait until the service says that it is ready. Raises `StartError` if it ends first.
 
-        After `timeout_s`, or if the waiting task is cancelled, so is the service.
+        After `timeout_s`, if the waiting task is cancelled or the system closes, so is the service.
         """
         try:
-            with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
-                await self._ready.event.wait()
+            given_up = await self.start_over(self._ready.event, timeout_s)
         except BaseException:
             self.kill()
             raise
-        if limit.cancelled_caught:
+        if given_up is not None:
             await shut_down([(self, 0)])
-            raise StartError(self.label, f"timeout: no task_status.started() within {timeout_s} s")
+            late = f"timeout: no task_status.started() within {timeout_s} s"
+            raise StartError(self.label, late if given_up == TIMED_OUT else given_up)
         if not self._ready.called:
             reason = self.reason
             raise StartError(self.label, "returned without task_status.started()" if is_normal(reason) else reason)
