@@ -254,7 +254,9 @@ class LastResort:
 
         try:
             await self.app(scope, receive, watched)
-        except Exception:
+        except Exception as error:
+            if started and isinstance(error, trio.BrokenResourceError | trio.TooSlowError):
+                raise  # the peer did not take its answer
             _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
             if not started:
                 text = "the server failed on this request; its log says why"
