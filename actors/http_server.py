@@ -21,6 +21,9 @@ from urllib.parse import unquote
 import h11
 import trio
 
+from actors.crowd import Crowd
+from actors.link.strangers import place_of
+
 __all__ = ["App", "ErrorJson", "HttpLimits", "converse", "serve_http"]
 
 _log = logging.getLogger("actors.http_server")
@@ -31,8 +34,6 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 ErrorJson = Callable[[str, str], bytes]
 """Makes the JSON body of an error answer from its code and its sentence."""
-Idle = dict[trio.CancelScope, None]
-"""The waits of the connections that wait for a request to begin, the longest first."""
 
 _RECEIVE_BYTES: Final = 16 * 1024
 _METHOD_CHARS: Final = 32
@@ -49,10 +50,13 @@ class HttpLimits:
     bound what is read and thrown away of a body that nobody wanted, so that its sender gets to see the answer.
 
     `connections` stays well below the 1024 files that a process may usually have open: the others are for the journal,
-    for the log's other members, and for requests of this server's own.
+    for the log's other members, and for requests of this server's own. `connections_of_a_place` come from one address
+    at most (`actors.crowd` says who makes room); `farewells` are told why they have to go, at one time: more are cut.
     """
 
     connections: int = 512
+    connections_of_a_place: int = 384
+    farewells: int = 64
     head_bytes: int = 64 * 1024
     target_bytes: int = 8 * 1024
     idle_s: float = 300.0
@@ -79,11 +83,16 @@ async def serve_http(
     """
     bounds = limits or HttpLimits()
     listeners = await trio.open_tcp_listeners(port, host=host)
-    room = _Room(bounds.connections)
+    room = Room(bounds)
 
     async def handle(stream: trio.SocketStream) -> None:
-        with room.entered() as crowded:
-            await converse(stream, app, error_json=error_json, limits=bounds, idle=room.idle, crowded=crowded)
+        try:
+            place = place_of(stream.socket.getpeername()[:2])
+        except (OSError, ValueError):
+            await trio.aclose_forcefully(stream)  # gone already
+            return
+        with room.entered(place) as seat:
+            await converse(stream, app, error_json=error_json, limits=bounds, seat=seat)
 
     addresses = [listener.socket.getsockname()[:2] for listener in listeners]
     urls = [f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}" for name, number in addresses]
@@ -93,29 +102,22 @@ async def serve_http(
 
 
 async def converse(
-    stream: trio.abc.HalfCloseableStream,
-    app: App,
-    *,
-    error_json: ErrorJson,
-    limits: HttpLimits,
-    idle: Idle | None = None,
-    crowded: bool = False,
+    stream: trio.abc.HalfCloseableStream, app: App, *, error_json: ErrorJson, limits: HttpLimits, seat: "Seat"
 ) -> None:
-    """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here.
-
-    While it waits for a request to begin, it stands in `idle`: whoever cancels its scope there ends it. With `crowded`,
-    there are too many connections already: the peer is told so and sent away.
-    """
+    """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here."""
+    conversation = _Conversation(stream, app, error_json, limits, seat)
     try:
-        conversation = _Conversation(stream, app, error_json, limits, {} if idle is None else idle)
-        if crowded:
-            text = f"this server has {limits.connections} connections already: try again later, or another member"
-            await conversation.refuse(503, "too_many_connections", text)
-        else:
-            while await conversation.take_request():
+        try:
+            while not seat.is_lost and await conversation.take_request():
                 pass
-        if conversation.unread:
-            await conversation.linger()
+        except CrowdedOut:
+            pass
+        if not seat.is_lost:
+            if conversation.unread:
+                with seat.waiting():
+                    await conversation.linger()
+        elif seat.may_say_goodbye():
+            await conversation.say_goodbye()
     except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
         _log.debug("a connection ended: %r", error)
     except Exception:
@@ -125,44 +127,99 @@ async def converse(
         await trio.aclose_forcefully(stream)
 
 
-class _Room:
-    """How many connections there are. When they are too many, one that waits makes room, the longest waiting first.
+class CrowdedOut(trio.BrokenResourceError):
+    """Somebody else has the place of this connection."""
 
-    Otherwise whoever opens many connections, and sends nothing, would keep everybody else out.
-    """
 
-    def __init__(self, connections: int) -> None:
-        self.idle: Idle = {}
-        self._connections = connections
-        self._entered = 0
+class Room:
+    """The connections of one server, as `actors.crowd` has them, with what it takes to end one."""
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self.crowd: Final = Crowd(limits.connections, limits.connections_of_a_place)
+        self.most_farewells: Final = limits.farewells
+        self.farewells = 0
 
     @contextmanager
-    def entered(self) -> Iterator[bool]:
-        """Around a connection; whether there is no room for it."""
-        self._entered += 1
+    def entered(self, place: str) -> Iterator["Seat"]:
+        """Around a connection from this address: its seat, which is lost already if there is no room for it."""
+        seat = Seat(self)
+        is_in, instead_of = self.crowd.enter(seat, place)
+        if isinstance(instead_of, Seat):
+            instead_of.lose()
+        if not is_in:
+            seat.lose()
+            seat.was_asked_for = True
         try:
-            yield self._entered > self._connections and not self._made_room()
+            yield seat
         finally:
-            self._entered -= 1
+            self.crowd.leave(seat)
+            if seat.says_goodbye:
+                self.farewells -= 1
 
-    def _made_room(self) -> bool:
-        waiting = next(iter(self.idle), None)
-        if waiting is None:
-            return False
-        del self.idle[waiting]
-        waiting.cancel()
-        return True
+
+class Seat:
+    """The place of one connection in the room."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._waits: list[trio.CancelScope] = []
+        self.is_lost = False
+        """Somebody else has it, or there was none."""
+        self.was_asked_for = False
+        """There was none, or a request had begun: the peer waits for an answer."""
+        self.says_goodbye = False
+
+    @contextmanager
+    def waiting(self, *, anew: bool = False) -> Iterator[None]:
+        """Around a wait for the peer, which began earlier if not `anew`.
+
+        Raises:
+            CrowdedOut: the place is somebody else's; whatever has come meanwhile counts no more.
+        """
+        if anew:
+            self._room.crowd.waits(self)
+        if self.is_lost:
+            raise CrowdedOut
+        with trio.CancelScope() as scope:
+            self._waits.append(scope)
+            try:
+                yield
+            finally:
+                self._waits.remove(scope)
+        if self.is_lost:
+            raise CrowdedOut
+
+    def waits_anew(self) -> None:
+        """What it waited for has come, and it waits for the rest."""
+        self._room.crowd.waits(self)
+
+    def works(self) -> None:
+        """It does not wait for its peer any more, so nobody takes its place."""
+        self._room.crowd.works(self)
+
+    def lose(self) -> None:
+        """The place is somebody else's from now on."""
+        self.is_lost = True
+        for scope in self._waits:
+            scope.cancel()
+
+    def may_say_goodbye(self) -> bool:
+        """Whether the peer is told why it has to go: if it waits for an answer, unless many are told already."""
+        self.says_goodbye = self.was_asked_for and self._room.farewells < self._room.most_farewells
+        self._room.farewells += self.says_goodbye
+        return self.says_goodbye
 
 
 class _Conversation:
     """The requests of one connection, one after the other. `unread`: it ends while the peer may still be sending."""
 
     def __init__(
-        self, stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits, idle: Idle
+        self, stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits, seat: Seat
     ) -> None:
         self.limits = limits
         self.unread = False
-        self._idle = idle
+        self.seat = seat
+        self._is_first = True
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._stream = stream
         self._app = app
@@ -181,6 +238,8 @@ class _Conversation:
         if problem is not None:
             await self.refuse(*problem)
             return False
+        if self.http.their_state is not h11.SEND_BODY:
+            self.seat.works()
         exchange = _Exchange(self, request)
         await self._app(_scope(request), exchange.receive, exchange.send)
         await exchange.finish()
@@ -189,13 +248,16 @@ class _Conversation:
         if (self.http.our_state, self.http.their_state) != (h11.DONE, h11.DONE):
             return False
         self.http.start_next_cycle()
+        self.seat.was_asked_for = False
         return True
 
     async def _head(self) -> h11.Request | None:
         """The next request, or None when the peer has no more of them."""
-        if not self.http.trailing_data[0] and not await self._request_begins():
+        if self.http.trailing_data[0]:
+            self.seat.waits_anew()
+        elif not await self._request_begins():
             return None
-        with trio.move_on_after(self.limits.head_s):
+        with self.seat.waiting(), trio.move_on_after(self.limits.head_s):
             while True:
                 event = self.http.next_event()
                 if isinstance(event, h11.Request):
@@ -208,13 +270,16 @@ class _Conversation:
         return None
 
     async def _request_begins(self) -> bool:
-        """Wait for the first bytes of a request; False if none come, or somebody else needs the place."""
-        with trio.move_on_after(self.limits.idle_s) as patience:
-            self._idle[patience] = None
-            try:
-                await self.read()
-            finally:
-                self._idle.pop(patience, None)
+        """Wait for the first bytes of a request; False if none come.
+
+        Of the first request that wait began with the connection. Who was there before may have waited for long, and is
+        as good as new when it begins another one.
+        """
+        with self.seat.waiting(anew=not self._is_first), trio.move_on_after(self.limits.idle_s) as patience:
+            await self.read()
+        if not self._is_first:
+            self.seat.waits_anew()
+        self._is_first, self.seat.was_asked_for = False, True
         return not patience.cancelled_caught
 
     async def read(self) -> int:
@@ -229,15 +294,31 @@ class _Conversation:
         Raises:
             TooSlowError: the peer does not take them.
         """
-        data = b"".join(self.http.send(event) or b"" for event in events)
-        with trio.fail_after(self.limits.send_s):
+        data = self._bytes_of(*events)
+        with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
             await self._stream.send_all(data)
+        self.seat.works()
+
+    async def say_goodbye(self) -> None:
+        """The place is somebody else's: tell the peer, if it has not had an answer."""
+        if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        text = "this server has as many connections as it takes, so this one makes room: try again, or another member"
+        with trio.move_on_after(self.limits.linger_s):
+            await self._stream.send_all(self._error(503, "too_many_connections", text))
+        await self.linger()
 
     async def refuse(self, status: int, code: str, message: str) -> None:
         """Answer with an error and announce that the connection ends."""
         if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         self.unread = True
+        data = self._error(status, code, message)
+        with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
+            await self._stream.send_all(data)
+
+    def _error(self, status: int, code: str, message: str) -> bytes:
+        """The bytes of an error answer, after which the connection ends."""
         body = self._error_json(code, message)
         headers = [
             ("content-length", str(len(body))),
@@ -245,7 +326,10 @@ class _Conversation:
             ("connection", "close"),
             ("date", formatdate(usegmt=True)),
         ]
-        await self.send(_response(status, headers), h11.Data(body), h11.EndOfMessage())
+        return self._bytes_of(_response(status, headers), h11.Data(body), h11.EndOfMessage())
+
+    def _bytes_of(self, *events: h11.Event) -> bytes:
+        return b"".join(self.http.send(event) or b"" for event in events)
 
     async def refuse_broken(self, error: h11.RemoteProtocolError) -> None:
         """Answer a peer that does not speak HTTP/1.1."""
@@ -294,6 +378,8 @@ class _Exchange:
         except h11.RemoteProtocolError as error:
             self._broken = error
             return {"type": "http.disconnect"}
+        except CrowdedOut:
+            return {"type": "http.disconnect"}
         text = f"the body of the request took longer than {self._conversation.limits.body_s:g} s"
         self._problem = (408, "request_too_slow", text)
         return {"type": "http.disconnect"}
@@ -322,15 +408,18 @@ class _Exchange:
     async def _next_piece(self) -> Message:
         if self._http.they_are_waiting_for_100_continue:
             await self._conversation.send(h11.InformationalResponse(status_code=100, headers=[]))
+            self._conversation.seat.waits_anew()
         while True:
             match self._http.next_event():
                 case h11.Data(data=data):
                     self._left_bytes -= len(data)
                     return {"type": "http.request", "body": bytes(data), "more_body": True}
                 case h11.EndOfMessage():
+                    self._conversation.seat.works()
                     return {"type": "http.request", "body": b"", "more_body": False}
                 case _:
-                    await self._conversation.read()
+                    with self._conversation.seat.waiting():
+                        await self._conversation.read()
 
     async def send(self, message: Message) -> None:
         """Send a piece of the answer; its head waits for the first piece of the body and travels with it."""
@@ -353,7 +442,9 @@ class _Exchange:
         await self._conversation.send(*events)
 
     async def finish(self) -> None:
-        """The application is through: make sure that the peer has had an answer."""
+        """The application is through: make sure that the peer has had an answer. Raises `CrowdedOut`."""
+        if self._conversation.seat.is_lost:
+            raise CrowdedOut
         if self._http.our_state is not h11.SEND_RESPONSE:
             return
         if self._broken is not None:
@@ -367,7 +458,7 @@ class _Exchange:
         """Read what is left of a body that nobody wanted, so that the connection can go on; False if it is too much."""
         left = self._conversation.limits.linger_bytes
         try:
-            with trio.move_on_after(self._conversation.limits.linger_s):
+            with self._conversation.seat.waiting(anew=True), trio.move_on_after(self._conversation.limits.linger_s):
                 while left > 0 and self._http.their_state is h11.SEND_BODY:
                     event = self._http.next_event()
                     if event is h11.NEED_DATA:

@@ -2,12 +2,10 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Annotated
 
-from fastapi import Depends
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPBearer
 
-from actors.web import ApiError
+from actors.web import ApiError, bearer_access
 
 __all__ = ["operator_access"]
 
@@ -19,18 +17,15 @@ _operator = HTTPBearer(
 
 
 def operator_access(token: bytes | None) -> Callable[..., Awaitable[None]]:
-    """A dependency that lets only holders of the operator token through; nobody, if there is none.
+    """A dependency that lets only holders of the operator token through; nobody, if there is none."""
 
-    It awaits nothing, but a plain function would be run in a worker thread, and there are no threads here.
-    """
-
-    async def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_operator)]) -> None:
+    def check(given: str | None) -> None:
         if token is None:
             text = "this server lets no operator in: its configuration names no operator_token_file"
             raise ApiError(403, "no_operator", text)
         if given is None:
             raise ApiError(401, "no_token", "this needs the operator token: send 'Authorization: Bearer TOKEN'")
-        if not secrets.compare_digest(given.credentials.encode("utf-8", "replace"), token):
+        if not secrets.compare_digest(given.encode("utf-8", "replace"), token):
             raise ApiError(403, "wrong_token", "this is not the operator token of this instance")
 
-    return check
+    return bearer_access(_operator, check)

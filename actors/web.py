@@ -10,29 +10,38 @@ import logging
 import math
 import re
 import reprlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
-from typing import Annotated, Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import trio
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
+from actors.bodies import BodiesUnderWay
 from actors.http_server import serve_http
-from actors.strict_json import read_json_untrusted
+from actors.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
 
 __all__ = [
     "ERROR_RESPONSES",
     "ApiError",
+    "BodyBound",
     "ErrorBody",
     "RequestBody",
     "StrictRoute",
     "Text",
     "WebService",
+    "bearer_access",
+    "bearer_token",
     "document_once",
     "prepare_app",
     "serve_app",
@@ -42,6 +51,8 @@ _log = logging.getLogger("actors.web")
 
 # Generous for JSON that people write; sealed parcels with a state in them have a route limit of their own.
 DEFAULT_BODY_BYTES: Final = 64 * 1024
+# Of all requests under way in one process.
+BODIES_BYTES: Final = 64 * 1024 * 1024
 _VALUE_CHARS: Final = 200
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _MESSAGE_CHARS: Final = 500
@@ -158,6 +169,8 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
             takes = _methods(request)
             message = f"{path} takes {takes}, not {request.method}"
             return error_response(405, "method_not_allowed", message, request.method, {"allow": takes})
+        case 413 if isinstance(error, TooManyValuesHere):
+            return error_response(413, "too_many_values", str(error.detail), error.most)
         case 400:
             # FastAPI says so of bodies that break the parser: not UTF-8, nested too deep, numbers of 5,000 digits.
             return error_response(400, "bad_json", "the body is not JSON that can be read here")
@@ -191,38 +204,71 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     return error_response(422, "invalid_field", f"{where}: {first['msg']}", given)
 
 
-class BodyLimit:
-    """ASGI middleware: refuse a body that is longer than its route allows, before anything parses it."""
+class BodyBound(NamedTuple):
+    """What the body of one request may be: bytes, and values of JSON (`actors.strict_json`)."""
 
-    def __init__(self, app: App, limits: Mapping[str, int]) -> None:
-        self.app = app
-        self.limits = limits
+    max_bytes: int = DEFAULT_BODY_BYTES
+    max_values: int = MAX_JSON_VALUES
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        limit = next((n for prefix, n in self.limits.items() if scope["path"].startswith(prefix)), DEFAULT_BODY_BYTES)
-        if _declared_bytes(scope) > limit:
-            await _too_long(limit)(scope, receive, send)
-            return
-        body = bytearray()
-        more = True
+
+class _Intake:
+    """Reads the bodies of requests: each within the bounds of its route, and all of them within one.
+
+    What is too long, or too much of everybody's, is refused here, before anything parses it.
+    """
+
+    def __init__(self, bounds: Mapping[str, BodyBound], total_bytes: int) -> None:
+        self._bounds: Final = dict(bounds)
+        self._total_bytes: Final = total_bytes
+        self._under_way: Final = BodiesUnderWay(total_bytes)
+
+    def bound_of(self, path: str) -> BodyBound:
+        """By the prefix of a path."""
+        return next((bound for prefix, bound in self._bounds.items() if path.startswith(prefix)), BodyBound())
+
+    @asynccontextmanager
+    async def body_of(self, request: Request) -> AsyncIterator[bytes]:
+        """Around the work on a request: its whole body.
+
+        Raises:
+            ApiError: `body_too_long`, `too_many_bodies`.
+            ClientDisconnect: it does not come to its end.
+        """
+        limit = self.bound_of(request.url.path).max_bytes
+        if _declared_bytes(request.scope) > limit:
+            raise _too_long(limit)
+        me = trio.CancelScope()
+        try:
+            with me:
+                body = await self._read(request, limit, me)
+            if me.cancelled_caught:
+                text = (
+                    f"the bodies of all requests here take more than {self._total_bytes} bytes, and this one came "
+                    f"more slowly than others: try again, or another member"
+                )
+                raise ApiError(503, "too_many_bodies", text, self._total_bytes)
+            yield body
+        finally:
+            self._under_way.end(me)
+
+    async def _read(self, request: Request, limit: int, me: trio.CancelScope) -> bytes:
+        pieces, size, more = list[bytes](), 0, True
         while more:
-            message = await receive()
+            message = await request.receive()
             if message["type"] != "http.request":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > limit:
-                await _too_long(limit)(scope, receive, send)
-                return
-        whole: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
-
-        async def replay() -> MutableMapping[str, Any]:
-            return whole.pop() if whole else await receive()
-
-        await self.app(scope, replay, send)
+                raise ClientDisconnect
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            size += len(piece)
+            if size > limit:
+                raise _too_long(limit)
+            pieces.append(piece)
+            for slowest in self._under_way.grows(me, len(piece)):
+                assert isinstance(slowest, trio.CancelScope)  # noqa: S101 — nothing else is put there
+                slowest.cancel()
+                if slowest is me:
+                    await trio.lowlevel.checkpoint()
+        self._under_way.completes(me)
+        return b"".join(pieces)
 
 
 def _declared_bytes(scope: Scope) -> int:
@@ -231,8 +277,8 @@ def _declared_bytes(scope: Scope) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _too_long(limit: int) -> JSONResponse:
-    return error_response(413, "body_too_long", f"the body is longer than {limit} bytes", limit)
+def _too_long(limit: int) -> ApiError:
+    return ApiError(413, "body_too_long", f"the body is longer than {limit} bytes", limit)
 
 
 class LastResort:
@@ -254,7 +300,11 @@ class LastResort:
 
         try:
             await self.app(scope, receive, watched)
-        except Exception:
+        except ClientDisconnect:
+            pass  # the body did not come; the HTTP server knows why, and says so if there is anybody to hear it
+        except Exception as error:
+            if started and isinstance(error, trio.BrokenResourceError | trio.TooSlowError):
+                raise  # the peer did not take its answer
             _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
             if not started:
                 text = "the server failed on this request; its log says why"
@@ -288,27 +338,81 @@ def _types(schema: Mapping[str, Any]) -> set[str]:
 
 
 class _StrictRequest(Request):
+    """A request whose body has been read."""
+
+    def __init__(self, request: Request, body: bytes, max_values: int) -> None:
+        super().__init__(request.scope, request.receive)
+        self._body = body
+        self._max_values = max_values
+
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            self._json = read_json_untrusted(await self.body())
+            try:
+                self._json = read_json_untrusted(self._body, most=self._max_values)
+            except TooManyValues as error:
+                raise TooManyValuesHere(error.most) from error
         return self._json
 
 
+class TooManyValuesHere(HTTPException):
+    """As `TooManyValues`, in the one form that FastAPI lets through from where it reads a body."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(413, str(TooManyValues(most)))
+        self.most: Final = most
+
+
+def bearer_access(scheme: HTTPBearer, check: Callable[[str | None], None]) -> Callable[..., Awaitable[None]]:
+    """A dependency that asks `check` about the bearer token of a request (None without one), which raises `ApiError`.
+
+    `StrictRoute` asks before anything is read of a body: what comes without the right is not even parsed. It awaits
+    nothing, but a plain function would be run in a worker thread, and there are no threads here.
+    """
+
+    async def checked(given: Annotated[HTTPAuthorizationCredentials | None, Depends(scheme)]) -> None:
+        check(None if given is None else given.credentials)
+
+    _head_checks[checked] = check
+    return checked
+
+
+# By the dependency. They live as long as the routes of an application.
+_head_checks: Final[WeakKeyDictionary[Callable[..., Any], Callable[[str | None], None]]] = WeakKeyDictionary()
+
+
+def bearer_token(request: Request) -> str | None:
+    """The bearer token in the head of a request; None if there is none."""
+    scheme, token = get_authorization_scheme_param(request.headers.get("authorization"))
+    return token if scheme.lower() == "bearer" and token else None
+
+
 class StrictRoute(APIRoute):
-    """A route whose body is read by `read_json_untrusted`: give it to every router of an API as `route_class`."""
+    """A route whose rights are checked first and whose body is bounded, and read by `read_json_untrusted`.
+
+    Give it to every router of an API as `route_class`.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own handler, given another kind of request."""
+        """FastAPI's own handler, given a request whose body is there."""
         handle = super().get_route_handler()
+        checks = [check for one in self.dependencies if (check := _head_checks.get(cast(Any, one.dependency)))]
 
         async def strictly(request: Request) -> Response:
-            return await handle(_StrictRequest(request.scope, request.receive))
+            for check in checks:
+                check(bearer_token(request))
+            intake: _Intake = request.app.state.intake
+            async with intake.body_of(request) as body:
+                return await handle(_StrictRequest(request, body, intake.bound_of(request.url.path).max_values))
 
         return strictly
 
 
-def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> None:
-    """Give `app` the error shape of this module and bound its bodies (path prefix → bytes); call it before all routes.
+def prepare_app(
+    app: FastAPI, body_bounds: Mapping[str, BodyBound] | None = None, *, bodies_bytes: int = BODIES_BYTES
+) -> None:
+    """Give `app` the error shape of this module and bound its bodies (by path prefix); call it before all routes.
+
+    All bodies of requests that are under way have `bodies_bytes` together.
 
     Query parameters that a route does not know are refused, as unknown fields of bodies are by their models.
     """
@@ -320,7 +424,7 @@ def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> N
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_middleware(LastResort)
-    app.add_middleware(BodyLimit, limits=dict(body_limits or {}))
+    app.state.intake = _Intake(body_bounds or {}, bodies_bytes)
 
 
 _documents: Final[dict[str, dict[str, Any]]] = {}

@@ -19,6 +19,7 @@ __all__ = [
     "MAX_LEASES",
     "MAX_PEERS",
     "MAX_POSITION_CHARS",
+    "RENEWAL_CHANNEL",
     "LeaseInquiry",
     "LeaseOf",
     "LeaseWord",
@@ -29,6 +30,8 @@ __all__ = [
     "number_of",
 ]
 
+# Of the link between a simulation server and the homeservers of its instance: renewals and their answers, nothing else.
+RENEWAL_CHANNEL: Final = 2
 # Servers of one instance that are named to each other, as those among which to choose whom to send copies.
 MAX_PEERS: Final = 4096
 # Of servers of one instance that have entities of another one; in one question of that.

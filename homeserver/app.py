@@ -189,7 +189,11 @@ def supervision_tree(node: Node) -> SupervisorSpec:
     web = WebService(make_app(node), node.config.rest.host, node.config.rest.port)
     messages = SupervisorSpec(
         "messages",
-        (ServiceSpec("link", node.link.serve), ServiceSpec("inbox", node.serve_link)),
+        (
+            ServiceSpec("link", node.link.serve),
+            ServiceSpec("renewals", node.renewals.serve),
+            ServiceSpec("inbox", node.serve_link),
+        ),
         strategy=Strategy.REST_FOR_ONE,
         name="messages",
         **PATIENCE,

@@ -17,7 +17,6 @@ from actors.telemetry import Telemetry
 from actors.udp import Received
 from authority.audit import Audit
 from authority.errors import MessageError, Refused, UnknownSender
-from authority.lease_messages import Renew
 from authority.messages import (
     Adopted,
     Census,
@@ -52,6 +51,7 @@ from homeserver.owners import Owners
 from homeserver.questions import Questions
 from homeserver.recovery import Recoveries
 from homeserver.reminders import Reminders
+from homeserver.renewal_lane import RenewalLane
 from homeserver.request_gate import RequestGate
 from homeserver.store import Store
 from homeserver.transfers import Transfers
@@ -99,6 +99,7 @@ class Node:
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
     vouching: Vouching = field(init=False, repr=False)
+    renewals: RenewalLane = field(init=False, repr=False)
     registered: bool = False
     dropped: dict[str, int] = field(default_factory=dict)
     balancer: Balancer = field(init=False, repr=False)
@@ -121,7 +122,7 @@ class Node:
     _strangers: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.transfers.answer_by(Renew, self.leases.renewed)
+        self.renewals = RenewalLane(self.link, self.store, self.transfers, self.leases, self._renewal_dropped)
         self.request_gate = RequestGate(self.store, self.clock)
         self.questions = Questions(self.store, lambda: self.replica, self.clock)
         self.births = Births(self.store, self.transfers.post, self.clock)
@@ -184,6 +185,15 @@ class Node:
             # It may come again at once: with the traceback one in a minute of each peer is told of.
             if self.audit.dropped(received.peer, error, self.clock.monotonic_ns()):
                 _log.error("a message of %s ran into an error of ours", received.peer, exc_info=error)
+
+    def _renewal_dropped(self, peer: str, error: Exception) -> None:
+        if isinstance(error, UnknownSender):
+            self._stranger(peer, error)
+        elif isinstance(error, MessageError):
+            self.drop("bad_message")
+            self.audit.dropped(peer, error, self.clock.monotonic_ns())
+        else:
+            self.drop("undecided")
 
     def _stranger(self, peer: str, error: UnknownSender) -> None:
         """People are told once of a server that was removed and runs on: it sends something every second."""

@@ -16,11 +16,11 @@ from actors.http_client import trusted_authorities
 from actors.stopping import run_until_signalled
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app, serve_app
 from authority.hops import BadTrace
-from authority.messages import MAX_BODY_BYTES, Parcel
+from authority.messages import Parcel
 from homeserver.config import PeerConfig, RelayConfig
 from homeserver.federation import REQUEST_TIMEOUT_S
 from homeserver.rest.errors import install_errors
-from homeserver.rest.models import FederationBody, Health
+from homeserver.rest.models import SEALED, FederationBody, Health
 
 __all__ = ["Relay", "main", "make_relay_app", "run"]
 
@@ -107,7 +107,7 @@ class Relay:
 def make_relay_app(relay: Relay, name: str) -> FastAPI:
     """The relay's HTTP face."""
     app = FastAPI(title="batonpass relay", version="1", docs_url=None, redoc_url=None, responses=ERROR_RESPONSES)
-    prepare_app(app, {"/v1/federation": 2 * MAX_BODY_BYTES})
+    prepare_app(app, {"/v1/federation": SEALED})
     install_errors(app)
 
     @app.get("/healthz")

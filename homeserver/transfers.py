@@ -39,7 +39,6 @@ from authority.messages import (
     NoAnswer,
     OwnerWord,
     Parcel,
-    Renew,
     Report,
     ReportReply,
     encode_link,
@@ -72,8 +71,6 @@ _log = logging.getLogger("homeserver.transfers")
 NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
 # Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
 MAX_POSTING: Final = 10_000
-# What is answered by who knows that its log is an older one than it was.
-_OF_LOGS: Final = (Renew, LogInquiry)
 
 
 def owner_word(record: EntityRecord) -> OwnerWord:
@@ -235,7 +232,7 @@ class Transfers:
             self._shown.clear()
         self._shown[to] = position
 
-    async def post_parcel(self, parcel: Parcel, to: str) -> None:
+    async def post_parcel(self, parcel: Parcel, to: str, *, channel: int = 0) -> None:
         """Send a sealed parcel to a simulation server over the link.
 
         Raises:
@@ -245,7 +242,7 @@ class Transfers:
         if row is None or not row.link_port:
             raise Refused(Reason.NOT_FOUND, f"no link address is known for {to}", name=to)
         try:
-            self._link.post(to, (row.link_host, row.link_port), encode_link(parcel))
+            self._link.post(to, (row.link_host, row.link_port), encode_link(parcel), channel=channel)
         except (LinkDown, LinkFull) as error:
             raise PeerUnreachable(f"{to} cannot be reached over the link: {error}") from error
 
@@ -292,7 +289,7 @@ class Transfers:
 
     async def reply(self, opened: Opened) -> Letter | None:
         """Deal with one opened message; what to answer its sender, or None. Raises as `answer`."""
-        if (why := self.why_undecided()) and not isinstance(opened.message, _OF_LOGS):
+        if (why := self.why_undecided()) and not isinstance(opened.message, LogInquiry):
             raise NoQuorum(why)
         match opened.message:
             case HandoffRequest() as request:

@@ -60,6 +60,7 @@ from simserver.node import Node
 from simserver.owners import Owners
 from simserver.passivation import Passivation
 from simserver.recovery import Recovery
+from simserver.renewal_lane import RenewalLane
 from simserver.silence import Silences
 from simserver.stages import Stages
 from simserver.status import make_status_app
@@ -312,6 +313,8 @@ def _follow_home(node: Node) -> None:
         node.clock,
         node.counts,
     )
+    node.renewals = RenewalLane(node.home, node.sealer, node.link, node.clock)
+    node.home.renew = node.renewals.ask
     node.home.why_not_asked = lambda: lease.log_went_back
 
 
@@ -332,7 +335,11 @@ def supervision_tree(node: Node) -> SupervisorSpec:
     )
     messages = SupervisorSpec(
         "messages",
-        (ServiceSpec("link", node.link.serve), ServiceSpec("inbox", node.serve_link)),
+        (
+            ServiceSpec("link", node.link.serve),
+            ServiceSpec("renewals", node.renewals.serve),
+            ServiceSpec("inbox", node.serve_link),
+        ),
         strategy=Strategy.REST_FOR_ONE,
         name="messages",
         **PATIENCE,

@@ -7,7 +7,7 @@ are asked in turn. Requests are idempotent, so asking twice is safe.
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import httpx
@@ -19,7 +19,7 @@ from actors.combining import Combiner
 from authority.enrolment import DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
-from authority.lease_messages import digest_of_members
+from authority.lease_messages import Renew, digest_of_members
 from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import Message, NoAnswer, Parcel
 from authority.names import BadName, check_name
@@ -107,6 +107,8 @@ class Home:
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
         self._asking: Combiner[Letter, Opened | None] = Combiner(self.ask_each, most=MAX_BATCH)
         self.pins: Final = Pins() if pins is None else pins
+        self.renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
+        """Asks for a renewal of the lease, by a way of its own (`simserver.renewal_lane`)."""
         self.why_not_asked: Callable[[], str] = lambda: ""
         """Why the home instance is asked for nothing but the lease, because its log went back; empty if it is."""
         self.is_silent: Callable[[str], bool] = lambda _: False
@@ -256,6 +258,12 @@ class Home:
         if known is None or now_ns - known[0] >= self._keys_ttl_ns(name) or (kid and not known[1].knows(kid)):
             return None
         return known[1].valid_at(self._clock.unix_s())
+
+    def keys_known(self, name: str) -> PublicIdentity | None:
+        """The keys that were seen last, or are pinned, however long ago: for what must not wait for anybody."""
+        known, pin = self._keys.get(name), self.pins.pin_of(name)
+        keys = known[1] if known is not None else None if pin is None else pin.keys
+        return None if keys is None else keys.valid_at(self._clock.unix_s())
 
     def _keys_ttl_ns(self, name: str) -> int:
         """For how long keys are good without asking: who does not answer may have been given others."""

@@ -307,8 +307,7 @@ class LeaseKeeper:
             members="" if position is None else self._home.members_digest,
         )
         try:
-            # Alone: in company the answer would wait for whatever else is decided, of hundreds that leave, say.
-            answer = await self._home.ask_alone(message, Trace(f"renew-{self._renewal:08d}"))
+            answer = await self._home.renew(message, Trace(f"renew-{self._renewal:08d}"))
         except (HomeUnreachable, HomeRefused) as error:
             if isinstance(error, HomeRefused) and message.position == "":
                 # A home of an earlier release knows no positions, and refuses what has one.

@@ -87,6 +87,7 @@ from simserver.newborns import Newborns
 from simserver.owners import Owners
 from simserver.passivation import Passivation
 from simserver.recovery import Recovery
+from simserver.renewal_lane import RenewalLane
 from simserver.silence import Silences
 from simserver.stages import Stages
 from simserver.visitors import Visitors
@@ -141,6 +142,7 @@ class Node:
     loose_ends: LooseEnds = field(init=False, repr=False)
     home_log: HomeLog = field(init=False, repr=False)
     visitors: Visitors = field(init=False, repr=False)
+    renewals: RenewalLane = field(init=False, repr=False)
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)
     registered: bool = False

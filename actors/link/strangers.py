@@ -75,7 +75,7 @@ class Strangers:
             return Verdict.COOKIE if verdict is Verdict.DROP else verdict
         if len(self._lookups) >= MAX_LOOKUPS:
             return Verdict.DROP
-        place = self._sources.get(_place_of(source))
+        place = self._sources.get(place_of(source))
         if place is None:
             return Verdict.ANSWER
         if place.lookups >= MAX_LOOKUPS_PER_SOURCE:
@@ -89,7 +89,7 @@ class Strangers:
             self._unproved_lookups += 1
             self._lookups[name] = None
             return
-        key = self._lookups[name] = _place_of(source)
+        key = self._lookups[name] = place_of(source)
         place = self._sources.get(key)
         if place is None:
             if len(self._sources) >= MAX_SOURCES:  # the oldest one that has nothing under way, which most have not
@@ -127,7 +127,8 @@ class Strangers:
         self._known.clear()
 
 
-def _place_of(source: Address) -> str:
+def place_of(source: Address) -> str:
+    """What counts as one place: an IPv4 address, or an IPv6 network of 64 bits, of which one peer may have all."""
     address = ipaddress.ip_address(source[0].partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is None:

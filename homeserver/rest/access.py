@@ -8,12 +8,13 @@ instance, and looking into actors, takes the operator token (`actors.operator`).
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final, NoReturn
+from functools import partial
+from typing import Any, Final, NoReturn
 
-from fastapi import Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import Request
+from fastapi.security import HTTPBearer
 
-from actors.web import ApiError
+from actors.web import ApiError, bearer_access, bearer_token
 from authority.errors import Reason
 from authority.names import instance_of
 from authority.records import Role
@@ -30,30 +31,23 @@ _bearer = HTTPBearer(auto_error=False, description="the instance's client token"
 
 
 def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
-    """A dependency that lets only holders of the client token through.
-
-    It awaits nothing, but a plain function would be run in a worker thread, and there are no threads here.
-    """
-
-    async def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
-        _check(given, token)
-
-    return check
+    """A dependency that lets only holders of the client token through."""
+    return bearer_access(_bearer, partial(_check, token=token))
 
 
-async def check_client_token(request: Request, token: bytes) -> None:
+def check_client_token(request: Request, token: bytes) -> None:
     """Let only holders of the client token go on, in a route that anybody may call with other parameters.
 
     Raises:
         ApiError: `no_token`, `wrong_token`.
     """
-    _check(await _bearer(request), token)
+    _check(bearer_token(request), token)
 
 
-def _check(given: HTTPAuthorizationCredentials | None, token: bytes) -> None:
+def _check(given: str | None, token: bytes) -> None:
     if given is None:
         raise ApiError(401, "no_token", "this needs the client token: send 'Authorization: Bearer TOKEN'")
-    if not secrets.compare_digest(given.credentials.encode("utf-8", "replace"), token):
+    if not secrets.compare_digest(given.encode("utf-8", "replace"), token):
         raise ApiError(403, "wrong_token", "this is not the client token of this instance")
 
 

@@ -10,10 +10,9 @@ from fastapi import Path as PathParam
 from actors.key_routes import key_routes
 from actors.observation import actor_routes
 from actors.operator import operator_access
-from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, document_once, prepare_app
+from actors.web import ERROR_RESPONSES, ApiError, BodyBound, ErrorBody, StrictRoute, document_once, prepare_app
 from authority.certificates import Name, TransferId
 from authority.errors import Reason
-from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
 from authority.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord
 from authority.rules import Want
@@ -36,6 +35,7 @@ from homeserver.rest.homes import check_home
 from homeserver.rest.log import log_routes
 from homeserver.rest.models import (
     POLICIES,
+    SEALED,
     AnswerBody,
     AskView,
     DelegationBody,
@@ -55,7 +55,7 @@ from homeserver.rest.quarantine import quarantine_routes
 from homeserver.rest.rights import rights_routes, tell_owner
 from homeserver.rest.servers import server_routes
 from homeserver.rest.transactions import transaction_routes
-from homeserver.rest.transport import transport_routes
+from homeserver.rest.transport import MAX_IMPORTED_VALUES, transport_routes
 from homeserver.rest.tree import tree_routes
 from homeserver.rest.watches import watch_routes
 from homeserver.transfers import NOT_TOLD
@@ -99,12 +99,10 @@ def make_app(node: Node) -> FastAPI:
         redoc_url=None,
         responses=ERROR_RESPONSES,
     )
-    # base64url twice makes a sealed body 16/9 of its payload.
-    sealed_bytes = 2 * MAX_BODY_BYTES
-    limits = {"/v1/handoffs": sealed_bytes, "/v1/federation": sealed_bytes}
     # What the log takes of one command is less, but JSON takes more room than CBOR: bytes a third more.
-    limits |= dict.fromkeys(("/v1/tree", "/v1/tx", "/v1/import"), 2 * MAX_COMMAND_BYTES)
-    prepare_app(app, limits)
+    written = BodyBound(2 * MAX_COMMAND_BYTES)
+    bounds = dict.fromkeys(("/v1/handoffs", "/v1/federation"), SEALED) | dict.fromkeys(("/v1/tree", "/v1/tx"), written)
+    prepare_app(app, bounds | {"/v1/import": written._replace(max_values=MAX_IMPORTED_VALUES)})
     app.router.dependencies.append(Depends(_unless_log_went_back(node)))
     install_errors(app)
     # Before the servers by name: "load" is none.
@@ -445,7 +443,7 @@ def _player_routes(node: Node) -> APIRouter:
     ) -> list[AskView]:
         """The requests that wait for this player's answer, as the master of entities of this instance."""
         if wait_s > 0:
-            await check_client_token(request, node.secrets.client_token)
+            check_client_token(request, node.secrets.client_token)
         if consistency == "linearizable":
             await node.store.fresh()
         asked = await node.questions.new_ones(player, limit, seen.split(","), wait_s)

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, Strict, model_validator
 
-from actors.web import RequestBody, Text
+from actors.web import BodyBound, RequestBody, Text
 from authority.absence import MAX_OWNER_TIMEOUT_S, LeavePolicy
 from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, OwnerName, TransferId
 from authority.hops import Trace
 from authority.lease import LeasePhase
-from authority.messages import MAX_NOTICE_MS
+from authority.messages import MAX_BODY_BYTES, MAX_NOTICE_MS
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from authority.recovery import OrphanPolicy, Standing
 from authority.rules import Rule, Want
@@ -25,6 +25,7 @@ from tree.errors import BadData
 
 __all__ = [
     "POLICIES",
+    "SEALED",
     "AnswerBody",
     "AskView",
     "DelegationBody",
@@ -48,6 +49,9 @@ __all__ = [
     "result_of",
 ]
 
+# base64url twice makes a sealed body 16/9 of its payload. The longest trace has not even half as many values, and this
+# is read of anybody.
+SEALED: Final = BodyBound(2 * MAX_BODY_BYTES, max_values=2_000)
 # Whoever asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
 Nonce = Annotated[str, Field(min_length=16, max_length=64)]
 Kind = Annotated[Text, Field(min_length=1, max_length=64)]

@@ -8,11 +8,12 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
 
+import trio
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from actors.streaming import JsonLines, stream_responses
-from actors.strict_json import read_json_untrusted
+from actors.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
 from actors.web import ApiError, StrictRoute
 from authority.reserved import check_keep_while, check_write, is_reserved
 from homeserver.node import Node
@@ -30,11 +31,14 @@ from tree.pattern import Pattern, pattern_to_data
 from tree.payload import StoredProcedure
 from tree.store import Store
 
-__all__ = ["MAX_EXPORTED_NODES", "transport_routes"]
+__all__ = ["MAX_EXPORTED_NODES", "MAX_IMPORTED_VALUES", "transport_routes"]
 
 # To find them takes a member about a microsecond each, in which it does nothing else.
 MAX_EXPORTED_NODES: Final = 100_000
 MAX_EXPORTS: Final = 2
+# Of all rows of one import together (`actors.strict_json`). They are read in slices, but checked and encoded in one go.
+MAX_IMPORTED_VALUES: Final = 250_000
+_LINES_A_SLICE: Final = 64
 _ROWS_A_PIECE: Final = 256
 
 # Path, node, what it is kept while, and whether it was made on the way.
@@ -85,7 +89,12 @@ def transport_routes(node: Node) -> APIRouter:
     async def import_(request: Request, mode: Mode = "merge") -> Response:
         """Write the nodes of an export, all or none of them, outside of authority's rows."""
         with refusing():
-            rows = _rows_untrusted(await request.body(), mode)
+            lines = _lines_untrusted(await request.body())
+            rows = list[Any]()
+            for place in range(0, len(lines), _LINES_A_SLICE):
+                rows += [_read_line_untrusted(*line) for line in lines[place : place + _LINES_A_SLICE]]
+                await trio.lowlevel.checkpoint()
+            _check_rows_untrusted(rows, mode)
             answer = await node.replica.submit("tree.import", {"rows": rows, "mode": mode})
         return JSONResponse(answer)
 
@@ -137,9 +146,16 @@ def _line(row: dict[str, Any]) -> bytes:
 # --- in -----------------------------------------------------------------------------------------------------------
 
 
-def _rows_untrusted(body: bytes, mode: str) -> list[Any]:
-    """The rows of an export, checked; raises `BadData`, `BadPath`, `PathReserved`."""
-    rows = [_read_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+def _lines_untrusted(body: bytes) -> list[tuple[int, bytes]]:
+    """The lines that are not empty, with their numbers; raises `ApiError` if there is too much in them."""
+    if body.count(b"\n") + count_values_untrusted(body, MAX_IMPORTED_VALUES) > MAX_IMPORTED_VALUES:
+        text = f"{TooManyValues(MAX_IMPORTED_VALUES)}: import it in parts"
+        raise ApiError(413, "too_many_values", text, MAX_IMPORTED_VALUES)
+    return [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+
+
+def _check_rows_untrusted(rows: list[Any], mode: str) -> None:
+    """Check the rows of an export; raises `BadData`, `BadPath`, `PathReserved`."""
     pattern, nodes = read_rows_untrusted(rows)
     if mode == "replace":
         check_write(pattern)
@@ -149,10 +165,9 @@ def _rows_untrusted(body: bytes, mode: str) -> list[Any]:
             check_keep_while(path, keep_while)
         if isinstance(payload, StoredProcedure):
             raise BadData(f"{'/'.join(path)} has a stored procedure; only programs place those, in code")
-    return rows
 
 
-def _read_line(number: int, line: bytes) -> Any:
+def _read_line_untrusted(number: int, line: bytes) -> Any:
     try:
         return from_json_untrusted(read_json_untrusted(line))
     except ValueError as error:

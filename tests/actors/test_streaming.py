@@ -8,7 +8,7 @@ import trio
 from fastapi import FastAPI
 from trio.testing import MockClock, memory_stream_one_way_pair, memory_stream_pair, wait_all_tasks_blocked
 
-from actors.http_server import HttpLimits, converse
+from actors.http_server import App, ErrorJson, HttpLimits, Room, converse
 from actors.streaming import EventStream, JsonLines, Stream
 from actors.web import prepare_app
 
@@ -41,6 +41,11 @@ class Source:
         return app
 
 
+async def conversed(stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits) -> None:
+    with Room(limits).entered("10.0.0.1") as seat:
+        await converse(stream, app, error_json=error_json, limits=limits, seat=seat)
+
+
 Serve = Callable[[Source], trio.abc.HalfCloseableStream]
 
 
@@ -49,7 +54,7 @@ def serve(nursery: trio.Nursery) -> Serve:
     def start(source: Source) -> trio.abc.HalfCloseableStream:
         ours, theirs = memory_stream_pair()
         refuse = lambda code, message: f"{code}: {message}".encode()  # noqa: E731
-        nursery.start_soon(partial(converse, theirs, source.app(), error_json=refuse, limits=LIMITS))
+        nursery.start_soon(partial(conversed, theirs, source.app(), error_json=refuse, limits=LIMITS))
         return ours
 
     return start
@@ -108,7 +113,7 @@ async def test_a_reader_that_takes_nothing_is_given_up_and_costs_one_piece(
 
     blocked.send_all_hook = never
     half = trio.StapledStream(blocked, theirs.receive_stream)
-    nursery.start_soon(partial(converse, half, source.app(), error_json=lambda _c, _m: b"{}", limits=LIMITS))
+    nursery.start_soon(partial(conversed, half, source.app(), error_json=lambda _c, _m: b"{}", limits=LIMITS))
     for _ in range(5):
         await source.give.send(b"piece")
     await ours.send_all(GET)

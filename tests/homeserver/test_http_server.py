@@ -16,9 +16,9 @@ import trio
 from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock, memory_stream_pair
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from actors.http_server import App, HttpLimits, converse, serve_http
+from actors.http_server import App, HttpLimits, Room, converse, serve_http
 from actors.web import WebService, prepare_app, serve_app
 
 LIMITS = HttpLimits(head_bytes=2048, target_bytes=256, linger_bytes=4096)
@@ -89,11 +89,14 @@ class Peer:
 
 @pytest.fixture
 def connect(nursery: trio.Nursery) -> Callable[..., Peer]:
-    def start(app: App | None = None, limits: HttpLimits = LIMITS, *, crowded: bool = False) -> Peer:
+    def start(
+        app: App | None = None, limits: HttpLimits = LIMITS, *, room: Room | None = None, place: str = "10.0.0.1"
+    ) -> Peer:
         ours, theirs = memory_stream_pair()
 
         async def serve() -> None:
-            await converse(theirs, app or echo_app(), error_json=error_json, limits=limits, crowded=crowded)
+            with (room or Room(limits)).entered(place) as seat:
+                await converse(theirs, app or echo_app(), error_json=error_json, limits=limits, seat=seat)
 
         nursery.start_soon(serve)
         return Peer(ours)
@@ -309,10 +312,123 @@ async def test_a_body_that_trickles_is_given_up(connect: Callable[..., Peer], au
 
 
 async def test_one_connection_too_many_is_told_so(connect: Callable[..., Peer], autojump_clock: MockClock) -> None:
-    peer = connect(crowded=True)
+    """If all others work: who waits for its peer would have made room."""
+    room = Room(replace(LIMITS, connections=2))
+    for who in "ab":
+        room.crowd.enter(who, "10.0.0.2")
+        room.crowd.works(who)
+    peer = connect(room=room)
     status, _, body = await peer.answer()
     assert (status, body["code"]) == (503, "too_many_connections")
     await peer.rest()
+
+
+HALF_HEAD = b"GET /thing HTTP/1.1\r\nx: "
+HALF_BODY = post(b"{", b"content-length: 1000")
+
+
+@pytest.mark.parametrize("sent", [b"", HALF_HEAD, HALF_BODY, post(b"", b"content-length: 2", b"expect: 100-continue")])
+async def test_however_many_connect_and_send_no_whole_request_whoever_sends_one_is_answered(
+    sent: bytes, connect: Callable[..., Peer], autojump_clock: MockClock
+) -> None:
+    """From the same address, too."""
+    room = Room(replace(LIMITS, connections=20, connections_of_a_place=10))
+    for _ in range(3):
+        for number in range(40):
+            stranger = connect(room=room, place=f"10.0.0.{number % 4}")
+            await stranger.send(sent)
+            await wait_all_tasks_blocked()
+        for place in ("10.0.0.1", "10.9.9.9"):
+            peer = connect(room=room, place=place)
+            await peer.send(GET)
+            assert (await peer.answer())[0] == 200
+            await peer.stream.aclose()
+    assert trio.current_time() == pytest.approx(0.0), "nobody had to wait until somebody's patience was over"
+
+
+async def test_whoever_makes_room_in_the_middle_of_a_request_is_told_so(
+    connect: Callable[..., Peer], autojump_clock: MockClock
+) -> None:
+    for sent in (HALF_HEAD, HALF_BODY):
+        room = Room(replace(LIMITS, connections=1))
+        slow = connect(room=room)
+        await slow.send(sent)
+        await wait_all_tasks_blocked()
+        other = connect(room=room)
+        await other.send(GET)
+        assert (await other.answer())[0] == 200
+        status, headers, body = await slow.answer()
+        assert (status, body["code"], headers["connection"]) == (503, "too_many_connections", "close")
+
+
+async def test_while_many_are_told_that_they_have_to_go_others_are_cut(
+    connect: Callable[..., Peer], autojump_clock: MockClock
+) -> None:
+    """Or those who are sent away would be another crowd."""
+    room = Room(replace(LIMITS, connections=4, farewells=2))
+    slow = [connect(room=room) for _ in range(4)]
+    for peer in slow:
+        await peer.send(HALF_HEAD)
+    await wait_all_tasks_blocked()
+    for _ in range(4):
+        await connect(room=room).send(GET)
+    told = [await peer.rest() for peer in slow]
+    assert sum(b" 503 " in answer for answer in told) == 2
+    for peer in slow:
+        await peer.stream.aclose()
+    await wait_all_tasks_blocked()
+    assert room.farewells == 0
+
+
+async def test_whoever_does_not_take_its_answer_makes_room(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b" " * 2**20, "more_body": True})
+
+    room = Room(replace(LIMITS, connections=1))
+    ours, theirs = memory_stream_pair()
+    theirs.send_stream.send_all_hook = trio.sleep_forever
+
+    async def never_read() -> None:
+        with room.entered("10.0.0.1") as seat:
+            await converse(theirs, app, error_json=error_json, limits=LIMITS, seat=seat)
+        gone.set()
+
+    gone = trio.Event()
+    nursery.start_soon(never_read)
+    await ours.send_all(GET)
+    await wait_all_tasks_blocked()
+    assert not gone.is_set()
+    with room.entered("10.0.0.2") as seat:
+        assert not seat.is_lost
+        await gone.wait()
+    assert caplog.records == []
+
+
+async def test_a_request_that_is_being_worked_on_keeps_its_place(
+    connect: Callable[..., Peer], autojump_clock: MockClock
+) -> None:
+    working, go_on = trio.Event(), trio.Event()
+    app = echo_app()
+
+    @app.post("/slow")
+    async def slow(body: dict[str, Any]) -> dict[str, Any]:
+        working.set()
+        await go_on.wait()
+        return body
+
+    room = Room(replace(LIMITS, connections=2))
+    worker = connect(app, room=room)
+    await worker.send(post(b"{}", b"content-length: 2", path=b"/slow"))
+    await working.wait()
+    for _ in range(5):
+        await connect(room=room).send(HALF_HEAD)
+        await wait_all_tasks_blocked()
+    go_on.set()
+    assert (await worker.answer())[::2] == (200, {})
 
 
 async def test_when_connections_are_too_many_the_longest_idle_one_makes_room(nursery: trio.Nursery) -> None:
@@ -330,17 +446,7 @@ async def test_when_connections_are_too_many_the_longest_idle_one_makes_room(nur
     for peer in peers[2:]:
         await peer.send(GET)
         assert (await peer.answer())[0] == 200
-    # Those in the middle of a request stay; it is the newcomer that has to go.
-    for peer in peers[2:]:
-        await peer.send(post(b"", b"content-length: 2", b"expect: 100-continue"))
-        assert b" 100 " in await peer.stream.receive_some()
-    late = Peer(await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])))
-    status, _, body = await late.answer()
-    assert (status, body["code"]) == (503, "too_many_connections")
-    for peer in peers[2:]:
-        await peer.send(b"{}")
-        assert (await peer.answer())[0] == 200
-    for peer in (*peers, late):
+    for peer in peers:
         await peer.stream.aclose()
 
 
@@ -351,7 +457,8 @@ def test_no_bytes_make_more_than_answers_and_an_end(sent: list[bytes]) -> None:
         async with trio.open_nursery() as nursery:
 
             async def serve() -> None:
-                await converse(theirs, echo_app(), error_json=error_json, limits=LIMITS)
+                with Room(LIMITS).entered("10.0.0.1") as seat:
+                    await converse(theirs, echo_app(), error_json=error_json, limits=LIMITS, seat=seat)
 
             nursery.start_soon(serve)
             peer = Peer(ours)

@@ -173,7 +173,7 @@ async def test_a_home_of_before_there_were_positions_is_not_told_of_them(tmp_pat
     class HomeOfBefore:
         members_digest = "0123456789abcdef"
 
-        async def ask_alone(self, message: Renew, trace: Trace) -> None:
+        async def renew(self, message: Renew, trace: Trace) -> None:
             seen.append(message.position)
             for field in ("position", "members"):
                 assert (field in message.model_dump()) == (message.position is not None)
@@ -240,7 +240,7 @@ async def test_whom_it_knows_is_said_with_each_renewal_and_word_of_others_is_pas
         members_digest = "0123456789abcdef"
         asked_again = 0
 
-        async def ask_alone(self, message: Renew, trace: Trace) -> Opened:
+        async def renew(self, message: Renew, trace: Trace) -> Opened:
             assert message.members == self.members_digest
             known = {"server": message.server, "incarnation": message.incarnation, "renewal": message.renewal}
             fields = known | {"verdict": "granted", "term_ms": 60_000, "members_changed": changed}
@@ -269,7 +269,7 @@ class Homeservers:
         self.takes_s = 0.0
         self.asked_s: list[float] = []
 
-    async def ask_alone(self, message: Renew, trace: Trace) -> Opened:
+    async def renew(self, message: Renew, trace: Trace) -> Opened:
         self.asked_s.append(trio.current_time())
         drained = self.drained
         await trio.sleep(self.takes_s)

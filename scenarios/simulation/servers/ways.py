@@ -83,6 +83,10 @@ class WayHome:
         """As `Home.ask_alone`."""
         return await self.ask(message, trace, on_path=False)
 
+    async def renew(self, message: Message, trace: Trace) -> Opened | None:
+        """As `Home.renew`."""
+        return await self.ask(message, trace, on_path=False)
+
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         """As `Home.ask_each`: in one parcel if anything shares one here, else one after the other."""
         if not self._in_company or len(letters) == 1:

@@ -383,7 +383,7 @@ TARGETS = [
     Target(
         "strict-json",
         read_json_untrusted,
-        ["actors.strict_json:read_json_untrusted"],
+        ["actors.strict_json:read_json_untrusted", "actors.strict_json:count_values_untrusted"],
         lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 300 + b"]" * 300],
         (ValueError,),
         plain="json",

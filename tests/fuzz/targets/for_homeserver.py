@@ -10,9 +10,11 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from actors.inbox import Received
+from actors.web import ApiError
 from authority.certificate_reader import CertificateReader
 from authority.certificates import BrokenChain, PassCertificate
 from authority.errors import MessageError, Refused
+from authority.lease_messages import RENEWAL_CHANNEL
 from authority.messages import Spawned, encode_link
 from authority.records import Role
 from authority.reserved import PathReserved
@@ -23,6 +25,7 @@ from homeserver.certification import Certification
 from homeserver.farewells import Farewells
 from homeserver.log_positions import LogPositions
 from homeserver.node import Node
+from homeserver.renewal_lane import RenewalLane
 from homeserver.rest import transport, tree, tree_inputs
 from homeserver.transfers import Transfers
 from tests.fuzz.plain import NotPlain, from_json, to_cbor, to_json
@@ -73,7 +76,8 @@ def _texts(data: bytes) -> None:
 
 def _import(data: bytes) -> None:
     for mode in ("merge", "replace"):
-        transport._rows_untrusted(data, mode)
+        rows = [transport._read_line_untrusted(*line) for line in transport._lines_untrusted(data)]
+        transport._check_rows_untrusted(rows, mode)
 
 
 # --- the link ---------------------------------------------------------------------------------------------------------
@@ -96,8 +100,12 @@ class KnownServers:
         identity = IDENTITIES.get(name)
         return None if identity is None else identity.public
 
+    def keys_known(self, name: str) -> PublicIdentity | None:
+        identity = IDENTITIES.get(name)
+        return None if identity is None else identity.public
 
-CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: NOW_S)
+
+CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: NOW_S, bell=lambda: None)
 
 
 def _transfers() -> Transfers:
@@ -130,6 +138,15 @@ async def _no_replies(opened: object) -> list[Any]:
 def _take(message: bytes) -> object:
     received = Received("alpha.h1", message, 0, ("10.0.0.1", 1))
     return run_at_once(Node._take_untrusted(cast(Any, FakeNode()), received))
+
+
+def _take_renewal(message: bytes) -> object:
+    lane = RenewalLane(cast(Any, None), cast(Any, None), cast(Any, FakeNode().transfers), cast(Any, None), _ignore)
+    return run_at_once(lane._opened_untrusted(Received("alpha.h1", message, RENEWAL_CHANNEL, ("10.0.0.1", 1))))
+
+
+def _ignore(_peer: str, _error: Exception) -> None:
+    pass
 
 
 def _take_contents(data: bytes) -> object:
@@ -287,14 +304,26 @@ TARGETS = [
     Target(
         "rest-import",
         _import,
-        ["homeserver.rest.transport:_rows_untrusted"],
+        [
+            "homeserver.rest.transport:_lines_untrusted",
+            "homeserver.rest.transport:_read_line_untrusted",
+            "homeserver.rest.transport:_check_rows_untrusted",
+        ],
         lambda: [b"\n".join(to_json(to_json_form(row)) for row in EXPORT)],
-        TREE_ERRORS,
+        (*TREE_ERRORS, ApiError),
     ),
     Target(
         "homeserver-link",
         _take,
         ["homeserver.node:Node._take_untrusted", "homeserver.transfers:Transfers.open_untrusted"],
+        lambda: [encode_link(parcel())],
+        (MessageError,),
+        plain="cbor",
+    ),
+    Target(
+        "homeserver-renewal",
+        _take_renewal,
+        ["homeserver.renewal_lane:RenewalLane._opened_untrusted"],
         lambda: [encode_link(parcel())],
         (MessageError,),
         plain="cbor",
