@@ -9,10 +9,14 @@ from typing import Any
 
 from crypto import mac
 
-__all__ = ["DIRECTORY", "federation_purpose", "is_proof", "registration_proof", "rows_proof"]
+__all__ = ["CLOCK", "DIRECTORY", "federation_purpose", "is_proof", "registration_proof", "rows_proof"]
 
 DIRECTORY = "directory"
 """The purpose of proofs of directory rows for the servers of an instance, made with its join token."""
+
+
+CLOCK = "clock"
+"""The purpose of proofs of what time it is, made with the join token of an instance."""
 
 
 def federation_purpose(instance: str) -> str:

@@ -27,7 +27,8 @@ def require_short_life(expires_at_s: float, now_s: float, longest_life_s: float 
     """Raises Malformed for a message that says that it is valid for longer; times are Unix seconds."""
     if expires_at_s - now_s > longest_life_s:
         raise Malformed(
-            f"this message is valid for {expires_at_s - now_s:.3g} s more, and {longest_life_s:.0f} s is most"
+            f"this message is valid for {expires_at_s - now_s:.3g} s more by the clock here, and "
+            f"{longest_life_s:.0f} s is most: it was made to be, or the two clocks differ"
         )
 
 

@@ -11,7 +11,7 @@ import trio
 from actors.application import run_application
 from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ServiceSpec
-from actors.clock import Clock
+from actors.clock import Clock, InstanceClock
 from actors.exits import reason_of
 from actors.http_client import trusted_authorities
 from actors.key_service import KeyService, KeysRefused
@@ -38,6 +38,7 @@ from homeserver import exit_status
 from homeserver.abroad import Abroad
 from homeserver.backend import REFUSALS, BackendService, make_backend
 from homeserver.balancer import Balancer, load_policy
+from homeserver.clocks import Clocks
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.farewells import Farewells
@@ -59,6 +60,7 @@ from homeserver.reminders import Reminders
 from homeserver.rest import make_app
 from homeserver.store import Store
 from homeserver.transfers import Transfers
+from tree.replica import Replica
 from tree.roster import REMOVED
 from tree.submissions import NoQuorum, OutcomeUnknown
 from tree.transport import RefusedByInstance
@@ -72,7 +74,7 @@ _log = logging.getLogger("homeserver")
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
-def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> Node:
+def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: InstanceClock) -> Node:
     """Wire the parts of one homeserver; nothing runs yet.
 
     Raises:
@@ -109,8 +111,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints, spans)
     raft = config.metadata.backend == "raft"
     positions = LogPositions(sealer, store, clock)
-    sealer.log_for = positions.place_for
-    transfers.log_shown_to = positions.shown_to
+    sealer.log_for, transfers.log_shown_to = positions.place_for, positions.shown_to
     leases = Leases(
         config.name,
         store,
@@ -146,13 +147,13 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     held_by = Held(store, federation, positions, config.instance, transfers.check_speaks_for, leases.prove_went_back)
     transfers.answer_by(HeldInquiry, held_by.answer)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
-    node.recoveries, node.telemetry, node.spans = recoveries, telemetry, spans
+    node.telemetry, node.spans = telemetry, spans
+    node.recoveries, node.abroad, node.log_inquiries = recoveries, abroad, log_inquiries
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
     node.farewells = Farewells(store, transfers.post, clock, in_office)
     node.orders = Orders(store, transfers.order_each, clock, in_office)
     transfers.ordered = node.orders.ordered
     node.group_news = GroupNews(store, transfers.waiting, transfers.tell_the_others, clock)
-    node.abroad, node.log_inquiries = abroad, log_inquiries
     node.kinship = LogKinship(
         config.name,
         store,
@@ -162,6 +163,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         clock,
         node.last_word.say,
     )
+    _look_at_clocks(node, client)
     placement = config.placement
     node.balancer = Balancer(
         store,
@@ -182,6 +184,18 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     )
     transfers.torn = node.hierarchies.refused
     return node
+
+
+def _look_at_clocks(node: Node, client: httpx.AsyncClient) -> None:
+    """Have this member know what time it is in the instance, and leave to others what they are better at."""
+
+    def leadership() -> Replica | None:
+        return node.replica if isinstance(node.replica, Replica) else None
+
+    node.clocks = Clocks(
+        node.config.name, node.store, node.secrets.join_token, client, node.clock, leadership, lambda: node.leads
+    )
+    node.leases.is_better_elsewhere = node.clocks.is_better_elsewhere
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -245,6 +259,7 @@ async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio
         await nursery.start(node.abroad.serve)
         await nursery.start(node.log_inquiries.serve)
         await nursery.start(node.kinship.serve)
+        await nursery.start(node.clocks.serve)
         task_status.started()
 
 
@@ -306,7 +321,7 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
     """
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
     async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
-        node = build(config, client, Clock())
+        node = build(config, client, InstanceClock(Clock(), config.name))
 
         def started(system: System) -> None:
             node.system = system

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
-from authority.enrolment import DIRECTORY, federation_purpose, is_proof, registration_proof, rows_proof
+from authority.enrolment import CLOCK, DIRECTORY, federation_purpose, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError, Reason
 from authority.messages import Parcel
 from authority.names import instance_of
@@ -62,7 +62,12 @@ def server_routes(node: Node) -> APIRouter:
             rows = [] if found is None else [_shown(node, found)]
         else:
             rows = [_shown(node, row) for row in await node.store.find_servers(role)]
-        return RowsView(rows=rows, proof=rows_proof(node.secrets.join_token, DIRECTORY, nonce, rows))
+        secret, now_ms = node.secrets.join_token, round(node.clock.unix_s() * 1e3)
+        proofs = {
+            "proof": rows_proof(secret, DIRECTORY, nonce, rows),
+            "clock_proof": rows_proof(secret, CLOCK, nonce, now_ms),
+        }
+        return RowsView(rows=rows, now_ms=now_ms, **proofs)
 
     @routes.post(
         "/v1/handoffs",
