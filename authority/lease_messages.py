@@ -35,6 +35,8 @@ MAX_PEERS: Final = 4096
 MAX_LEASES: Final = 256
 # Of a signed position: a header of names and key ids, and five short fields.
 MAX_POSITION_CHARS: Final = 2048
+# Of an address, as of those in a registration.
+MAX_ADDRESS_CHARS: Final = 256
 
 Incarnation = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -48,11 +50,14 @@ _SPARED: Final = (
     "aside",
     "heard",
     "lost",
+    "link_host",
+    "link_port",
     "members",
     "members_changed",
     "missing",
     "now_ms",
     "position_known",
+    "rest_url",
     "witnesses",
 )
 
@@ -70,6 +75,7 @@ class Renew(MessageModel):
     `members` is the digest of the homeservers and their addresses that it knows: of others there is word in the answer.
     `challenge` is what a homeserver gave last, empty before the first, by which this is known to be new whatever the
     clocks show; None of one that knows of no such thing, whose messages are as old as both clocks say.
+    `rest_url`, `link_host` and `link_port` are where this incarnation is (`lease.claim`); port 0 if it does not say.
     """
 
     type: Literal["renew"] = "renew"
@@ -85,6 +91,9 @@ class Renew(MessageModel):
     witnesses: Annotated[list[Token], Field(max_length=MAX_FOREIGN_LOGS)] = Field(default_factory=list)
     members: ListDigest = ""
     challenge: Challenge | None = None
+    rest_url: Annotated[str, Field(max_length=MAX_ADDRESS_CHARS)] = ""
+    link_host: Annotated[str, Field(max_length=MAX_ADDRESS_CHARS)] = ""
+    link_port: Annotated[int, Field(ge=0, le=65535)] = 0
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -69,6 +69,7 @@ __all__ = ["build", "main", "run", "supervision_tree"]
 
 _log = logging.getLogger("homeserver")
 
+LOOK_AT_OWN_ROW_S: Final = 5.0
 # Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
 # fails this often fails every time.
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
@@ -279,17 +280,7 @@ async def _register(
     rest_url = web.urls[0]
 
     async def publish(keys: Published) -> Published:
-        host, port = node.link.address
-        row = DirectoryRow(
-            name=node.config.name,
-            role=Role.HOMESERVER,
-            keys=keys.keys.to_jwks(),
-            rest_url=rest_url,
-            link_host=host,
-            link_port=port,
-            version=keys.version,
-            statements=keys.statements,
-        )
+        row = _own_row(node, rest_url, keys)
         while True:
             try:
                 shown = published(await register(node.store, row))
@@ -306,10 +297,44 @@ async def _register(
                     _log.info("%s is ready on %s", node.config.name, rest_url)
                 return shown
 
-    try:
-        await node.keys.serve(publish)
-    except Refused as error:
-        node.last_word.say(error)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stay_where_it_is, node, rest_url)
+        try:
+            await node.keys.serve(publish)
+        except Refused as error:
+            node.last_word.say(error)
+        nursery.cancel_scope.cancel()
+
+
+def _own_row(node: Node, rest_url: str, keys: Published) -> DirectoryRow:
+    host, port = node.link.address
+    return DirectoryRow(
+        name=node.config.name,
+        role=Role.HOMESERVER,
+        keys=keys.keys.to_jwks(),
+        rest_url=rest_url,
+        link_host=host,
+        link_port=port,
+        version=keys.version,
+        statements=keys.statements,
+    )
+
+
+async def _stay_where_it_is(node: Node, rest_url: str) -> None:
+    """Have the directory say where this process is, until cancelled; another one of its name may have been elsewhere.
+
+    That was a copy perhaps, which ran for a moment.
+    """
+    while True:
+        await node.clock.sleep_s(LOOK_AT_OWN_ROW_S)
+        row, own = node.store.row(node.config.name), _own_row(node, rest_url, node.keys.ring.published)
+        if not node.registered or row is None or row.address == own.address:
+            continue
+        _log.warning("%s is not where the directory says: another process has, or had, its name", own.name)
+        try:
+            await register(node.store, own)
+        except (NoQuorum, OutcomeUnknown, Refused) as error:
+            _log.warning("%s is not listed where it is: %s", own.name, error)
 
 
 async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:

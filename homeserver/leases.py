@@ -287,17 +287,27 @@ class Leases:
             return row
 
     async def _claimed(self, message: Renew) -> None:
-        """Have the log know this incarnation. Raises `Refused` if it is none, or not yet."""
+        """Have the log know this incarnation, and where it is. Raises `Refused` if it is none, or not yet."""
         row = self._store.lease(message.server)
-        if row is not None and (row.incarnation, row.nonce) == (message.incarnation, message.nonce):
+        is_known = row is not None and (row.incarnation, row.nonce) == (message.incarnation, message.nonce)
+        if is_known and self._is_where_it_says(message):
             return
+        if is_known:
+            _log.warning("%s is at %s, and its link at port %d", message.server, message.rest_url, message.link_port)
         await self._store.submit(
             "lease.claim",
             server=message.server,
             incarnation=message.incarnation,
             nonce=message.nonce,
             previous_nonce=message.previous_nonce,
+            addresses=[message.rest_url, message.link_host, message.link_port] if message.link_port else [],
         )
+
+    def _is_where_it_says(self, message: Renew) -> bool:
+        """Whether the directory has the addresses of this incarnation, if it says which they are."""
+        row = self._store.row(message.server)
+        said = (message.rest_url, message.link_host, message.link_port)
+        return not message.link_port or (row is not None and row.address == said)
 
     def _is_mine(self, office: int) -> bool:
         return self._store.lease_office().number == office

@@ -401,6 +401,8 @@ async def _register(
     """Register with the home instance, and again with every change of keys."""
     task_status.started()
 
+    node.lease.where = lambda: (web.urls[0], *node.link.address)
+
     async def publish(keys: Published) -> Published:
         try:
             shown = await node.home.register(web.urls[0], node.link.address, keys)

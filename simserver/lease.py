@@ -108,6 +108,8 @@ class LeaseKeeper:
         self._home_log = HomeLog() if home_log is None else home_log
         self.find_way_back: Callable[[str], Awaitable[bool]] = _nothing_to_give_up
         """Asked before a home is followed whose log may be another than that of a position; see `Astray`."""
+        self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "", 0)
+        """Where this server is: its REST, and host and port of its link; 0 while that is not known."""
         self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
         """Told with each answer what time it is in the instance, as `Home.told_time`."""
         self._nonce = ""
@@ -306,6 +308,7 @@ class LeaseKeeper:
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
         position = self._home_log.position or ("" if self._renewal >= self._offer_at else None)
+        rest_url, link_host, link_port = ("", "", 0) if position is None else self.where()
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -320,6 +323,9 @@ class LeaseKeeper:
             witnesses=[] if position is None else self._home_log.witnesses,
             members="" if position is None else self._home.members_digest,
             challenge=None if position is None else self._challenge,
+            rest_url=rest_url,
+            link_host=link_host,
+            link_port=link_port,
         )
         trace = Trace(f"renew-{hashlib.sha256(self._nonce.encode()).hexdigest()[:16]}-{self._renewal}")
         try:
