@@ -17,6 +17,7 @@ from actors.http_client import trusted_authorities
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
+from actors.silent_peers import SilentPeers
 from actors.stopping import run_until_signalled
 from actors.supervisor import SupervisorSpec
 from actors.system import System
@@ -93,14 +94,16 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: InstanceCl
         clock,
         rotate_every_s=config.rotate_keys_every_s or math.inf,
     )
-    pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
+    pins, silent = Pins(PinFile(config.directory / "keys" / "pins.jsonl")), SilentPeers()
     sealer = Sealer(config.name, keys.identity)
     backend = BackendService(partial(make_backend, config))
     store = Store(lambda: backend.current)
-    federation = Federation(sealer, config.peers, held.federation, client, clock, pins)
+    federation = Federation(sealer, config.peers, held.federation, client, clock, pins, silent.__contains__)
     directory = Directory(config.instance, store, federation, clock)
     link = LinkService(
-        lambda port: LinkEndpoint(config.name, keys.identity, directory.handshakes, host=config.link.host, port=port),
+        lambda port: silent.watching(
+            LinkEndpoint(config.name, keys.identity, directory.handshakes, host=config.link.host, port=port)
+        ),
         config.link.port,
     )
     keys.use(sealer.change_identity)

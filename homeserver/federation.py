@@ -8,7 +8,7 @@ import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ DOUBTED_TTL_NS: Final = 1_000_000_000
 # one small request to each other instance.
 LOOK_AROUND_S: Final = 10.0
 ROW_TTL_NS: Final = 60_000_000_000
+# Of a server that is silent: it may have come back elsewhere.
+SILENT_ROW_TTL_NS: Final = 2_000_000_000
 # Names that another instance does not have are remembered briefly: a stranger's made-up sender costs a query a second.
 # Whoever asks for fresh rows has seen a key that is not in the one that is known, or a handshake.
 FRESH_NS: Final = 20_000_000
@@ -68,6 +70,7 @@ class Federation:
         client: HTTP client for everything sent here.
         clock: monotonic and Unix time.
         pins: what is known of the keys of others.
+        is_lost: whether a server, to which something was sent over the link, may be elsewhere by now.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Federation:
         client: httpx.AsyncClient,
         clock: Clock,
         pins: Pins | None = None,
+        is_lost: Callable[[str], bool] = lambda _name: False,
     ) -> None:
         self._sealer = sealer
         self._peers = {peer.instance: peer for peer in peers}
@@ -98,6 +102,7 @@ class Federation:
         # Instances of which nobody answered when they were asked last.
         self._silent: set[str] = set()
         self.pins: Final = Pins() if pins is None else pins
+        self._is_lost: Final = is_lost
 
     def hops_to(self, instance: str) -> int | None:
         """H: how many hops away an instance is, or None when no route to it is configured."""
@@ -115,14 +120,16 @@ class Federation:
     async def row(self, name: str, *, fresh: bool = False) -> DirectoryRow | None:
         """The directory row of a server or player of another instance, or None when that instance has none.
 
-        Its keys follow from those that are pinned, or are those. A `fresh` one was asked for a moment ago at most.
+        Its keys follow from those that are pinned, or are those. A `fresh` one was asked for a moment ago at most, and
+        that of a server that is silent a little earlier at most.
 
         Raises:
             PeerUnreachable: its instance cannot be asked now.
         """
         now_ns = self._clock.monotonic_ns()
         cached = self._rows.get(name)
-        if cached is not None and now_ns - cached[0] < (FRESH_NS if fresh else ROW_TTL_NS):
+        max_age_ns = SILENT_ROW_TTL_NS if self._is_lost(name) else ROW_TTL_NS
+        if cached is not None and now_ns - cached[0] < (FRESH_NS if fresh else max_age_ns):
             return cached[1]
         if now_ns - self._absent.get(name, -ABSENT_TTL_NS) < ABSENT_TTL_NS:
             return None
