@@ -16,8 +16,8 @@ import httpx
 import trio
 from pydantic import ValidationError
 
-from actors.clock import Clock
-from authority.enrolment import federation_purpose, is_proof, rows_proof
+from actors.clock import TOLERANCE_S, Clock, stretch
+from authority.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import Message, Parcel
@@ -101,6 +101,8 @@ class Federation:
         self._turns: dict[str, trio.CapacityLimiter] = {}
         # Instances of which nobody answered when they were asked last.
         self._silent: set[str] = set()
+        # By how much the time of this instance is ahead of that of others, where that is more than is tolerated.
+        self._ahead_s: dict[str, float] = {}
         self.pins: Final = Pins() if pins is None else pins
         self._is_lost: Final = is_lost
 
@@ -112,6 +114,26 @@ class Federation:
     def is_silent(self, instance: str) -> bool:
         """Whether nobody of another instance answered when it was asked last, ten seconds ago or so at most."""
         return instance in self._silent
+
+    @property
+    def why_off(self) -> str:
+        """A sentence for people about other instances that count by another time; empty if none is known to."""
+        return "; ".join(
+            f"the time of this instance is {stretch(abs(ahead_s))} {'ahead of' if ahead_s > 0 else 'behind'} that of "
+            f"{instance}, and what one seals the other may take for late: set the clocks of both"
+            for instance, ahead_s in sorted(self._ahead_s.items())
+        )
+
+    def _told_time(self, instance: str, now_ms: int, asked_ns: int) -> None:
+        """Another instance says what time it is there. That corrects nothing: nobody knows which one is right."""
+        took_s = (self._clock.monotonic_ns() - asked_ns) / 1e9
+        ahead_s, was_off = self._clock.unix_s() - took_s / 2 - now_ms / 1e3, instance in self._ahead_s
+        if abs(ahead_s) <= TOLERANCE_S + took_s / 2:
+            self._ahead_s.pop(instance, None)
+            return
+        self._ahead_s[instance] = ahead_s
+        if not was_off:
+            _log.warning("%s", self.why_off)
 
     def reachable_instances(self) -> dict[str, int]:
         """Every other instance with a route, and its H."""
@@ -306,7 +328,7 @@ class Federation:
         return sorted(dict.fromkeys([*peer.urls, *learned]), key=lambda url: url in self._doubted)
 
     async def _ask_at(self, url: str, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
-        nonce = secrets.token_urlsafe(16)
+        nonce, asked_ns = secrets.token_urlsafe(16), self._clock.monotonic_ns()
         body = {"to_instance": instance, "query": query | {"nonce": nonce}}
         answer = await self._post(instance, (url,), body)
         rows, proof = answer.get("rows"), answer.get("proof")
@@ -315,6 +337,11 @@ class Federation:
         if not is_proof(proof, rows_proof(self._secret, federation_purpose(instance), nonce, rows)):
             _log.error("directory answer of %s is not proved with the federation secret: refused", instance)
             raise PeerUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
+        now_ms, clock_proof = answer.get("now_ms"), answer.get("clock_proof")
+        purpose = federation_clock_purpose(instance)
+        # Of an earlier release there is none.
+        if type(now_ms) is int and is_proof(clock_proof, rows_proof(self._secret, purpose, nonce, now_ms)):
+            self._told_time(instance, now_ms, asked_ns)
         try:
             return [DirectoryRow.from_data(row) for row in rows]
         except ValidationError as error:

@@ -171,7 +171,7 @@ def _server_list_routes(node: Node) -> APIRouter:
             reason = f"not caught up with the log of {status.leader} yet"
         if not reason and not node.registered:
             reason = "not registered in its own directory yet"
-        off = node.clock.why
+        off = "; ".join(why for why in (node.clock.why, node.federation.why_off) if why)
         if reason:
             raise ApiError(503, "not_ready", f"{reason}; {off}" if off else reason)
         if node.leases.went_back:

@@ -20,9 +20,7 @@ def test_failures_row_25_a_challenge_is_good_for_a_term_and_for_no_more_than_two
 
 
 @given(st.integers(0, 10**18), st.text(max_size=40))
-def test_failures_row_25_nor_is_one_of_another_granter_or_of_another_life_of_it(
-    now_ns: int, made_up: str
-) -> None:
+def test_failures_row_25_nor_is_one_of_another_granter_or_of_another_life_of_it(now_ns: int, made_up: str) -> None:
     challenges = Challenges(SECRET, TERMS)
     assert not challenges.is_recent(Challenges(OTHER, TERMS).now(now_ns), now_ns)
     assert not challenges.is_recent(made_up, now_ns)
