@@ -149,6 +149,7 @@ def _show(view: dict[str, Any], json_wanted: bool) -> None:
         role += f" for {member['replaces']}" if member["replaces"] else ""
         progress = ["" if member[name] is None else str(member[name]) for name in ("match_index", "lag_entries")]
         connected = "yes" if member["connected"] else "no"
-        clock = "" if member["clock_ahead_s"] is None else f"{member['clock_ahead_s']:+.1f} s"
+        ahead_s = member.get("clock_ahead_s")  # of an earlier release there is none
+        clock = "" if ahead_s is None else f"{ahead_s:+.1f} s"
         listing.add_row(member["name"], role, member["raft"], member["rest_url"], connected, *progress, clock)
     print_table(listing)
