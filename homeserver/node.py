@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from actors.application import LastWord
-from actors.clock import Clock
+from actors.clock import InstanceClock
 from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
@@ -37,6 +37,7 @@ from homeserver.abroad import Abroad
 from homeserver.backend import BackendService
 from homeserver.balancer import Balancer
 from homeserver.births import Births
+from homeserver.clocks import Clocks
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.farewells import Farewells
@@ -86,7 +87,7 @@ class Node:
 
     config: HomeserverConfig
     secrets: Secrets
-    clock: Clock
+    clock: InstanceClock
     sealer: Sealer
     backend: BackendService
     store: Store
@@ -116,6 +117,7 @@ class Node:
     abroad: Abroad = field(init=False, repr=False)
     log_inquiries: LogInquiries = field(init=False, repr=False)
     kinship: LogKinship = field(init=False, repr=False)
+    clocks: Clocks = field(init=False, repr=False)
     audit: Audit = field(default_factory=Audit)
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)

@@ -77,14 +77,22 @@ class Relay:
             except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
                 text = f"{self._name} got no answer from {url}: {type(error).__name__}"
                 problem = ApiError(502, "peer_unreachable", text, url)
+                self._forget(to)
                 continue
             if response.status_code == 200 and isinstance(answer, dict):
                 return answer
             code, message = "peer_error", f"{url} answered HTTP {response.status_code}"
             if isinstance(answer, dict):
                 code, message = str(answer.get("code", code)), str(answer.get("message", message))
+            if response.status_code == 421:
+                self._forget(to)
             problem = ApiError(502 if response.status_code >= 500 else response.status_code, code, message)
         raise problem or ApiError(502, "peer_unreachable", f"no address of {peer.instance} is configured")
+
+    def _forget(self, to: str | None) -> None:
+        """A member is not there, or somebody else is: where it is now is asked for again."""
+        if to is not None:
+            self._urls.pop(to, None)
 
     async def _order(self, peer: PeerConfig, to: str | None) -> tuple[str, ...]:
         """The addresses to try: the named member's alone, when this relay is the last one; all of them otherwise."""

@@ -12,7 +12,7 @@ import trio
 from actors.application import run_application
 from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ActorSpec, ServiceSpec
-from actors.clock import Clock
+from actors.clock import Clock, InstanceClock
 from actors.dynamic_supervisor import DynamicSupervisorSpec
 from actors.http_client import trusted_authorities
 from actors.key_service import KeyService, KeysRefused
@@ -83,7 +83,7 @@ MAX_COPIES_KEPT: Final = 100_000
 ENTITY_RESTARTS_WINDOW_S: Final = 5.0
 
 
-def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> Node:
+def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClock) -> Node:
     """Wire the parts of one simulation server; nothing runs yet.
 
     Raises:
@@ -315,6 +315,7 @@ def _follow_home(node: Node) -> None:
     )
     node.renewals = RenewalLane(node.home, node.sealer, node.link, node.clock)
     node.home.renew = node.renewals.ask
+    node.home.told_time = lease.told_time = node.clock.told
     node.home.why_not_asked = lambda: lease.log_went_back
 
 
@@ -407,6 +408,8 @@ async def _register(
     """Register with the home instance, and again with every change of keys."""
     task_status.started()
 
+    node.lease.where = lambda: (web.urls[0], *node.link.address)
+
     async def publish(keys: Published) -> Published:
         try:
             shown = await node.home.register(web.urls[0], node.link.address, keys)
@@ -436,7 +439,7 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
     """
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
     async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
-        node = build(config, client, Clock())
+        node = build(config, client, InstanceClock(Clock(), config.name))
 
         def started(system: System) -> None:
             node.system = system

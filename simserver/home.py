@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from actors.clock import Clock
 from actors.combining import Combiner
-from authority.enrolment import DIRECTORY, is_proof, registration_proof, rows_proof
+from authority.enrolment import CLOCK, DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.lease_messages import Renew, digest_of_members
@@ -114,6 +114,8 @@ class Home:
         self.is_silent: Callable[[str], bool] = lambda _: False
         """Whether a peer may be elsewhere by now."""
         self.handshakes: Final = Handshakes(self)
+        self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
+        """Told what time it is in the instance (Unix milliseconds), and when that was asked (monotonic)."""
 
     # --- registration and directory --------------------------------------------------------------------------------
 
@@ -309,11 +311,15 @@ class Home:
         return found
 
     async def _directory(self, params: dict[str, str]) -> list[DirectoryRow]:
-        nonce = secrets.token_urlsafe(16)
+        nonce, asked_ns = secrets.token_urlsafe(16), self._clock.monotonic_ns()
         answer = await self._request("GET", "/v1/directory", params=params | {"nonce": nonce})
         rows, proof = answer.get("rows"), answer.get("proof")
         if not is_proof(proof, rows_proof(self._join_token, DIRECTORY, nonce, rows)):
             raise HomeUnreachable("the directory answer is not proved with the join token of this instance")
+        now_ms, clock_proof = answer.get("now_ms"), answer.get("clock_proof")
+        # Of an earlier release there is none.
+        if type(now_ms) is int and is_proof(clock_proof, rows_proof(self._join_token, CLOCK, nonce, now_ms)):
+            self.told_time(now_ms, asked_ns)
         return _rows(rows or ())
 
     # --- sealed requests -------------------------------------------------------------------------------------------

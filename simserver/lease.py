@@ -11,6 +11,7 @@ still as it is, newer than anything that log knows, until the home instance has 
 followed the one that went back, it is asked first what of all that is its own (`find_way_back`), and the rest is gone.
 """
 
+import hashlib
 import json
 import logging
 import secrets
@@ -107,11 +108,16 @@ class LeaseKeeper:
         self._home_log = HomeLog() if home_log is None else home_log
         self.find_way_back: Callable[[str], Awaitable[bool]] = _nothing_to_give_up
         """Asked before a home is followed whose log may be another than that of a position; see `Astray`."""
+        self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "", 0)
+        """Where this server is: its REST, and host and port of its link; 0 while that is not known."""
+        self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
+        """Told with each answer what time it is in the instance, as `Home.told_time`."""
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
         self._offer_at = 0
         self._peers_digest = ""
+        self._challenge = ""
         self._begun = clock.bell()
         self._has_begun = False
         self._wanted = clock.bell()
@@ -286,12 +292,23 @@ class LeaseKeeper:
             self._asked_ns = None
 
     async def _renewed(self, sent_ns: int) -> bool:
-        """Ask once; whether it was granted."""
+        """Ask, and once more if a homeserver has to see first that this is no recording; whether it was granted."""
+        granted = await self._renewed_if_new(sent_ns)
+        if granted is None:
+            self._asked_ns = sent_ns = self._clock.monotonic_ns()
+            granted = await self._renewed_if_new(sent_ns)
+        if granted is None:
+            self._not_granted("homeservers give other challenges than are repeated to them")
+        return bool(granted)
+
+    async def _renewed_if_new(self, sent_ns: int) -> bool | None:
+        """Ask once; None if it is to be asked again."""
         self._renewal += 1
         if self.is_alone and self.has_shared():
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
         position = self._home_log.position or ("" if self._renewal >= self._offer_at else None)
+        rest_url, link_host, link_port = ("", "", 0) if position is None else self.where()
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -305,18 +322,29 @@ class LeaseKeeper:
             heard="" if position is None else self._home_log.places,
             witnesses=[] if position is None else self._home_log.witnesses,
             members="" if position is None else self._home.members_digest,
+            challenge=None if position is None else self._challenge,
+            rest_url=rest_url,
+            link_host=link_host,
+            link_port=link_port,
         )
+        trace = Trace(f"renew-{hashlib.sha256(self._nonce.encode()).hexdigest()[:16]}-{self._renewal}")
         try:
-            answer = await self._home.renew(message, Trace(f"renew-{self._renewal:08d}"))
+            answer = await self._home.renew(message, trace)
         except (HomeUnreachable, HomeRefused) as error:
             if isinstance(error, HomeRefused) and message.position == "":
                 # A home of an earlier release knows no positions, and refuses what has one.
                 self._offer_at = self._renewal + _OFFER_AFTER
             self._not_granted(str(error))
             return False
-        if answer is None or not isinstance(answer.message, RenewReply) or answer.message.renewal != self._renewal:
-            self._not_granted("the answer is none to a renewal")
+        # By its trace it answers this very message, whenever it was sealed.
+        is_new = answer is not None and answer.trace.transfer_id == trace.transfer_id
+        if answer is None or not is_new or not isinstance(answer.message, RenewReply):
+            self._not_granted("the answer is none to this renewal")
             return False
+        self._challenge = answer.message.challenge or ""
+        self.told_time(answer.message.now_ms, sent_ns)
+        if answer.message.verdict == "again":
+            return None
         if not await self._take(answer.message, answer.sender, sent_ns):
             return False
         self._home_log.confirmed(message.heard)

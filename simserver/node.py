@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from actors.application import LastWord
-from actors.clock import Clock
+from actors.clock import InstanceClock
 from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
@@ -109,7 +109,7 @@ class Node:
     """Everything that the link's inbox, the tick and the status routes need."""
 
     config: SimserverConfig
-    clock: Clock
+    clock: InstanceClock
     sealer: Sealer
     home: Home
     link: LinkService

@@ -25,9 +25,10 @@ __all__ = ["make_status_app"]
 class Health(BaseModel):
     """Whether this server is ready for work."""
 
-    status: str
+    status: str = Field(description="`ok`; or `clock_off`: it works, and its clock is to be looked at")
     name: str
     role: str
+    clock: str = Field(default="", description="what is wrong with the clock of its host; empty if nothing is")
 
 
 class Stats(BaseModel):
@@ -124,9 +125,10 @@ def make_status_app(node: Node) -> FastAPI:
         """Ready when it is registered with its home instance, has its lease, and can be given entities by it."""
         if node.registered and node.lease.log_went_back:
             raise ApiError(503, "log_went_back", node.lease.log_went_back)
+        off = node.clock.why
         if reason := _why_not_ready(node):
-            raise ApiError(503, "not_ready", reason)
-        return Health(status="ok", name=node.config.name, role=Role.SIMSERVER)
+            raise ApiError(503, "not_ready", f"{reason}; {off}" if off else reason)
+        return Health(status="clock_off" if off else "ok", name=node.config.name, role=Role.SIMSERVER, clock=off)
 
     @app.get("/v1/local/stats")
     async def stats() -> Stats:

@@ -21,6 +21,15 @@ ELECTION_WHEN_LOST_S: Final = (0.01, 0.15)
 class RaftElections(RaftMember):
     """The member as candidate and as voter."""
 
+    @property
+    def reluctant(self) -> bool:
+        """Whether this member stands only if no other one does."""
+        return self._candidacy.reluctant
+
+    @reluctant.setter
+    def reluctant(self, reluctant: bool) -> None:
+        self._candidacy.reluctant = reluctant
+
     def _prepare_to_stand(self) -> None:
         """If PySyncObj would stand for election now, ask for pre-votes instead until they are there (T17)."""
         now_s = clock_s()
@@ -33,6 +42,8 @@ class RaftElections(RaftMember):
             self._candidacy_term = self.raftCurrentTerm
             return
         self._SyncObj__raftElectionDeadline = now_s + self._SyncObj__generateRaftTimeout()
+        if self._candidacy.holds_back(now_s):
+            return
         self._candidacy.ask(self.raftCurrentTerm + 1)
         message = {"type": "pre_vote", "term": self.raftCurrentTerm + 1, **self._end_of_log()}
         for node in self._SyncObj__otherNodes:

@@ -374,6 +374,16 @@ class Replica(LocalTree):
         """
         return await self._steward.transfer(name, timeout_s)
 
+    @property
+    def reluctant(self) -> bool:
+        """Whether this member stands for election only if no other one does. Of this life: it is not kept."""
+        return self._raft is not None and self._raft.reluctant
+
+    @reluctant.setter
+    def reluctant(self, reluctant: bool) -> None:
+        if self._raft is not None:
+            self._raft.reluctant = reluctant
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def read_barrier(self, timeout_s: float = 2.0) -> None:

@@ -97,9 +97,10 @@ POLICIES: Final = {"orphans", "on_leave", "heir", "owner_timeout_s"}
 class Health(BaseModel):
     """Whether a server is ready for work."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "clock_off"] = Field(description="it works in any case; `clock_off`: look at its clock")
     name: str
     role: str
+    clock: str = Field(default="", description="what is wrong with the clock of its host; empty if nothing is")
 
 
 class LeaseView(BaseModel):
@@ -462,6 +463,8 @@ class RowsView(BaseModel):
 
     rows: list[dict[str, Any]]
     proof: str
+    now_ms: int = Field(default=0, description="the time of the instance, in Unix milliseconds")
+    clock_proof: str = Field(default="", description="that `now_ms` comes from the same, over the nonce as well")
 
 
 class ParcelBody(RequestBody):

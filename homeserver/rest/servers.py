@@ -7,7 +7,15 @@ from fastapi import APIRouter, Depends, Query, Response
 from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
-from authority.enrolment import DIRECTORY, federation_purpose, is_proof, registration_proof, rows_proof
+from authority.enrolment import (
+    CLOCK,
+    DIRECTORY,
+    federation_clock_purpose,
+    federation_purpose,
+    is_proof,
+    registration_proof,
+    rows_proof,
+)
 from authority.errors import MessageError, Reason
 from authority.messages import Parcel
 from authority.names import instance_of
@@ -62,7 +70,12 @@ def server_routes(node: Node) -> APIRouter:
             rows = [] if found is None else [_shown(node, found)]
         else:
             rows = [_shown(node, row) for row in await node.store.find_servers(role)]
-        return RowsView(rows=rows, proof=rows_proof(node.secrets.join_token, DIRECTORY, nonce, rows))
+        secret, now_ms = node.secrets.join_token, round(node.clock.unix_s() * 1e3)
+        proofs = {
+            "proof": rows_proof(secret, DIRECTORY, nonce, rows),
+            "clock_proof": rows_proof(secret, CLOCK, nonce, now_ms),
+        }
+        return RowsView(rows=rows, now_ms=now_ms, **proofs)
 
     @routes.post(
         "/v1/handoffs",
@@ -140,8 +153,13 @@ async def _query(node: Node, query: DirectoryQuery) -> RowsView:
     else:
         found = await node.store.find_row(query.name)
         rows = [] if found is None else [_shown(node, found)]
-    purpose = federation_purpose(node.config.instance)
-    return RowsView(rows=rows, proof=rows_proof(node.secrets.federation, purpose, query.nonce, rows))
+    instance, secret, now_ms = node.config.instance, node.secrets.federation, round(node.clock.unix_s() * 1e3)
+    return RowsView(
+        rows=rows,
+        proof=rows_proof(secret, federation_purpose(instance), query.nonce, rows),
+        now_ms=now_ms,
+        clock_proof=rows_proof(secret, federation_clock_purpose(instance), query.nonce, now_ms),
+    )
 
 
 def _shown(node: Node, row: DirectoryRow) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def api_of(url: str, node: Node, directory: Path) -> Api:
 async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> None:
     node = home.simservers["alpha.s1"]
     await until(lambda: node.lease.may_act(node.clock.monotonic_ns()))
-    assert await status.get("/healthz") == {"status": "ok", "name": "alpha.s1", "role": "simserver"}
+    assert await status.get("/healthz") == {"status": "ok", "name": "alpha.s1", "role": "simserver", "clock": ""}
     node.registered = False
     await status.refused(503, "not_ready", "GET", "/healthz")
     node.registered = True
