@@ -129,6 +129,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         monotonic_ns=clock.monotonic_ns,
         black_box=BlackBox(config.directory, clock.unix_s),
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
+        is_lost_by=lambda began_ns, done_ns: lease.is_lost_by(began_ns, done_ns),  # noqa: PLW0108
         keeps_copies=lambda: copier.copies,
         begun=lambda entity: copier.begun(entity),  # noqa: PLW0108
         wants_actor=lambda life: holdings.attend(life),  # noqa: PLW0108

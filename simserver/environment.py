@@ -33,6 +33,8 @@ class EntityEnvironment:
     ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
     # Whether this server has its lease at this moment.
     may_act: Callable[[int], bool] = lambda now_ns: True
+    # Whether what took so long, from when until when, has cost this server the lease that it had.
+    is_lost_by: Callable[[int, int], bool] = lambda began_ns, done_ns: False
     # Whether copies are kept elsewhere: only what is in one is durable then.
     keeps_copies: Callable[[], bool] = lambda: False
     # By which those that sleep count their ticks.

@@ -163,6 +163,16 @@ class LeaseKeeper:
         """Whether anything may be simulated at this moment."""
         return not self.log_went_back and self.holder.may_act(now_ns)
 
+    def is_lost_by(self, began_ns: int, done_ns: int) -> bool:
+        """Whether what kept this server busy from then until then has cost it the lease, which it had before.
+
+        What takes less than the time between two renewals has not: one was due before it, and was not granted.
+        """
+        terms = self.holder.terms
+        if terms is None or done_ns - began_ns < terms.renew_every_ns:
+            return False
+        return self.may_act(began_ns) and not self.may_act(done_ns)
+
     def home_answers(self, now_ns: int) -> bool:
         """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
 

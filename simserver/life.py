@@ -10,7 +10,8 @@ Everything here is synchronous: whoever is ended by somebody else is ended befor
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.exits import SHUTDOWN, Reason, cause_of
@@ -27,7 +28,7 @@ from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.journal import Journal
 from simserver.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
 from simserver.passive import Passive
-from simserver.portable import Glance, NotPortable, glance, portable
+from simserver.portable import Glance, NotPortable, a_state, copied, glance, portable
 from simserver.sleep import Sleep, may_sleep
 from simserver.snapshot import Frozen, Snapshot, shortened, state_hash
 from simserver.stepping import Carried
@@ -48,6 +49,8 @@ CRASH_WINDOW_S: Final = 5.0
 # when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
 MAX_GLANCED: Final = 4096
 MAX_TRIED_BYTES: Final = 4096
+# What there is of a state in the present form of the world, if it came in that form.
+_NOTHING: Final = object()
 # What is not there while an entity is put away.
 _BODY: Final = frozenset(("_encoder", "carried", "inbox", "world"))
 
@@ -71,6 +74,7 @@ class Life:
         "_env",
         "_is_unread",
         "_journal",
+        "_migrated",
         "_next_ownership",
         "_parts",
         "_tick",
@@ -116,6 +120,7 @@ class Life:
         self.sleep: Sleep | None = None
         self.world = snapshot.world
         self.schema = snapshot.schema
+        self._migrated: Any = _NOTHING
         self.carried = snapshot.carried
         self.inbox = Inbox.from_data(snapshot.inbox)
         self.ownership = snapshot.ownership
@@ -146,15 +151,19 @@ class Life:
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
 
-        If that cannot be, it is kept as it is, and stands still here: another server may be able to go on with it.
+        What `migrate` gave is not its state until a tick with it has succeeded: until then copies, checkpoints and
+        hand-overs have the former one, in its form. If it cannot be brought there it stands still here, and another
+        server may be able to go on with it.
         """
-        world = self._env.world
+        world, self._migrated = self._env.world, _NOTHING
         if self.schema == schema_version(world) and takes(world, self.kind, self.schema):
             return
         try:
-            state = migrated(world, self.kind, self.world, self.schema)
+            with self.at_work():
+                # A copy of its own: it may write into that, and fail after it.
+                state = a_state("migrate", migrated(world, self.kind, copied(self.world), self.schema))
             portable(state)
-            self.world, self.schema = state, schema_version(world)
+            self._migrated = state
         except BaseException as error:
             if is_stopping(error):
                 raise
@@ -162,10 +171,52 @@ class Life:
                 self.broken, self._is_unread = shortened(said(error)), True
                 self._env.count("entity_broken")
 
+    @property
+    def seen(self) -> Any:
+        """The state as its world is shown it: in the world's present form. One that is put away stays so."""
+        return self.look() if self._migrated is _NOTHING else self._migrated
+
     def rehydrate(self) -> None:
         """Its world takes up the parts that came with it, before the first tick; see `simserver.participants`."""
         if self._parts is not None and not self.broken:
-            rehydrate(self._env.world, self.id, self.world, self._parts.shown, self._env.count)
+            with self.at_work():
+                rehydrate(self._env.world, self.id, self.seen, self._parts.shown, self._env.count)
+
+    # --- at work ---------------------------------------------------------------------------------------------------
+
+    def enter(self) -> int:
+        """Its world begins to work on it, whatever it is asked: the time. Whoever calls this calls `leave` after it."""
+        self._env.black_box.enter(self.id, self.fence.epoch)
+        return self._env.monotonic_ns()
+
+    def leave(self, began_ns: int) -> int:
+        """Its world has come back: the time. If it took so long that the lease is lost, that counts as a death."""
+        self._env.black_box.leave()
+        done_ns = self._env.monotonic_ns()
+        if self._env.is_lost_by(began_ns, done_ns):
+            self._cost_the_lease((done_ns - began_ns) / 1e9)
+        return done_ns
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """As `enter` and `leave` around this; also while the world is at work on it anyway."""
+        with self._env.black_box.simulating(self.id, self.fence.epoch):
+            began_ns = self._env.monotonic_ns()
+            try:
+                yield
+            finally:
+                done_ns = self._env.monotonic_ns()
+                if self._env.is_lost_by(began_ns, done_ns):
+                    self._cost_the_lease((done_ns - began_ns) / 1e9)
+
+    def _cost_the_lease(self, took_s: float) -> None:
+        times = self._env.black_box.died(self.id, self.fence.epoch)
+        self._env.count("lease_lost_at_work")
+        text = "the world took %.1f s for %s, and %s lost its lease by that, %d times in an hour"
+        _log.error(text, took_s, self.id, self._env.server, times)
+        why = self._env.black_box.verdict(self.id, self.released_epoch)
+        if why and not (self.broken or self.over):
+            self.stand_still(f"{why}: {took_s:.1f} s the last time")
 
     # --- with an actor ---------------------------------------------------------------------------------------------
 
@@ -188,6 +239,17 @@ class Life:
             self._crashes = RestartWindow(MAX_CRASHES, CRASH_WINDOW_S)
         if not self._crashes.allows_restart(self._env.monotonic_ns() / 1e9) and not self.broken:
             self.stand_still(f"its actor crashed {MAX_CRASHES + 1} times in a row: {_told(before.process.reason)}")
+
+    def failed(self, error: BaseException) -> None:
+        """Its world failed on it: it stands still with its last good state.
+
+        That is so wherever it goes, but if its state was only now brought into another form: what failed is not its
+        state, and a server whose world takes the former one may go on with that.
+        """
+        self.stand_still(said(error))
+        self._is_unread = self._migrated is not _NOTHING
+        where = "here" if self._is_unread else "wherever it goes"
+        _log.error("the world failed on %s at tick %d; it stands still %s", self.id, self.tick, where, exc_info=error)
 
     def stand_still(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
@@ -254,10 +316,12 @@ class Life:
         is large. The same object as before is what it was, or was changed where it stands, and there is none of before.
 
         Raises:
-            NotPortable: whoever had it could not be copied or handed over, nor gone on with after a failure.
+            NotPortable: it is no state, or whoever had it could not be copied or handed over, nor gone on with after a
+                failure.
         """
         if world is self.world:
             return
+        a_state("the step", world)
         try:
             if glance(world, MAX_GLANCED) is Glance.OTHER and self._encoder.world_bytes <= MAX_TRIED_BYTES:
                 self._encoder.of_world(world)
@@ -274,6 +338,8 @@ class Life:
         """
         applied = self.inbox.take()
         self.world = world
+        if self._migrated is not _NOTHING:
+            self._migrated, self.schema = _NOTHING, schema_version(self._env.world)
         self._parts = None
         if carried is not None:
             self.carried = carried
@@ -326,9 +392,16 @@ class Life:
         self._tick, self._ticks_here, self.sleep = self.tick, self.ticks_here, None
 
     def _sleep_if_it_may(self) -> None:
-        """It begins here, or goes on: without a tick, if its world has nothing to do in it."""
+        """It begins here, or goes on: without a tick, if its world has nothing to do in it.
+
+        A state in another form than it came in needs one, to become its state.
+        """
+        if self.broken or self._migrated is not _NOTHING:
+            return
         try:
-            if may_sleep(self._env.world, self.world):
+            with self.at_work():
+                sleeps = may_sleep(self._env.world, self.world)
+            if sleeps:
                 self.fall_asleep()
         except BaseException as error:
             if is_stopping(error):
@@ -538,10 +611,11 @@ class Life:
         """
         parts = self._present_parts()
         shown, ready = (NO_PARTS, None) if parts is None else (parts.shown, parts.ready)
-        if self.broken:
-            ready = shown if self._is_unread else NO_PARTS
+        if self.broken or self._migrated is not _NOTHING:
+            ready = NO_PARTS if self.quarantine else shown
         elif ready is None:
-            ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
+            with self.at_work():
+                ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
         self._parts = Parts(self.tick, shown, ready) if shown or ready else None
         return ready
 
@@ -590,7 +664,8 @@ class Life:
         """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""
         if not self.over:
             self.over = True
-            release(self._env.world, self.id, self._env.count)
+            with self.at_work():
+                release(self._env.world, self.id, self._env.count)
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)

@@ -23,6 +23,7 @@ from authority.records import DirectoryRow
 from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.life import Life
+from simserver.portable import is_text
 from simserver.world import World, yes_or_no
 
 __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_rows", "moved_bytes"]
@@ -225,18 +226,31 @@ def _group(world: Affine, holding: Holding) -> str:
     passive = holding.life.passive
     if passive is not None and passive.group is not None:
         return passive.group
+    began_ns = holding.life.enter()
     try:
-        group = str(world.affinity(holding.life.look()))[:MAX_GROUP_CHARS]
+        group = _a_group(world.affinity(holding.life.seen))
     except BaseException as error:
         if is_stopping(error):
             raise
         # The world's fault, and no reason to keep the entity where it is.
         _log.exception("the world cannot say to which group %s belongs", holding.id)
         group = ""
+    finally:
+        holding.life.leave(began_ns)
     if passive is not None:
         # Its state is the same until it is brought back.
         passive.group = group
     return group
+
+
+def _a_group(said: Any) -> str:
+    """What a world said of a group, as it fits a census. Raises `TypeError` or `ValueError` if it is none."""
+    if not isinstance(said, str):
+        # As texts "None" and "7" would be groups, with everybody in them of whom it says nothing.
+        raise TypeError(f"affinity has to name a group, or give an empty text, not {said!r:.40}")
+    if not is_text(said):
+        raise ValueError("affinity gave a text that cannot be written")
+    return said[:MAX_GROUP_CHARS]
 
 
 def _is_immovable(world: Rooted, holding: Holding) -> bool:
@@ -245,14 +259,17 @@ def _is_immovable(world: Rooted, holding: Holding) -> bool:
     passive = holding.life.passive
     if passive is not None and passive.immovable is not None:
         return passive.immovable
+    began_ns = holding.life.enter()
     try:
-        immovable = yes_or_no("immovable", world.immovable(holding.life.look()))
+        immovable = yes_or_no("immovable", world.immovable(holding.life.seen))
     except BaseException as error:
         if is_stopping(error):
             raise
         # As of its group.
         _log.exception("the world cannot say whether %s is immovable", holding.id)
         immovable = False
+    finally:
+        holding.life.leave(began_ns)
     if passive is not None:
         passive.immovable = immovable
     return immovable

@@ -76,8 +76,15 @@ class Life:
     schema: int = 1
     stint: Any = field(default_factory=lambda: SimpleNamespace(first_tick_ns=0, last_tick_ns=0))
 
-    def look(self) -> Any:
+    @property
+    def seen(self) -> Any:
         return self.world
+
+    def enter(self) -> int:
+        return 0
+
+    def leave(self, _began_ns: int) -> int:
+        return 0
 
     @property
     def quarantine(self) -> str:
