@@ -65,7 +65,7 @@ from simserver.stages import Stages
 from simserver.status import make_status_app
 from simserver.visitors import Visitors
 from simserver.whereabouts import Whereabouts
-from simserver.world import load_world
+from simserver.world import load_world, schema_version
 
 __all__ = ["build", "main", "run", "supervision_tree"]
 
@@ -140,6 +140,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         count=count,
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
+        stands_still=lambda entity: node.loads.soon(entity),  # noqa: PLW0108
     )
     ledger = Ledger(config.name, config.directory / "tree")
     home_log = HomeLog(config.directory / "home_log")
@@ -283,6 +284,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         copier.leaning,
         lambda: lease.knows,
         reception.is_full,
+        schema_version(world),
     )
     return node
 

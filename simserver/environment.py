@@ -9,6 +9,7 @@ from simserver.black_box import BlackBox
 from simserver.custody import CustodyLog
 from simserver.sleep import Rounds
 from simserver.world import World
+from simserver.world_faults import WorldFaults
 
 if TYPE_CHECKING:
     from simserver.life import Life
@@ -45,3 +46,7 @@ class EntityEnvironment:
     begun: Callable[[str], None] = lambda _entity: None
     # Told of every life that was put away, and needs an actor again.
     wants_actor: Callable[["Life"], None] = lambda _life: None
+    # Told of every life that comes to stand still.
+    stands_still: Callable[[str], None] = lambda _entity: None
+    # What its world did wrong is said there.
+    faults: WorldFaults = field(default_factory=WorldFaults)

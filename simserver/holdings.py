@@ -201,6 +201,11 @@ class Holdings:
         return sum(holding.life.is_untaken for holding in self._living.values())
 
     @property
+    def quarantined(self) -> int:
+        """How many others stand still, because the world or this server failed on them."""
+        return sum(bool((life := one.life).broken) and not life.is_untaken for one in self._living.values())
+
+    @property
     def asleep(self) -> int:
         """How many of them sleep."""
         if not hasattr(self._environment.world, "may_sleep"):

@@ -45,6 +45,8 @@ _log = logging.getLogger("simserver.life")
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
+# What stands still so soon, by its ticks, has not run here.
+FIRST_MOMENTS_S: Final = 5.0
 # With every tick so many members of a state are looked at, which takes some 400 us at most: what has more is looked at
 # when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
 MAX_GLANCED: Final = 4096
@@ -69,6 +71,7 @@ class Life:
 
     __slots__ = (
         "_begun_ns",
+        "_broken_ns",
         "_crashes",
         "_encoder",
         "_env",
@@ -77,11 +80,13 @@ class Life:
         "_migrated",
         "_next_ownership",
         "_parts",
+        "_ran_before",
         "_tick",
         "_ticks_here",
         "broken",
         "carried",
         "durable",
+        "failed_here",
         "fence",
         "frozen",
         "id",
@@ -129,6 +134,9 @@ class Life:
         self.step_ns = 0
         self.frozen = self.over = self._is_unread = False
         self.broken = snapshot.broken
+        self._ran_before = snapshot.tick > 0 and not snapshot.broken
+        self._broken_ns = environment.monotonic_ns()
+        self.failed_here = False
         self.released_epoch = snapshot.released_epoch
         self.ref: Ref | None = None
         self._crashes: RestartWindow | None = None
@@ -168,8 +176,9 @@ class Life:
             if is_stopping(error):
                 raise
             if not self.broken:
-                self.broken, self._is_unread = shortened(said(error)), True
-                self._env.count("entity_broken")
+                self._breaks(said(error), is_unread=True)
+                if not self.is_untaken:
+                    self._failed_at("migrate", error)
 
     @property
     def seen(self) -> Any:
@@ -248,8 +257,26 @@ class Life:
         """
         self.stand_still(said(error))
         self._is_unread = self._migrated is not _NOTHING
-        where = "here" if self._is_unread else "wherever it goes"
-        _log.error("the world failed on %s at tick %d; it stands still %s", self.id, self.tick, where, exc_info=error)
+        self._failed_at("tick", error)
+
+    def _failed_at(self, doing: str, error: BaseException) -> None:
+        is_soon = self._ticks_here * self._env.period_s < FIRST_MOMENTS_S
+        self.failed_here = self._ran_before and is_soon
+        self.fault(doing, error)
+
+    def fault(self, doing: str, error: BaseException) -> None:
+        """Its world failed in `doing` something with it: that is counted, and said in the log."""
+        self._env.count("world_failed")
+        what = f"{doing}: {self.id}, a {self.kind}, at tick {self._tick}"
+        if self.broken:
+            what += f"; it stands still {'wherever it goes' if self.quarantine else 'here'}"
+        self._env.faults.failed(what, error, self._env.monotonic_ns())
+
+    def _breaks(self, why: str, *, is_unread: bool) -> None:
+        self.broken, self._is_unread = shortened(why), is_unread
+        self._broken_ns, self.failed_here = self._env.monotonic_ns(), False
+        self._env.count("entity_broken")
+        self._env.stands_still(self.id)
 
     def stand_still(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
@@ -258,14 +285,18 @@ class Life:
         before is not to be gone on with. A frozen one is named already.
         """
         self.wake()
-        self.broken, self._is_unread = shortened(why), False
+        self._breaks(why, is_unread=False)
         self._tick += not self.frozen
-        self._env.count("entity_broken")
 
     @property
     def quarantine(self) -> str:
         """Why it stands still wherever it goes; empty if it does not, or only because this server cannot read it."""
         return "" if self._is_unread else self.broken
+
+    @property
+    def still_ns(self) -> int:
+        """For how long it has stood still because it is broken."""
+        return self._env.monotonic_ns() - self._broken_ns
 
     @property
     def is_untaken(self) -> bool:
