@@ -55,6 +55,7 @@ class Renew(MessageModel):
     `heard` is where the log stood by what homeservers said to this server since (`LogPlace`), which proves nothing.
     `witnesses` are the last words of other instances' homeservers on where their logs stood (`authority.log_messages`).
     `members` is the digest of the homeservers and their addresses that it knows: of others there is word in the answer.
+    `protocol` is the version that it speaks (`authority.release`); 0 of one that does not say.
     """
 
     type: Literal["renew"] = "renew"
@@ -69,6 +70,7 @@ class Renew(MessageModel):
     heard: Places = ""
     witnesses: Annotated[list[Token], Field(max_length=MAX_FOREIGN_LOGS)] = Field(default_factory=list)
     members: ListDigest = ""
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = 0
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -87,6 +89,7 @@ class RenewReply(MessageModel):
     `lost`: the log has not been there, which was accepted, so the server has followed another history.
     `position`: where it is now, for a server that takes one.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
+    `other_release`: the server and this homeserver, whose version is `protocol`, would not understand each other.
     `members_changed`: the directory has other homeservers, or other addresses of them, than `Renew.members` says.
     """
 
@@ -94,7 +97,7 @@ class RenewReply(MessageModel):
     server: Name
     incarnation: Incarnation
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
-    verdict: Literal["granted", "returning", "held", "over", "elsewhere", "went_back"]
+    verdict: Literal["granted", "returning", "held", "over", "elsewhere", "went_back", "other_release"]
     known: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     officer: OwnerName = ""
     term_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
@@ -107,6 +110,7 @@ class RenewReply(MessageModel):
     missing: Places = ""
     position_known: bool = False
     lost: bool = False
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = 0
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -136,7 +140,17 @@ def _sparing(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
     if data["position"] is None:
         del data["position"]
-    for field in ("aside", "heard", "members", "lost", "members_changed", "missing", "position_known", "witnesses"):
+    for field in (
+        "aside",
+        "heard",
+        "members",
+        "lost",
+        "members_changed",
+        "missing",
+        "position_known",
+        "protocol",
+        "witnesses",
+    ):
         if not data.get(field, True):
             del data[field]
     return data

@@ -80,7 +80,7 @@ class StillRow(MessageModel):
 
 
 class LoadReport(MessageModel):
-    """Simulation server → every homeserver of its instance, once a second, and soon after an entity came to stand still.
+    """Simulation server → every homeserver of its instance, once a second, and soon after one comes to stand still.
 
     `still` are some of those that do; those with `failed_here` come first, and the others take turns.
     """

@@ -19,6 +19,7 @@ from authority.log_alarm import alarm_of
 from authority.log_positions import LogPlace, LogPosition
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow, Role
+from authority.release import PROTOCOL_VERSION, why_other_release
 from authority.sealing import Opened
 from homeserver.log_positions import LogPositions, new_mark
 from homeserver.store import Store
@@ -64,6 +65,8 @@ class Leases:
         self._positions = positions
         # Servers that were told of a log which is not this one; bounded by the directory.
         self._misled: set[str] = set()
+        # Servers of other releases, with the version that each speaks; bounded likewise.
+        self._others: dict[str, int] = {}
         self.witnessed: Callable[[str, Sequence[str]], None] = lambda _server, _tokens: None
         """Told what each server shows of where other instances' logs were."""
         # Shown to this member while it granted leases, and under which office; until the log has it.
@@ -93,7 +96,19 @@ class Leases:
         """As `renew`, for a message as it arrived."""
         if not isinstance(opened.message, Renew):
             raise MessageError(f"{opened.message.type} renews nothing")
-        return await self.renew(opened.message, opened.sender)
+        message = opened.message
+        if message.protocol != PROTOCOL_VERSION and message.server == opened.sender:
+            return self._of_another_release(message)
+        return await self.renew(message, opened.sender)
+
+    def _of_another_release(self, message: Renew) -> RenewReply:
+        """It would take other messages of this homeserver for none, and wait for what never comes."""
+        if self._others.get(message.server) != message.protocol:
+            self._others[message.server] = message.protocol
+            text = "other_release: the lease of %s is not renewed: %s"
+            why = why_other_release(message.server, message.protocol, self._name, PROTOCOL_VERSION)
+            _log.error(text, message.server, why)
+        return _answer(message, "other_release", protocol=PROTOCOL_VERSION)
 
     async def renew(self, message: Renew, sender: str) -> RenewReply:
         """Answer a simulation server that renews its lease, or begins an incarnation.
@@ -394,6 +409,7 @@ def _answer(
     missing: str = "",
     position_known: bool = False,
     lost: bool = False,
+    protocol: int = 0,
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -413,6 +429,7 @@ def _answer(
             "missing": missing,
             "position_known": position_known,
             "lost": lost,
+            "protocol": protocol,
         }
     )
 

@@ -29,6 +29,7 @@ from authority.epoch import Fence
 from authority.listeners import attach_listeners
 from authority.pins import Pins
 from authority.recovery import CopyTable
+from authority.release import PROTOCOL_VERSION
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from authority.spans import Spans
@@ -453,6 +454,7 @@ def main(config: SimserverConfig) -> int:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        _log.critical("%s stops: its home instance refused it: %s", config.name, error)
+        text = "%s (protocol version %d) stops: its home instance refused it: %s"
+        _log.critical(text, config.name, PROTOCOL_VERSION, error)
         status = 3
     return status

@@ -30,6 +30,7 @@ from authority.log_messages import place_said_untrusted
 from authority.log_positions import LogPlace
 from authority.names import instance_of
 from authority.recovery import may_follow
+from authority.release import PROTOCOL_VERSION, why_other_release
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
 from tree.disk import replace_file
@@ -121,6 +122,8 @@ class LeaseKeeper:
         """Why the lease was not renewed, the last time that it was not."""
         self.log_went_back = ""
         """Why this server does not follow its home instance, whose log is older than it was; empty if it does."""
+        self.other_release = ""
+        """Why the home instance would not understand this server, with both versions; empty if it does."""
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
         # Whether the lease was granted when home was last asked to, and since when it is being asked now, if it is.
@@ -315,6 +318,7 @@ class LeaseKeeper:
             heard="" if position is None else self._home_log.places,
             witnesses=[] if position is None else self._home_log.witnesses,
             members="" if position is None else self._home.members_digest,
+            protocol=PROTOCOL_VERSION,
         )
         try:
             # Alone: in company the answer would wait for whatever else is decided, of hundreds that leave, say.
@@ -339,7 +343,11 @@ class LeaseKeeper:
             self._home_went_back(sender)
             self._home_log.went_back(reply.missing, position_known=reply.position_known)
             return False
+        if reply.verdict == "other_release":
+            self._home_has_another_release(sender, reply.protocol)
+            return False
         if reply.verdict in ("granted", "returning"):
+            self.other_release = ""
             if reply.lost:
                 self._home_log.doubt()
             if self._home_log.doubtful and not await self._is_the_way_found(sender):
@@ -363,6 +371,14 @@ class LeaseKeeper:
             await self._home.prefer(reply.officer, to=sender)
         self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
         return False
+
+    def _home_has_another_release(self, sender: str, version: int) -> None:
+        """Its homeservers were exchanged while this server ran: it stands still when its lease ends, with all it has."""
+        why = why_other_release(self._server, PROTOCOL_VERSION, sender, version)
+        if why != self.other_release:
+            _log.error("other_release: %s", why)
+        self.other_release, self.is_alive = why, False
+        self._not_granted(why)
 
     def _home_went_back(self, sender: str) -> None:
         """The home instance has an older log than this server can prove: nothing of what it says is followed."""

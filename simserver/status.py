@@ -124,6 +124,8 @@ def make_status_app(node: Node) -> FastAPI:
         """Ready when it is registered with its home instance, has its lease, and can be given entities by it."""
         if node.registered and node.lease.log_went_back:
             raise ApiError(503, "log_went_back", node.lease.log_went_back)
+        if node.lease.other_release:
+            raise ApiError(503, "other_release", node.lease.other_release)
         if reason := _why_not_ready(node):
             raise ApiError(503, "not_ready", reason)
         return Health(status="ok", name=node.config.name, role=Role.SIMSERVER)

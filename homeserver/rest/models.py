@@ -459,6 +459,9 @@ class RegisterBody(RequestBody):
     link_port: Annotated[int, Field(ge=1, le=65535)]
     version: KeysVersion = 1
     statements: Statements = ()
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = Field(
+        default=0, description="the version of the messages that it speaks; 0 of a release that does not say"
+    )
     proof: Annotated[str, Field(max_length=128)]
 
 

@@ -225,8 +225,11 @@ async def test_a_server_that_has_just_come_back_is_asked_before_it_is_gone_on_wi
     assert len(await home.look(1.25)) == 1
 
 
-@pytest.mark.parametrize(("deaths", "at_s", "is_known"), [([], 0, True), ([3, 5], 0, True), ([3], 31, True), ([3], 0, False)],
-                         ids=["of whom nobody died", "of whom too many died", "for too long", "whose server was removed"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("deaths", "at_s", "is_known"),
+    [([], 0, True), ([3, 5], 0, True), ([3], 31, True), ([3], 0, False)],
+    ids=["of whom nobody died", "of whom too many died", "for too long", "whose server was removed"],
+)
 async def test_nobody_else_waits_for_a_silent_server_to_say_whether_it_died_of_it(
     deaths: list[int], at_s: float, is_known: bool
 ) -> None:
