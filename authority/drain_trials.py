@@ -19,7 +19,7 @@ __all__ = ["TRIAL_S", "DrainTrials"]
 
 TRIAL_S: Final = 5.0
 """What has not arrived by then is not waited for: another unit goes ahead."""
-# Whoever is to go ahead and is in a census so soon may not have heard of it when that was taken.
+# Its server may not have heard that it is to go ahead when a census was taken so soon after.
 _HEARD_S: Final = 0.5
 _Key = tuple[str, str, str]
 """From which server, to which, and of which kind."""

@@ -136,21 +136,16 @@ def number_of(digest: str) -> int:
     return int(digest or "0", 16) >> 1
 
 
+_SPARED: Final = (
+    "aside", "heard", "lost", "members", "members_changed", "missing", "position_known", "protocol", "witnesses",
+)  # fmt: skip
+
+
 def _sparing(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
     if data["position"] is None:
         del data["position"]
-    for field in (
-        "aside",
-        "heard",
-        "members",
-        "lost",
-        "members_changed",
-        "missing",
-        "position_known",
-        "protocol",
-        "witnesses",
-    ):
+    for field in _SPARED:
         if not data.get(field, True):
             del data[field]
     return data

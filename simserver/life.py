@@ -194,7 +194,7 @@ class Life:
     # --- at work ---------------------------------------------------------------------------------------------------
 
     def enter(self) -> int:
-        """Its world begins to work on it, whatever it is asked: the time. Whoever calls this calls `leave` after it."""
+        """Its world begins to work on it, whatever it is asked: the time. `leave` has to follow."""
         self._env.black_box.enter(self.id, self.fence.epoch)
         return self._env.monotonic_ns()
 

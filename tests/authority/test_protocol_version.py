@@ -1,4 +1,4 @@
-"""Servers say which protocol they speak; this notices when a message has other fields, so that the number is not forgotten.
+"""Servers say which protocol they speak; so that the number is not forgotten, this notices when messages change.
 
 The record is written anew by
 
@@ -28,7 +28,8 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 def forms() -> list[str]:
     """The fields of every message between servers, and of what is in it, a line each."""
     found: dict[str, str] = {}
-    todo = [*models_in(Message), *models_in(LinkMessage), RegisterBody, ParcelBody, FederationBody]
+    todo: list[type[BaseModel]] = [*models_in(Message), *models_in(LinkMessage)]
+    todo += [RegisterBody, ParcelBody, FederationBody]
     while todo:
         model = todo.pop()
         if model.__name__ not in found:

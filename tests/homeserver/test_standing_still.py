@@ -1,5 +1,7 @@
 """What stands still is known from the reports of its server, and a drain stops whose entities do not run elsewhere."""
 
+from typing import Any
+
 import pytest
 
 from authority.placement_messages import MAX_STILL, Load, StillRow
@@ -11,7 +13,7 @@ WHY = "ValueError: cannot migrate ball from 1"
 
 
 def load(quarantined: int, untaken: int = 0) -> Load:
-    fixed = {"tick_ppm": 0, "leaving": 0, "inputs_per_s": 0, "bytes_per_s": 0}
+    fixed: dict[str, Any] = {"tick_ppm": 0, "leaving": 0, "inputs_per_s": 0, "bytes_per_s": 0}
     return Load(entities=quarantined + untaken, quarantined=quarantined, untaken=untaken, **fixed)
 
 
@@ -86,7 +88,7 @@ async def rounds(instance: Upgraded, count: int = 20) -> None:
         instance.report()
 
 
-async def test_a_drain_stops_with_the_first_that_does_not_run_on_a_server_of_another_world(
+async def test_failures_row_28_a_drain_stops_with_the_first_that_does_not_run_on_a_server_of_another_world(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     instance = Upgraded()

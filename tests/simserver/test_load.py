@@ -364,7 +364,8 @@ class Told:
         post = SimpleNamespace(send=lambda message, *_, **__: self.reports.append(message))
         home = SimpleNamespace(name="alpha.h1", link_host="127.0.0.1", link_port=1)
         parts: Any = (LoadMeter(1), self.known, departures, post, lambda: [home], lambda: (0, 0), Clock())
-        self.loads = Loads(*parts, schema_version=3)
+        options: Any = {"schema_version": 3}
+        self.loads = Loads(*parts, **options)
         object.__setattr__(self.stage.environment, "stands_still", self.loads.soon)
 
     def came(self, number: int, **fields: Any) -> Life:

@@ -102,7 +102,7 @@ def test_nothing_begins_with_a_spawn_that_returns_nothing() -> None:
 
 
 @pytest.mark.parametrize(("forgets", "raises"), [("migrate", ""), ("", "migrate")], ids=["returns nothing", "raises"])
-def test_a_migrate_that_fails_leaves_state_and_version_as_they_came(forgets: str, raises: str) -> None:
+def test_failures_row_28_a_migrate_that_fails_leaves_state_and_version_as_they_came(forgets: str, raises: str) -> None:
     stage, came = upgraded()
     stage.environment.world.forgets = forgets  # type: ignore[attr-defined]
     stage.environment.world.raises = raises  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ async def test_what_migrate_gave_is_the_state_once_a_tick_with_it_has_succeeded(
 
 
 @pytest.mark.parametrize("fails", ["forgets", "raises"])
-async def test_if_the_first_tick_after_migrate_fails_state_and_version_are_as_they_came_and_it_runs_elsewhere(
+async def test_failures_row_28_if_the_first_tick_after_migrate_fails_it_is_as_it_came_and_runs_elsewhere(
     system: System, fails: str
 ) -> None:
     stage, came = upgraded(system)
