@@ -60,6 +60,7 @@ _SPARED: Final = (
     "missing",
     "now_ms",
     "position_known",
+    "protocol",
     "rest_url",
     "witnesses",
 )
@@ -79,6 +80,7 @@ class Renew(MessageModel):
     `challenge` is what a homeserver gave last, empty before the first, by which this is known to be new whatever the
     clocks show; None of one that knows of no such thing, whose messages are as old as both clocks say.
     `rest_url`, `link_host` and `link_port` are where this incarnation is (`lease.claim`); port 0 if it does not say.
+    `protocol` is the version that it speaks (`authority.release`); 0 of one that does not say.
     """
 
     type: Literal["renew"] = "renew"
@@ -97,6 +99,7 @@ class Renew(MessageModel):
     rest_url: Annotated[str, Field(max_length=MAX_ADDRESS_CHARS)] = ""
     link_host: Annotated[str, Field(max_length=MAX_ADDRESS_CHARS)] = ""
     link_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = 0
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -117,6 +120,7 @@ class RenewReply(MessageModel):
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
     `again`: the `challenge` was none of the last ones; the one in the answer is, and all answers to a server that knows
     of challenges have one. `now_ms` is the time of the instance, in Unix milliseconds; 0 if it is not told.
+    `other_release`: the server and this homeserver, whose version is `protocol`, would not understand each other.
     `members_changed`: the directory has other homeservers, or other addresses of them, than `Renew.members` says.
     """
 
@@ -124,7 +128,7 @@ class RenewReply(MessageModel):
     server: Name
     incarnation: Incarnation
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
-    verdict: Literal["granted", "returning", "held", "over", "elsewhere", "went_back", "again"]
+    verdict: Literal["granted", "returning", "held", "over", "elsewhere", "went_back", "again", "other_release"]
     known: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     officer: OwnerName = ""
     term_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
@@ -139,6 +143,7 @@ class RenewReply(MessageModel):
     lost: bool = False
     challenge: Challenge | None = None
     now_ms: Annotated[int, Field(ge=0, le=2**53)] = 0
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = 0
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from authority.log_alarm import alarm_of
 from authority.log_positions import LogPlace, LogPosition
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow, Role
+from authority.release import PROTOCOL_VERSION, why_other_release
 from authority.sealing import Opened
 from homeserver.log_positions import LogPositions, new_mark
 from homeserver.store import Store
@@ -65,6 +66,8 @@ class Leases:
         self._positions = positions
         # Servers that were told of a log which is not this one; bounded by the directory.
         self._misled: set[str] = set()
+        # Servers of other releases, with the version that each speaks; bounded likewise.
+        self._others: dict[str, int] = {}
         self.witnessed: Callable[[str, Sequence[str]], None] = lambda _server, _tokens: None
         """Told what each server shows of where other instances' logs were."""
         self.is_better_elsewhere: Callable[[], bool] = lambda: False
@@ -97,16 +100,29 @@ class Leases:
         """As `renew`, for a message as it arrived."""
         if not isinstance(opened.message, Renew):
             raise MessageError(f"{opened.message.type} renews nothing")
-        if opened.is_late and opened.message.challenge is None:
+        message = opened.message
+        if opened.is_late and message.challenge is None:
             raise MessageError(f"a renewal of {opened.sender} is late by the clock here, and has no challenge in it")
-        reply = await self.renew(opened.message, opened.sender)
-        if opened.message.challenge is None:
+        if message.protocol != PROTOCOL_VERSION and message.server == opened.sender:
+            reply = self._of_another_release(message)
+        else:
+            reply = await self.renew(message, opened.sender)
+        if message.challenge is None:
             return reply
         told = {
             "challenge": self._challenges.now(self._clock.monotonic_ns()),
             "now_ms": round(self._clock.unix_s() * 1e3),
         }
         return reply.model_copy(update=told)
+
+    def _of_another_release(self, message: Renew) -> RenewReply:
+        """It would take other messages of this homeserver for none, and wait for what never comes."""
+        if self._others.get(message.server) != message.protocol:
+            self._others[message.server] = message.protocol
+            text = "other_release: the lease of %s is not renewed: %s"
+            why = why_other_release(message.server, message.protocol, self._name, PROTOCOL_VERSION)
+            _log.error(text, message.server, why)
+        return _answer(message, "other_release", protocol=PROTOCOL_VERSION)
 
     async def renew(self, message: Renew, sender: str) -> RenewReply:
         """Answer a simulation server that renews its lease, or begins an incarnation.
@@ -421,6 +437,7 @@ def _answer(
     missing: str = "",
     position_known: bool = False,
     lost: bool = False,
+    protocol: int = 0,
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -440,6 +457,7 @@ def _answer(
             "missing": missing,
             "position_known": position_known,
             "lost": lost,
+            "protocol": protocol,
         }
     )
 

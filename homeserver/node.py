@@ -238,7 +238,7 @@ class Node:
             case Adopted() as message:
                 self.recoveries.adopted(message, opened.sender)
             case LoadReport() as message if self._is_ours(opened.sender):
-                self.balancer.reported(opened.sender, message.load)
+                self.balancer.reported(opened.sender, message.load, message.still)
             case Census() as message if self._is_ours(opened.sender):
                 self.balancer.took_census(opened.sender, message)
             case _:

@@ -29,6 +29,7 @@ from authority.epoch import Fence
 from authority.listeners import attach_listeners
 from authority.pins import Pins
 from authority.recovery import CopyTable
+from authority.release import PROTOCOL_VERSION
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from authority.spans import Spans
@@ -66,7 +67,7 @@ from simserver.stages import Stages
 from simserver.status import make_status_app
 from simserver.visitors import Visitors
 from simserver.whereabouts import Whereabouts
-from simserver.world import load_world
+from simserver.world import load_world, schema_version
 
 __all__ = ["build", "main", "run", "supervision_tree"]
 
@@ -130,6 +131,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClo
         monotonic_ns=clock.monotonic_ns,
         black_box=BlackBox(config.directory, clock.unix_s),
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
+        is_lost_by=lambda began_ns, done_ns: lease.is_lost_by(began_ns, done_ns),  # noqa: PLW0108
         keeps_copies=lambda: copier.copies,
         begun=lambda entity: copier.begun(entity),  # noqa: PLW0108
         wants_actor=lambda life: holdings.attend(life),  # noqa: PLW0108
@@ -140,6 +142,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClo
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         count=count,
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
+        stands_still=lambda entity: node.loads.soon(entity),  # noqa: PLW0108
     )
     ledger = Ledger(config.name, config.directory / "tree")
     home_log = HomeLog(config.directory / "home_log")
@@ -283,6 +286,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClo
         copier.leaning,
         lambda: lease.knows,
         reception.is_full,
+        schema_version(world),
     )
     return node
 
@@ -460,6 +464,7 @@ def main(config: SimserverConfig) -> int:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        _log.critical("%s stops: its home instance refused it: %s", config.name, error)
+        text = "%s (protocol version %d) stops: its home instance refused it: %s"
+        _log.critical(text, config.name, PROTOCOL_VERSION, error)
         status = 3
     return status

@@ -25,6 +25,7 @@ from authority.messages import Message, NoAnswer, Parcel
 from authority.names import BadName, check_name
 from authority.pins import Pins
 from authority.records import DirectoryRow, Role
+from authority.release import PROTOCOL_VERSION
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.continuity import Published
@@ -125,7 +126,7 @@ class Home:
         Returns the keys that the home instance shows from now on.
 
         Raises:
-            HomeRefused: the token is wrong, or other keys are pinned to this name.
+            HomeRefused: the token is wrong, other keys are pinned to this name, or that is another release.
         """
         fields = {
             "role": Role.SIMSERVER.value,
@@ -135,6 +136,7 @@ class Home:
             "rest_url": rest_url,
             "link_host": link[0],
             "link_port": link[1],
+            "protocol": PROTOCOL_VERSION,
         }
         body = fields | {"proof": registration_proof(self._join_token, self._sealer.name, fields)}
         while True:

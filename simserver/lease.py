@@ -31,6 +31,7 @@ from authority.log_messages import place_said_untrusted
 from authority.log_positions import LogPlace
 from authority.names import instance_of
 from authority.recovery import may_follow
+from authority.release import PROTOCOL_VERSION, why_other_release
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
 from tree.disk import replace_file
@@ -127,6 +128,8 @@ class LeaseKeeper:
         """Why the lease was not renewed, the last time that it was not."""
         self.log_went_back = ""
         """Why this server does not follow its home instance, whose log is older than it was; empty if it does."""
+        self.other_release = ""
+        """Why the home instance would not understand this server, with both versions; empty if it does."""
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
         # Whether the lease was granted when home was last asked to, and since when it is being asked now, if it is.
@@ -168,6 +171,16 @@ class LeaseKeeper:
     def may_act(self, now_ns: int) -> bool:
         """Whether anything may be simulated at this moment."""
         return not self.log_went_back and self.holder.may_act(now_ns)
+
+    def is_lost_by(self, began_ns: int, done_ns: int) -> bool:
+        """Whether what kept this server busy from then until then has cost it the lease, which it had before.
+
+        What takes less than the time between two renewals has not: one was due before it, and was not granted.
+        """
+        terms = self.holder.terms
+        if terms is None or done_ns - began_ns < terms.renew_every_ns:
+            return False
+        return self.may_act(began_ns) and not self.may_act(done_ns)
 
     def home_answers(self, now_ns: int) -> bool:
         """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
@@ -326,6 +339,7 @@ class LeaseKeeper:
             rest_url=rest_url,
             link_host=link_host,
             link_port=link_port,
+            protocol=PROTOCOL_VERSION,
         )
         trace = Trace(f"renew-{hashlib.sha256(self._nonce.encode()).hexdigest()[:16]}-{self._renewal}")
         try:
@@ -356,7 +370,11 @@ class LeaseKeeper:
             self._home_went_back(sender)
             self._home_log.went_back(reply.missing, position_known=reply.position_known)
             return False
+        if reply.verdict == "other_release":
+            self._home_has_another_release(sender, reply.protocol)
+            return False
         if reply.verdict in ("granted", "returning"):
+            self.other_release = ""
             if reply.lost:
                 self._home_log.doubt()
             if self._home_log.doubtful and not await self._is_the_way_found(sender):
@@ -380,6 +398,14 @@ class LeaseKeeper:
             await self._home.prefer(reply.officer, to=sender)
         self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
         return False
+
+    def _home_has_another_release(self, sender: str, version: int) -> None:
+        """Its homeservers were exchanged while this server ran: it stands still when its lease ends, and keeps all."""
+        why = why_other_release(self._server, PROTOCOL_VERSION, sender, version)
+        if why != self.other_release:
+            _log.error("other_release: %s", why)
+        self.other_release, self.is_alive = why, False
+        self._not_granted(why)
 
     def _home_went_back(self, sender: str) -> None:
         """The home instance has an older log than this server can prove: nothing of what it says is followed."""

@@ -204,7 +204,8 @@ def _entity_routes(node: Node) -> APIRouter:
     @routes.get("/{entity_id}")
     async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
         """Owner, master, authority, epoch and rule of an entity."""
-        return EntityView.of(await _entity(node, entity_id, consistency))
+        record = await _entity(node, entity_id, consistency)
+        return EntityView.of(record, node.balancer.why_still(entity_id, record.authority))
 
     @routes.post("", status_code=201, dependencies=[client])
     async def create_entity(body: NewEntity) -> EntityView:

@@ -1,6 +1,7 @@
 """Routes for other servers: registration, directory rows, and sealed parcels."""
 
-from typing import Annotated, Any
+import logging
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -20,6 +21,7 @@ from authority.errors import MessageError, Reason
 from authority.messages import Parcel
 from authority.names import instance_of
 from authority.records import DirectoryRow, Role
+from authority.release import PROTOCOL_VERSION, why_other_release
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver import registration
@@ -38,6 +40,8 @@ from homeserver.rest.models import (
 )
 
 __all__ = ["server_routes"]
+
+_log: Final = logging.getLogger("homeserver.servers")
 
 
 def server_routes(node: Node) -> APIRouter:
@@ -111,6 +115,10 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
     fields = body.model_dump(mode="json", exclude={"proof"}, exclude_unset=True)
     if not is_proof(body.proof, registration_proof(node.secrets.join_token, name, fields)):
         raise ApiError(403, "wrong_token", f"{name} does not know the join token of this instance", name)
+    if body.protocol != PROTOCOL_VERSION:
+        text = why_other_release(name, body.protocol, node.config.name, PROTOCOL_VERSION)
+        _log.error("other_release: %s is not registered: %s", name, text)
+        raise ApiError(409, "other_release", text, PROTOCOL_VERSION)
     try:
         keys = PublicIdentity.from_jwks_untrusted(body.keys)
     except CryptoError as error:

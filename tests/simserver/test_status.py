@@ -49,6 +49,13 @@ async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> Non
     node.registered = True
 
 
+async def test_it_is_not_ready_while_its_home_is_of_another_release(home: Home, status: Api) -> None:
+    node = home.simservers["alpha.s1"]
+    await until(lambda: node.lease.is_alive)
+    node.lease.other_release = "alpha.s1 speaks protocol version 1, and alpha.h1 version 2"
+    await status.refused(503, "other_release", "GET", "/healthz")
+
+
 @pytest.mark.parametrize("home", [1.0], indirect=True)
 async def test_one_that_was_removed_and_runs_on_says_so_and_its_home_warns_once(
     home: Home, status: Api, caplog: pytest.LogCaptureFixture
