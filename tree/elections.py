@@ -34,11 +34,18 @@ class Candidacy:
         self._granted_by: set[str] | None = None
         self._won_term = 0
         self._stood_in_vain = 0
+        self._listened = False
+
+    def listens_first(self) -> bool:
+        """Whether this is the first time in this silence that the member was too busy to hear."""
+        first, self._listened = not self._listened, True
+        return first
 
     def heard_from_leader(self, now_s: float) -> None:
         """A leader of the current term spoke; whatever was asked before is void."""
         self._heard_at_s = now_s
         self._stood_in_vain = 0
+        self._listened = False
         self._granted_by = None
         self._won_term = 0
 

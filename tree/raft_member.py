@@ -4,7 +4,7 @@ The lowest layer of `tree.raft.RaftCore`, which says what the whole is and to wh
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -83,6 +83,9 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._heartbeat_s = timing.heartbeat_s
         self._batch_bytes = batch_bytes
         self._queued = 0
+        # The entry that is being applied, and what is left of it; see `RaftCore._SyncObj__applyLogEntries`.
+        self._applying: tuple[int, Iterator[int]] | None = None
+        self._steps_left = 0
         self._uncommitted_bytes = 0
         self._announced = (0, 0)
         self._announce_at_s: float | None = None
@@ -176,6 +179,10 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def has_committed_in_term(self) -> bool:
         """Whether the commit index covers everything that any leader before has committed."""
         return bool(self._journal.term_at(self.raftCommitIndex) == self.raftCurrentTerm)
+
+    def is_behind(self) -> bool:
+        """Whether something is committed that is not applied yet: the next tick goes on."""
+        return bool(self.raftCommitIndex > self.raftLastApplied)
 
     def is_alone(self) -> bool:
         """Whether no other member votes, so that nobody's acknowledgement brings the next tick."""

@@ -508,10 +508,11 @@ class Replica(LocalTree):
         """See `tree.raft.Driver`."""
         return _running(self._peers).queued_bytes(name) > CONGESTED_BYTES
 
-    def apply(self, command: bytes) -> None:
-        """Apply a committed command and answer whoever waits for it here; see `tree.raft.Driver`."""
-        for command_id, answer in self._machine.apply_entry(command):
+    def apply(self, entry: bytes) -> Iterator[int]:
+        """Apply the commands of an entry and answer whoever waits for them here; see `tree.raft.Driver`."""
+        for command_id, answer, steps in self._machine.apply_each(entry):
             self._submissions.answered(command_id, answer)
+            yield steps
         # Here too, because a member that catches up applies very many entries at once.
         self._growth.reached(self._machine.store.node_count)
 

@@ -9,6 +9,7 @@ way. A crash loses what was not synced. After everything, the safety sentences o
 
 import random
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,14 @@ class SimulatedMember:
     def is_congested(self, name: str) -> bool:
         return False
 
-    def apply(self, command: bytes) -> None:
+    def apply(self, entry: bytes) -> Iterator[int]:
         assert self.raft is not None
         index = self.raft.raftLastApplied + 1
-        self.cluster.check_applied(index, command)
-        for command_id, _ in self.machine.apply_entry(command):
+        self.cluster.check_applied(index, entry)
+        for command_id, _, steps in self.machine.apply_each(entry):
             if command_id[0] == self.name:
                 self.cluster.acknowledged.add(command_id)
+            yield steps
 
     def freeze(self) -> FrozenState:
         return self.machine.freeze()
