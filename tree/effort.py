@@ -16,7 +16,17 @@ from typing import Final
 
 from tree.errors import TooMuch
 
-__all__ = ["FREE_BYTES", "MAX_STEPS", "STEPS_PER_ROW", "UNBOUNDED", "Effort", "STEPS_PER_COMMAND", "steps_of_bytes", "steps_of_data", "values_in"]
+__all__ = [
+    "FREE_BYTES",
+    "MAX_STEPS",
+    "STEPS_PER_COMMAND",
+    "STEPS_PER_ROW",
+    "UNBOUNDED",
+    "Effort",
+    "steps_of_bytes",
+    "steps_of_data",
+    "values_in",
+]
 
 # About a third of a second of Python on a small machine, of which an election timeout is a multiple.
 MAX_STEPS: Final = 250_000

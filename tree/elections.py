@@ -53,6 +53,10 @@ class Candidacy:
         """The connection to the leader broke, or it was deposed: do not wait for a silence."""
         self._heard_at_s = _NEVER_S
 
+    def silence_s(self, now_s: float) -> float:
+        """How long ago a leader spoke."""
+        return now_s - self._heard_at_s
+
     def has_live_leader(self, now_s: float) -> bool:
         """Whether a leader spoke so lately that nobody else is listened to."""
         return now_s - self._heard_at_s < self._election_min_s

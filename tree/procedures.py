@@ -109,7 +109,10 @@ def _keep_while(transaction: Transaction, args: Any) -> KeepWhile | None:
 
 
 def _bounded(
-    transaction: Transaction, things: Iterable[T], payloads: Callable[[T], Iterable[bytes | None]], row: Callable[[T], Any]
+    transaction: Transaction,
+    things: Iterable[T],
+    payloads: Callable[[T], Iterable[bytes | None]],
+    row: Callable[[T], Any],
 ) -> list[Any]:
     """A row for each thing, if there are not too many and their payloads not too big.
 
@@ -219,22 +222,34 @@ def _children(transaction: Transaction, args: Any) -> list[str]:
 def _put(transaction: Transaction, args: Any) -> Any:
     pattern, payload = _pattern(transaction, args), _payload(args)
     return _written(
-        transaction, transaction.put(pattern, payload, _condition(transaction, args), keep_while=_keep_while(transaction, args)), args
+        transaction,
+        transaction.put(pattern, payload, _condition(transaction, args), keep_while=_keep_while(transaction, args)),
+        args,
     )
 
 
 def _create(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction, transaction.create(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)), args)
+    return _written(
+        transaction,
+        transaction.create(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+        args,
+    )
 
 
 def _update(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction, transaction.update(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)), args)
+    return _written(
+        transaction,
+        transaction.update(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+        args,
+    )
 
 
 def _compare_and_swap(transaction: Transaction, args: Any) -> Any:
     pattern, expected, payload = _pattern(transaction, args), _argument(args, "expected"), _payload(args)
     return _written(
-        transaction, transaction.compare_and_swap(pattern, expected, payload, keep_while=_keep_while(transaction, args)), args
+        transaction,
+        transaction.compare_and_swap(pattern, expected, payload, keep_while=_keep_while(transaction, args)),
+        args,
     )
 
 
@@ -242,7 +257,9 @@ def _make(transaction: Transaction, args: Any) -> Any:
     """As `tree.put`, but with neither data nor procedure: the node has no payload and stays all the same."""
     pattern, payload = _pattern(transaction, args), _payload_or_none(args)
     return _written(
-        transaction, transaction.put(pattern, payload, _condition(transaction, args), keep_while=_keep_while(transaction, args)), args
+        transaction,
+        transaction.put(pattern, payload, _condition(transaction, args), keep_while=_keep_while(transaction, args)),
+        args,
     )
 
 
@@ -256,11 +273,17 @@ def _delete(transaction: Transaction, args: Any) -> Any:
 
 
 def _put_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction, transaction.put_many(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)))
+    return _effects(
+        transaction,
+        transaction.put_many(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+    )
 
 
 def _update_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction, transaction.update_many(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)))
+    return _effects(
+        transaction,
+        transaction.update_many(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+    )
 
 
 def _clear_many_payloads(transaction: Transaction, args: Any) -> Any:

@@ -167,7 +167,7 @@ class RaftCore(RaftChanges):
     def peer_lost(self, name: str) -> None:
         """A member cannot be reached any more. If it was the leader, do not wait for its silence (T10)."""
         node = self._node(name)
-        led = self.leader_name() == name
+        led = self.followed() == name
         self._SyncObj__onNodeDisconnected(node)
         self._outlet.resting.discard(node)
         self._snapshots.cancelTransmisstion(node)
