@@ -32,6 +32,11 @@ def count_once(transaction: Transaction, args: Any) -> None:
     transaction.put(path, transaction.get_or(path, 0) + 1)
 
 
+def work(transaction: Transaction, args: Any) -> None:
+    """Takes steps, as a command does that looks at much, without what that would take of the test's time."""
+    transaction.spend(args)
+
+
 class SimulatedMember:
     """What `Replica` is in production: the driver of one `RaftCore`."""
 
@@ -44,7 +49,7 @@ class SimulatedMember:
     def start(self) -> None:
         directory = self.cluster.directory / self.name
         directory.mkdir(exist_ok=True)
-        self.machine = Machine({"count_once": count_once})
+        self.machine = Machine({"count_once": count_once, "work": work})
         self.held: list[tuple[str, Message]] = []
         self.journal = Journal(directory / "journal", f"homeserver/sim/{self.name}")
         self.raft = RaftCore(
