@@ -37,7 +37,7 @@ from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
 from homeserver import exit_status
 from homeserver.abroad import Abroad
-from homeserver.backend import REFUSALS, BackendService, make_backend
+from homeserver.backend import REFUSALS, BackendService, begin_member, make_backend
 from homeserver.balancer import Balancer, load_policy
 from homeserver.clocks import Clocks
 from homeserver.config import HomeserverConfig
@@ -353,6 +353,7 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
     """
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
     async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
+        begin_member(config)
         node = build(config, client, InstanceClock(Clock(), config.name))
 
         def started(system: System) -> None:

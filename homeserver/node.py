@@ -1,9 +1,10 @@
 """One homeserver's parts, wired by `homeserver.app`, and the link's inbox."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -62,6 +63,8 @@ from tree.roster import WRONG_MACHINE
 from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["Node", "Secrets"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("homeserver")
 
@@ -135,6 +138,11 @@ class Node:
         """The backend of this moment; see `BackendService`."""
         return self.backend.current
 
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        """What this long work gives, while nobody else does any; see `Backend.long_work`."""
+        async with self.replica.long_work:
+            return work()
+
     @property
     def leads(self) -> bool:
         """Whether this member leads its instance, as far as it knows."""
@@ -145,8 +153,10 @@ class Node:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     def why_no_leader(self) -> str:
-        """A sentence for people: there is none yet, or there may be one that this member cannot follow."""
+        """A sentence for people: there is none yet, or it is silent, or this member cannot follow it."""
         sentence = f"instance {self.config.instance} has no leader yet"
+        if why := self.replica.status.why_no_leader:
+            sentence = f"instance {self.config.instance} has no leader that {self.config.name} hears: {why}"
         others = [refusal.sentence for refusal in self.replica.refusals if refusal.code == WRONG_MACHINE]
         return f"{sentence} that this member could follow: {others[-1]}" if others else sentence
 

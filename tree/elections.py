@@ -39,18 +39,29 @@ class Candidacy:
         self.reluctant = False
         """Whether others are better leaders: this one stands only if none of them does."""
         self._missed_since_s: float | None = None
+        self._listened = False
+
+    def listens_first(self) -> bool:
+        """Whether this is the first time in this silence that the member was too busy to hear."""
+        first, self._listened = not self._listened, True
+        return first
 
     def heard_from_leader(self, now_s: float) -> None:
         """A leader of the current term spoke; whatever was asked before is void."""
         self._heard_at_s = now_s
         self._missed_since_s = None
         self._stood_in_vain = 0
+        self._listened = False
         self._granted_by = None
         self._won_term = 0
 
     def lost_leader(self) -> None:
         """The connection to the leader broke, or it was deposed: do not wait for a silence."""
         self._heard_at_s = _NEVER_S
+
+    def silence_s(self, now_s: float) -> float:
+        """How long ago a leader spoke."""
+        return now_s - self._heard_at_s
 
     def has_live_leader(self, now_s: float) -> bool:
         """Whether a leader spoke so lately that nobody else is listened to."""
