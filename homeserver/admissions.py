@@ -1,16 +1,21 @@
 """Asking the home of a target in another instance whether it would have an entity, in case 1, and for how long.
 
-The entity stands still meanwhile. Its own home alone decides, and without an admission it has committed nothing: so it
-may give the transfer up when the other home says nothing, whatever that says later (FAILURES rows 11 and 21).
+One question is about all that came together, of a group most of all: by itself each would cost both homes as much as a
+hundred. The entities stand still meanwhile. Their own home alone decides, and without an admission it has committed
+nothing: so it may give a transfer up when the other home says nothing, whatever that says later (FAILURES rows 11 and
+21).
 """
 
 import logging
+import math
+from collections.abc import Sequence
 from typing import Final
 
 from actors.clock import Clock
 from authority.errors import Reason
 from authority.hops import Trace
-from authority.messages import AdmitReply, AdmitRequest, HandoffRequest
+from authority.letters import Letter
+from authority.messages import AdmitReply, AdmitRequest, HandoffRequest, Message
 from authority.names import instance_of
 from homeserver.federation import Federation, PeerUnreachable
 
@@ -69,36 +74,62 @@ class Admissions:
         # Until when each instance is not waited for; of those that there is a way to.
         self._given_up: Final[dict[str, int]] = {}
 
-    async def ask(self, request: HandoffRequest, trace: Trace) -> tuple[AdmitReply, Trace]:
+    async def ask(self, request: HandoffRequest, trace: Trace, left_s: float = math.inf) -> tuple[AdmitReply, Trace]:
         """Whether the home of its target would have the entity there, and by which incarnation.
 
         Raises:
             PeerUnreachable: it does not answer, and has not been silent for so long that this is an answer.
         """
-        home = instance_of(request.target)
-        if self._federation.hops_to(home) is None:
-            return _no(request, Reason.UNKNOWN_TARGET), trace
-        since_ns = self._unanswered.since_ns(request.transfer_id, self._clock.monotonic_ns())
-        try:
-            answer = await self._exchange(request, trace)
-        except PeerUnreachable as error:
-            now_ns = self._clock.monotonic_ns()
-            if now_ns - since_ns < self._patience_ns and now_ns >= self._given_up.get(home, 0):
-                raise
-            self._given_up[home] = now_ns + GIVEN_UP_NS
-            _log.warning("%s is refused: %s", request.transfer_id, error)
-            answer = _no(request, Reason.HOME_UNREACHABLE), trace
-        self._unanswered.over(request.transfer_id)
+        (answer,) = await self.ask_each(instance_of(request.target), [(request, trace)], left_s)
+        if isinstance(answer, PeerUnreachable):
+            raise answer
         return answer
 
-    async def _exchange(self, request: HandoffRequest, trace: Trace) -> tuple[AdmitReply, Trace]:
-        home = instance_of(request.target)
-        message = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
-        reply, trace = await self._federation.exchange(home, message, trace, on_path=True, within_s=TRY_S)
-        if not isinstance(reply, AdmitReply) or reply.transfer_id != request.transfer_id:
-            # As if it had said nothing: it must not be able to have the entity stand still for ever either.
-            raise PeerUnreachable(f"{home} answered an admission with something else")
-        return reply, trace
+    async def ask_each(
+        self, home: str, asked: Sequence[tuple[HandoffRequest, Trace]], left_s: float = math.inf
+    ) -> list[tuple[AdmitReply, Trace] | PeerUnreachable]:
+        """`ask` of each of these, whose targets have this `home`, in one question: its answer, or what `ask` raises.
+
+        Who sent them waits for `left_s` yet.
+        """
+        if self._federation.hops_to(home) is None:
+            return [(_no(request, Reason.UNKNOWN_TARGET), trace) for request, trace in asked]
+        now_ns, within_s = self._clock.monotonic_ns(), min(TRY_S, left_s)
+        since_ns = {request.transfer_id: self._unanswered.since_ns(request.transfer_id, now_ns) for request, _ in asked}
+        letters = [Letter(_question(request), trace, on_path=True) for request, trace in asked]
+        outcomes = await self._federation.exchange_all(home, letters, within_s=within_s)
+        now_ns = self._clock.monotonic_ns()
+        # Who has had less than its time is not to be given up at once for being silent.
+        is_given_up = now_ns < self._given_up.get(home, 0) and within_s >= TRY_S
+        answers: list[tuple[AdmitReply, Trace] | PeerUnreachable] = []
+        for (request, trace), outcome in zip(asked, outcomes, strict=True):
+            answer = _read(home, request, outcome)
+            if isinstance(answer, PeerUnreachable):
+                if now_ns - since_ns[request.transfer_id] < self._patience_ns and not is_given_up:
+                    answers.append(answer)
+                    continue
+                self._given_up[home] = now_ns + GIVEN_UP_NS
+                _log.warning("%s is refused: %s", request.transfer_id, answer)
+                answer = _no(request, Reason.HOME_UNREACHABLE), trace
+            self._unanswered.over(request.transfer_id)
+            answers.append(answer)
+        return answers
+
+
+def _question(request: HandoffRequest) -> AdmitRequest:
+    return AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
+
+
+def _read(
+    home: str, request: HandoffRequest, outcome: tuple[Message, Trace] | PeerUnreachable
+) -> tuple[AdmitReply, Trace] | PeerUnreachable:
+    if isinstance(outcome, PeerUnreachable):
+        return outcome
+    reply, trace = outcome
+    if not isinstance(reply, AdmitReply) or reply.transfer_id != request.transfer_id:
+        # As if it had said nothing: it must not be able to have the entity stand still for ever either.
+        return PeerUnreachable(f"{home} answered an admission with something else")
+    return reply, trace
 
 
 def _no(request: HandoffRequest, reason: Reason) -> AdmitReply:

@@ -445,7 +445,7 @@ async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkey
     async def admitted(request: Any, trace: Trace) -> Any:
         return AdmitReply(transfer_id=request.transfer_id, accepted=True, incarnation=1), trace
 
-    monkeypatch.setattr(home._admissions, "ask", admitted)
+    monkeypatch.setattr(home.admissions, "ask", admitted)
     requests = [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(3)]
     answers = await together(home, requests[:2])
     assert [answer.outcome for answer in answers] == ["pending", "pending"]

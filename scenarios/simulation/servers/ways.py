@@ -139,6 +139,25 @@ class Neighbours:
 
     async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
         """Ask the members of the other home in turn."""
+        return await self._ask(instance, message), trace
+
+    async def exchange_all(
+        self, instance: str, letters: Sequence[Letter], **how: Any
+    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+        """As `Federation.exchange_all`: what is asked together travels together."""
+        try:
+            if len(letters) == 1:
+                answers = [await self._ask(instance, letters[0].message)]
+            else:
+                answers = await self._ask(instance, Batch(tuple(letter.message for letter in letters)))
+        except PeerUnreachable as error:
+            return [error] * len(letters)
+        return [
+            PeerUnreachable(answer.why) if isinstance(answer, NoAnswer) else (answer, letter.trace)
+            for letter, answer in zip(letters, answers, strict=True)
+        ]
+
+    async def _ask(self, instance: str, message: Any) -> Any:
         problem = f"{instance} had nothing to say"
         for row in self._keys.homes(instance):
             try:
@@ -147,5 +166,5 @@ class Neighbours:
                 problem = str(error)
                 continue
             if answer is not None:
-                return answer, trace
+                return answer
         raise PeerUnreachable(problem)
