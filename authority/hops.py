@@ -154,6 +154,23 @@ class Trace:
             trace = trace.arrive(hop.dst, hop.received_ns, hop.size_bytes // share)
         return trace
 
+    def shared(self, other: "Trace", since: "Trace", share: int) -> Self:
+        """Add what `other` has crossed, and what was marked on it, beyond what it had as `since`.
+
+        That was asked on behalf of this transfer too: of `share` of them, by which the sizes are divided.
+
+        Raises:
+            BadTrace: the hops would be more than `MAX_HOPS`, or the last of either has not arrived yet.
+        """
+        trace = self
+        for hop in other.hops[since.count :]:
+            trace = trace.leave(hop.src, hop.kind, hop.sent_ns).arrive(
+                hop.dst, hop.received_ns, hop.size_bytes // share
+            )
+        for mark in other.marks[len(since.marks) :]:
+            trace = trace.mark(mark.server, mark.label, mark.at_ns)
+        return trace
+
     def mark(self, server: str, label: str, at_ns: int) -> Self:
         """Note that `label` happened on `server`; beyond `MAX_MARKS` the trace stays as it is."""
         if len(self._marked) >= MAX_MARKS:

@@ -107,6 +107,8 @@ class LeaseKeeper:
         self._home_log = HomeLog() if home_log is None else home_log
         self.find_way_back: Callable[[str], Awaitable[bool]] = _nothing_to_give_up
         """Asked before a home is followed whose log may be another than that of a position; see `Astray`."""
+        self.home_is_back: Callable[[], None] = lambda: None
+        """Told of the first renewal that is granted after one that was not."""
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
@@ -162,6 +164,16 @@ class LeaseKeeper:
     def may_act(self, now_ns: int) -> bool:
         """Whether anything may be simulated at this moment."""
         return not self.log_went_back and self.holder.may_act(now_ns)
+
+    def why_not_asked(self) -> str:
+        """Why the home instance is asked for nothing but the lease; empty if it is.
+
+        Without one nothing is simulated here, so nothing is urgent; and what keeps home from granting it may be that it
+        is asked too much.
+        """
+        if self.log_went_back or self.holder.may_act(self._clock.monotonic_ns()):
+            return self.log_went_back
+        return f"{self._server} has no lease now, and asks for nothing else until it has"
 
     def home_answers(self, now_ns: int) -> bool:
         """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
@@ -335,7 +347,7 @@ class LeaseKeeper:
             if self._home_log.doubtful and not await self._is_the_way_found(sender):
                 return False
             self._home_is_back(reply.position)
-            before, self._was_renewed = self.holder.phase, True
+            before, is_back, self._was_renewed = self.holder.phase, not self._was_renewed, True
             self.holder.handle(Renewed(sent_ns, LeaseTerms(reply.term_ms * 1_000_000)), now_ns)
             if before is HolderPhase.LAPSED:
                 _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
@@ -345,6 +357,8 @@ class LeaseKeeper:
                 self._learn_peers(reply.peers, reply.aside)
             if reply.members_changed:
                 self._home.members_changed()
+            if is_back:
+                self.home_is_back()
             return True
         if reply.verdict == "over":
             self._is_over(reply.known, now_ns)

@@ -119,7 +119,7 @@ class FakeNode:
         self._noted = functools.partial(Node._noted, cast(Any, self))
 
 
-async def _no_answer(opened: object) -> None:
+async def _no_answer(opened: object, *, relayed: bool = False) -> None:
     return None
 
 
