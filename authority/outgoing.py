@@ -30,6 +30,7 @@ from authority.epoch import Fence
 from authority.errors import Reason
 
 __all__ = [
+    "ASK_EVERY",
     "ATTEMPTS_WITHOUT_HOME",
     "STAGE_PATIENCE_NS",
     "AskAbort",

@@ -136,7 +136,7 @@ class Admissions:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What the home of a target has said, and how that came; for the first of `asked`, whose trace was `since` before."""
+    """What the home of a target has said, and how it came; for the first of `asked`, whose trace was `since` before."""
 
     reply: AdmitReply
     trace: Trace

@@ -606,6 +606,8 @@ class Departures:
         try:
             answer = await self._home.ask(request, base, on_path=on_path, is_wanted=is_wanted)
         except (HomeUnreachable, HomeRefused) as error:
+            if not is_wanted():
+                return
             # Not the log's word: the machine asks again.
             departure.undecided = True
             _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)

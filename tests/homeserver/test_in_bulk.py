@@ -80,8 +80,11 @@ class Kept:
     def is_behind(self, group: GroupRecord, now_s: float) -> bool:
         return any(is_behind(group, self.group(name), now_s) for name in group.earlier)
 
+    def grave(self, entity: str) -> Any:
+        return self.log.rows.get_or(("tombstones", entity), None)
+
     def group(self, group: str) -> GroupRecord | None:
-        data = self.log.rows.get_or(("groups", group), None)
+        data = self.log.rows.get_or(("groups", group), None) if group else None
         return None if data is None else GroupRecord.from_data(data)
 
 
@@ -111,7 +114,8 @@ class Home(Transfers):
         self.sent: list[tuple[str, Message]] = []
         self.unreachable: set[str] = set()
         self.parcels = 0
-        far = SimpleNamespace(exchange=self._far, hops_to=lambda _: 1)
+        self.asked_far: list[list[Message]] = []
+        far = SimpleNamespace(exchange_all=self._far, hops_to=lambda _: 1)
         directory = cast(Any, Known(log))
         sealer = Sealer(HOMESERVER, KEYS[HOMESERVER])
         store, clock, nothing = cast(Any, self.kept), cast(Any, CLOCK), cast(Any, None)
@@ -119,8 +123,9 @@ class Home(Transfers):
         self.moves: list[str] = []
         self.moved = lambda entity, _source, target: self.moves.append(f"{entity} to {target}")
 
-    async def _far(self, *_: Any, **__: Any) -> Any:
-        raise PeerUnreachable("beta is silent")
+    async def _far(self, _instance: str, letters: Any, **_: Any) -> Any:
+        self.asked_far.append([letter.message for letter in letters])
+        return [PeerUnreachable("beta is silent")] * len(letters)
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         await self.post_all(to, [Letter(message, trace, on_path)])
@@ -442,10 +447,10 @@ async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkey
     fields = {"group": "group-001", "entities": list(MEMBERS), "target": FAR, "now_s": 0.0, "check_target": False}
     home.kept.log.run("group.propose", **fields)
 
-    async def admitted(request: Any, trace: Trace) -> Any:
-        return AdmitReply(transfer_id=request.transfer_id, accepted=True, incarnation=1), trace
+    async def admitted(_home: str, asked: Any, _left_s: float) -> Any:
+        return [(AdmitReply(transfer_id=one.transfer_id, accepted=True, incarnation=1), trace) for one, trace in asked]
 
-    monkeypatch.setattr(home.admissions, "ask", admitted)
+    monkeypatch.setattr(home.admissions, "ask_each", admitted)
     requests = [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(3)]
     answers = await together(home, requests[:2])
     assert [answer.outcome for answer in answers] == ["pending", "pending"]

@@ -75,7 +75,7 @@ class Mail:
     is_open: bool = True
     under_way: set[str] = field(default_factory=set)
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool, is_wanted: Any = None) -> Opened | None:
         await trio.lowlevel.checkpoint()
         if not self.is_open:
             raise HomeUnreachable("nobody")
