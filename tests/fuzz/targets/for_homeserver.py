@@ -22,7 +22,7 @@ from homeserver.births import Births
 from homeserver.certification import Certification
 from homeserver.farewells import Farewells
 from homeserver.log_positions import LogPositions
-from homeserver.node import Node
+from homeserver.node import BeingAnswered, Node
 from homeserver.rest import transport, tree, tree_inputs
 from homeserver.transfers import Transfers
 from tests.fuzz.plain import NotPlain, from_json, to_cbor, to_json
@@ -115,6 +115,7 @@ class FakeNode:
         self.farewells = Farewells(cast(Any, None), cast(Any, None), cast(Any, CLOCK), lambda: False)
         self.store = SimpleNamespace(entity=lambda _: None)
         self.drop = lambda _: None
+        self._answering = BeingAnswered()
         self.transfers.replies = _no_replies  # type: ignore[method-assign]
         self._noted = functools.partial(Node._noted, cast(Any, self))
 
