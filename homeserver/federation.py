@@ -59,6 +59,8 @@ MAX_DOUBTED: Final = 1_000
 AT_ONCE: Final = 8
 # So many wait for their turn; what comes then is not sent.
 MAX_WAITING: Final = 256
+# Who does not answer in less may be well.
+FAIR_S: Final = 1.0
 
 
 class PeerUnreachable(Exception):
@@ -201,8 +203,8 @@ class Federation:
                 except PeerUnreachable as error:
                     answers += [error] * len(together)
         if len(answers) < len(letters):
-            if self._heard[instance] == before:
-                # Else others have had all of its time.
+            if self._heard[instance] == before and within_s >= FAIR_S:
+                # Else others have had all of its time, or whoever asked had none left.
                 self._silent.add(instance)
             late = PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
             answers += [late] * (len(letters) - len(answers))
