@@ -6,6 +6,7 @@ longer than that, so somebody who is alone is hardly slower. Prior art: group co
 et al., SPAA 2010).
 """
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -39,11 +40,22 @@ class Combiner(Generic[Item, Result]):
 
     What `perform` itself raises, all of them get. If whoever performs is cancelled meanwhile, the others have it done
     again by the next of them: so it must bear to be repeated.
+
+    No more than `at_once` are performed beside each other: who comes then waits, and goes with all who do. Who is
+    cancelled while he waits is not among them any more.
     """
 
-    def __init__(self, perform: Callable[[list[Item]], Awaitable[Sequence[Result | Exception]]], *, most: int) -> None:
+    def __init__(
+        self,
+        perform: Callable[[list[Item]], Awaitable[Sequence[Result | Exception]]],
+        *,
+        most: int,
+        at_once: float = math.inf,
+    ) -> None:
         self._perform: Final = perform
         self._most: Final = most
+        self._at_once: Final = at_once
+        self._under_way = 0
         self._waiting: list[_Slot[Item, Result]] = []
 
     async def do(self, item: Item) -> Result:
@@ -52,13 +64,13 @@ class Combiner(Generic[Item, Result]):
         self._waiting.append(slot)
         try:
             while not slot.is_done:
-                if not self._is_first(slot):
+                if not self._may_begin(slot):
                     await slot.wake.wait()
                     slot.wake = trio.Event()
                     continue
                 await trio.lowlevel.checkpoint()
                 # Somebody who was cancelled may have put others back in front.
-                if self._is_first(slot):
+                if self._may_begin(slot):
                     await self._do_for_all()
         finally:
             self._leave(slot)
@@ -67,11 +79,15 @@ class Combiner(Generic[Item, Result]):
             raise outcome
         return outcome  # type: ignore[return-value]  # it is done, and no exception
 
+    def _may_begin(self, slot: _Slot[Item, Result]) -> bool:
+        return self._is_first(slot) and self._under_way < self._at_once
+
     def _is_first(self, slot: _Slot[Item, Result]) -> bool:
         return bool(self._waiting) and self._waiting[0] is slot
 
     async def _do_for_all(self) -> None:
         together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        self._under_way += 1
         self._wake_next()
         try:
             outcomes: Sequence[Result | Exception] = await self._perform([slot.item for slot in together])
@@ -80,8 +96,10 @@ class Combiner(Generic[Item, Result]):
         except BaseException:
             # Cancelled: who asked for it is gone, the others are not.
             self._waiting = [slot for slot in together[1:] if not slot.is_gone] + self._waiting
-            self._wake_next()
             raise
+        finally:
+            self._under_way -= 1
+            self._wake_next()
         for slot, outcome in zip(together, outcomes, strict=True):
             slot.done(outcome)
 

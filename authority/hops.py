@@ -11,6 +11,7 @@ machines only differences taken on one server mean anything.
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Self
@@ -138,6 +139,37 @@ class Trace:
             raise BadTrace(f"transfer {self.transfer_id} has no hop under way")
         crossed = (*self._crossed[:-2], now_ns, size_bytes)
         return self._of(self.transfer_id, routes.arrived(self._route, at), crossed, self._marked)
+
+    def carried(self, way: Sequence[Hop], share: int) -> Self:
+        """Complete the last hop by the way of the parcel that this message was in; each server between is a hop of it.
+
+        `share` is by how many the sizes are to be divided, as others were in it too.
+
+        Raises:
+            BadTrace: there is no hop under way, or the message would have crossed more than `MAX_HOPS` servers.
+        """
+        trace, kind = self, self._route.crossings[-1][0] if self.under_way else ""
+        for hop in way:
+            trace = trace if trace.under_way else trace.leave(hop.src, kind, hop.sent_ns)
+            trace = trace.arrive(hop.dst, hop.received_ns, hop.size_bytes // share)
+        return trace
+
+    def shared(self, other: "Trace", since: "Trace", share: int) -> Self:
+        """Add what `other` has crossed, and what was marked on it, beyond what it had as `since`.
+
+        That was asked on behalf of this transfer too: of `share` of them, by which the sizes are divided.
+
+        Raises:
+            BadTrace: the hops would be more than `MAX_HOPS`, or the last of either has not arrived yet.
+        """
+        trace = self
+        for hop in other.hops[since.count :]:
+            trace = trace.leave(hop.src, hop.kind, hop.sent_ns).arrive(
+                hop.dst, hop.received_ns, hop.size_bytes // share
+            )
+        for mark in other.marks[len(since.marks) :]:
+            trace = trace.mark(mark.server, mark.label, mark.at_ns)
+        return trace
 
     def mark(self, server: str, label: str, at_ns: int) -> Self:
         """Note that `label` happened on `server`; beyond `MAX_MARKS` the trace stays as it is."""

@@ -21,6 +21,7 @@ Rules it keeps, whatever the network does:
 Events go in together with `now_ns`; effects come out and are performed by the shell in the order given.
 """
 
+import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -29,6 +30,7 @@ from authority.epoch import Fence
 from authority.errors import Reason
 
 __all__ = [
+    "ASK_EVERY",
     "ATTEMPTS_WITHOUT_HOME",
     "STAGE_PATIENCE_NS",
     "AskAbort",
@@ -281,12 +283,17 @@ TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
     (OutgoingPhase.COMMITTED, Tick): OutgoingPhase.COMMITTED,
 }
 
-# The first repetition comes well after a healthy transfer is over (tens of milliseconds on one machine), later ones
-# back off to a second, about the time in which a homeserver instance elects a new leader.
+# The first repetition comes well after a healthy transfer is over (tens of milliseconds on one machine), later ones to
+# the target back off to a second, in which it may have been started again.
 FIRST_RETRY_NS: Final = 250_000_000
 MAX_RETRY_NS: Final = 1_000_000_000
+# Home decides for all, and hundreds that ask it again every second would keep it from that for good. Whoever has heard
+# that it is back asks at once (`asks`).
+MAX_ASK_NS: Final = 8_000_000_000
 # A target that has not answered this many times may be dead, or have handed the entity on. Only the log knows.
 ATTEMPTS_WITHOUT_HOME: Final = 3
+# After that home is asked with the attempts that are powers of two, and then with each of so many.
+ASK_EVERY: Final = 16
 # How long a target may take to stage a state: the entity stands still meanwhile. A server that has its disk and its
 # network needs milliseconds for it, and one that is not there would be waited for in vain.
 STAGE_PATIENCE_NS: Final = 2_000_000_000
@@ -304,6 +311,8 @@ class Outgoing:
         patience_ns: how long the target may take for that; then it is given up (`target_failed`).
         budget_ns: how long the entity may stand still before the commit, in either mode, then it is given up
             (`freeze_budget`); 0 for as long as that takes.
+        seed: of what repetitions come earlier than they would have to, by up to a quarter. What one server hands over
+            has the same one, so that it is asked for together; that of others comes at other times.
     """
 
     def __init__(
@@ -315,7 +324,9 @@ class Outgoing:
         mode: Mode = Mode.EAGER,
         patience_ns: int = STAGE_PATIENCE_NS,
         budget_ns: int = 0,
+        seed: str = "",
     ) -> None:
+        self._seed: Final = seed
         self.case = case
         self.fence = fence
         self.mode = mode
@@ -350,6 +361,17 @@ class Outgoing:
         return fence == self.leads_to or (
             self.case is not Case.DIRECT and fence > self.leads_to and fence.may_follow(self.fence)
         )
+
+    def asks(self) -> list[Effect]:
+        """What home is being asked at the moment; for whoever has heard that it can answer again."""
+        if self.phase is OutgoingPhase.ABORTING:
+            return [AskAbort(self._abort_reason, self.attempt)]
+        return [AskHome(self.attempt)] if self._waits_for_home else []
+
+    @property
+    def _waits_for_home(self) -> bool:
+        is_requested = self.phase is OutgoingPhase.REQUESTED and self.case is not Case.DIRECT
+        return is_requested or self.phase is OutgoingPhase.ABORTING
 
     def start(self, now_ns: int) -> list[Effect]:
         """The effects that begin the transfer."""
@@ -451,9 +473,7 @@ class Outgoing:
 
     def _repeat(self, now_ns: int) -> list[Effect]:
         self.attempt += 1
-        # The exponent is bounded, because an attempt number is not: a home instance may be gone for days.
-        longest_ns = max(self._first_retry_ns, MAX_RETRY_NS)
-        self._retry_at_ns = now_ns + min(self._first_retry_ns << min(self.attempt - 1, 8), longest_ns)
+        self._retry_at_ns = now_ns + self._wait_ns()
         if self._must_end_by_ns is not None:
             self._retry_at_ns = min(self._retry_at_ns, max(self._must_end_by_ns, now_ns + 1))
         if self.phase is OutgoingPhase.STAGING:
@@ -461,14 +481,29 @@ class Outgoing:
             return [SendStage(self.attempt)]
         if self.phase is OutgoingPhase.ABORTING:
             return [AskAbort(self._abort_reason, self.attempt)]
+        ask: list[Effect] = [AskHome(self.attempt)] if _asks_home(self.attempt) else []
         if self.case is Case.DIRECT:
-            is_silent = self.attempt > ATTEMPTS_WITHOUT_HOME
-            return [SendDirect(self.attempt), AskHome(self.attempt)] if is_silent else [SendDirect(self.attempt)]
+            return [SendDirect(self.attempt), *ask]
         if self.phase is OutgoingPhase.REQUESTED:
             # The request leaves first: it has the longer way to go. What is staged need not be sent beside it.
             is_there = self.mode is Mode.STAGED and self.attempt == 1
             return [AskHome(self.attempt)] if is_there else [AskHome(self.attempt), SendState()]
         # A repetition re-sends the state too: the target may have restarted and lost what it had staged in memory.
         resend: list[Effect] = [SendState()] if self.attempt > 1 else []
-        ask: list[Effect] = [AskHome(self.attempt)] if self.attempt > ATTEMPTS_WITHOUT_HOME else []
         return [*resend, SendActivate(self._certificate, self.attempt), *ask]
+
+    def _wait_ns(self) -> int:
+        """How long to wait for an answer to this attempt."""
+        # The exponent is bounded, because an attempt number is not: a home instance may be gone for days.
+        longest_ns = max(self._first_retry_ns, MAX_ASK_NS if self._waits_for_home else MAX_RETRY_NS)
+        wait_ns = min(self._first_retry_ns << min(self.attempt - 1, 8), longest_ns)
+        if not self._seed or self.attempt == 1:
+            return wait_ns
+        share = zlib.crc32(f"{self._seed}/{self.attempt}".encode())
+        return wait_ns - (wait_ns * share >> 34)
+
+
+def _asks_home(attempt: int) -> bool:
+    """Whether home is asked with this attempt about what was sent to the target."""
+    is_power_of_two = attempt & (attempt - 1) == 0
+    return attempt > ATTEMPTS_WITHOUT_HOME and (is_power_of_two or attempt % ASK_EVERY == 0)

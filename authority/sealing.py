@@ -6,6 +6,7 @@ only add hops behind it.
 """
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import cbor2
 
 from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
-from authority.hops import Trace
+from authority.hops import Hop, Trace
 from authority.letters import Batch, BatchItem, Letter
 from authority.messages import (
     INLINE_STATE_BYTES,
@@ -63,6 +64,7 @@ class Opened:
 
     `state_hash` is that of a state that travelled beside it, which was held against it; to hash it takes a while.
     `is_late`: it has expired by this server's clock, which says little of a message that is good at any age.
+    `until_ns` is until when its sender waits for an answer, by the monotonic clock; None if nobody has said.
     """
 
     message: Message
@@ -71,6 +73,11 @@ class Opened:
     in_batch: bool = False
     state_hash: str = ""
     is_late: bool = False
+    until_ns: int | None = None
+
+    def left_s(self, now_ns: int) -> float:
+        """For how many seconds its sender waits for an answer yet; 0 if nobody does any more."""
+        return math.inf if self.until_ns is None else max(self.until_ns - now_ns, 0) / 1e9
 
 
 class Sealer:
@@ -197,10 +204,12 @@ class Sealer:
         now_ns: int,
         now_s: float,
         over_link: bool = False,
+        relayed: bool = False,
     ) -> Parcel:
         """Seal messages for `to` as one parcel; see `authority.letters`. Large states are not for it. As `seal`.
 
-        With `over_link` many messages go beside what is sealed, as a large state does.
+        With `over_link` many messages go beside what is sealed, as a large state does. With `relayed` the parcel has a
+        trace of its own, which relays extend: what it crosses is crossed by each numbered hop in it.
         """
         if len(letters) == 1:
             (alone,) = letters
@@ -215,36 +224,37 @@ class Sealer:
         ]
         # Not checked again: what we make is what we would take.
         body = _columns(rows) if to in self._readers else _one_after_the_other(rows)
+        trace, on_path = Trace(BATCH_TRACE), relayed and any(letter.on_path for letter in letters)
+        if on_path:
+            trace = trace.leave(self.name, _BATCH, now_ns)
         if not over_link or len(body) <= INLINE_STATE_BYTES:
-            return self._sealed(body, _BATCH, Trace(BATCH_TRACE), to, keys, now_s)
+            return self._sealed(body, _BATCH, trace, to, keys, now_s, on_path=on_path)
         manifest = Manifest(hash=hashlib.sha256(body).hexdigest(), length=len(body))
         beside = cbor2.dumps({"type": _BATCH, "manifest": manifest.model_dump()})
-        return self._sealed(beside, _BATCH, Trace(BATCH_TRACE), to, keys, now_s, body=body)
+        return self._sealed(beside, _BATCH, trace, to, keys, now_s, on_path=on_path, body=body)
 
-    def open_all_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> list[Opened]:
-        """Check and open a parcel as `open_untrusted`; the messages in it, which are several if it is a batch."""
-        opened = self.open_untrusted(parcel, sender=sender, now_ns=now_ns, now_s=now_s)
+    def open_all_untrusted(
+        self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float, until_ns: int | None = None
+    ) -> list[Opened]:
+        """Check and open a parcel as `open_untrusted`; the messages in it, which are several if it is a batch.
+
+        `until_ns` is until when their sender waits.
+        """
+        opened = self.open_untrusted(parcel, sender=sender, now_ns=now_ns, now_s=now_s, until_ns=until_ns)
         batch, who = opened.message, opened.sender
         if not isinstance(batch, Batch):
             return [opened]
         if batch.columns is None:
-            return [self._opened_item_untrusted(item, who, now_ns) for item in batch.messages]
-        rows = rows_untrusted(batch.columns)
-        size_bytes = parcel.size_bytes // len(rows)
+            rows = [_row_untrusted(item) for item in batch.messages]
+        else:
+            rows = rows_untrusted(batch.columns)
+        # As the parcel itself came here, or straight from its sender.
+        straight = Hop(1, _BATCH, who, self.name, now_ns, now_ns, parcel.size_bytes)
+        way = opened.trace.hops if parcel.on_path else (straight,)
         return [
-            Opened(message, who, trace.arrive(self.name, now_ns, size_bytes) if on_path else trace, in_batch=True)
+            Opened(message, who, trace.carried(way, len(rows)) if on_path else trace, in_batch=True, until_ns=until_ns)
             for message, trace, on_path in rows
         ]
-
-    def _opened_item_untrusted(self, item: BatchItem, sender: str, now_ns: int) -> Opened:
-        trace = Trace.from_data_untrusted(item.trace)
-        message = _attach_untrusted(decode_message_untrusted(item.body), b"")
-        if isinstance(message, Batch):
-            raise MessageError("a batch in a batch")
-        if item.on_path != trace.under_way:
-            raise MessageError(f"a batch and the hop trace of {trace.transfer_id} differ on whether this is a hop")
-        trace = trace.arrive(self.name, now_ns, len(item.body)) if item.on_path else trace
-        return Opened(message, sender, trace, in_batch=True)
 
     def _note_reader(self, name: str, content_type: str) -> None:
         if content_type not in {_CONTENT_TYPE, _CONTENT_TYPE_AHEAD}:
@@ -254,7 +264,9 @@ class Sealer:
             if len(self._readers) > MAX_READERS:
                 self._readers.popitem(last=False)
 
-    def open_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> Opened:
+    def open_untrusted(
+        self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float, until_ns: int | None = None
+    ) -> Opened:
         """Check and open a parcel from the peer whose keys are `sender`; complete its last hop.
 
         Renewals of leases and their answers are opened at any age.
@@ -294,7 +306,7 @@ class Sealer:
             self.heard_log(claims.sender, claims.log)
         manifest = sealed.manifest if isinstance(sealed, _WITH_STATE) else None
         state_hash = "" if manifest is None else manifest.hash
-        return Opened(message, claims.sender, trace, state_hash=state_hash, is_late=is_late)
+        return Opened(message, claims.sender, trace, state_hash=state_hash, is_late=is_late, until_ns=until_ns)
 
 
 _WITH_STATE: Final = (StateTransfer, Stage, DirectHandoff, Precopy)
@@ -314,6 +326,17 @@ def _detach(message: Message) -> tuple[Message, bytes]:
         digest = message.state_hash
     manifest = Manifest(hash=digest, length=length)
     return message.model_copy(update={"state": b"", "manifest": manifest}), message.state
+
+
+def _row_untrusted(item: BatchItem) -> Row:
+    """One message of a batch that has them one after the other. Raises MessageError."""
+    trace = Trace.from_data_untrusted(item.trace)
+    message = _attach_untrusted(decode_message_untrusted(item.body), b"")
+    if isinstance(message, Batch):
+        raise MessageError("a batch in a batch")
+    if item.on_path != trace.under_way:
+        raise MessageError(f"a batch and the hop trace of {trace.transfer_id} differ on whether this is a hop")
+    return message, trace, item.on_path
 
 
 def _columns(rows: Sequence[Row]) -> bytes:

@@ -2,13 +2,16 @@
 
 Two things cross: sealed parcels, whose trace every relay extends, and directory queries. The answer to a query is
 proved with the federation secret, which relays do not have, so a relay cannot put a key of its own in place of another.
+
+What is to be said to one instance about many entities at the same moment is said in one parcel. Each request says for
+how long it is waited for, so that whoever it reaches too late, on the way or there, drops it before doing any work.
 """
 
 import logging
 import math
 import secrets
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
@@ -20,11 +23,13 @@ from actors.clock import TOLERANCE_S, Clock, stretch
 from authority.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
-from authority.messages import Message, Parcel
+from authority.letters import Letter, take_batch
+from authority.messages import Message, NoAnswer, Parcel
 from authority.names import BadName, instance_of
+from authority.parcels import WAIT_HEADER
 from authority.pins import Pins
 from authority.records import DirectoryRow
-from authority.sealing import Sealer
+from authority.sealing import Opened, Sealer
 from crypto.errors import CryptoError, KeyConflict
 from crypto.keys import PublicIdentity
 from homeserver.config import PeerConfig
@@ -51,9 +56,13 @@ ABSENT_TTL_NS: Final = 1_000_000_000
 MAX_ABSENT: Final = 1_000
 MAX_CACHED_ROWS: Final = 10_000
 MAX_DOUBTED: Final = 1_000
-# Messages with a limit of time that are under way to one instance, some milliseconds of work each: the others wait for
+# Parcels with a limit of time that are under way to one instance, some milliseconds of work each: the others wait for
 # their turn, and it keeps both homes busy.
-AT_ONCE: Final = 16
+AT_ONCE: Final = 8
+# So many wait for their turn; what comes then is not sent.
+MAX_WAITING: Final = 256
+# Who does not answer in less may be well.
+FAIR_S: Final = 1.0
 
 
 class PeerUnreachable(Exception):
@@ -201,32 +210,58 @@ class Federation:
         Raises:
             PeerUnreachable: none answered, or none `within_s`.
         """
-        before = self._heard[instance]
+        letters = [Letter(message, trace, on_path)]
+        (answer,) = await self.exchange_all(instance, letters, within_s=within_s, first=first)
+        if isinstance(answer, PeerUnreachable):
+            raise answer
+        return answer
+
+    async def exchange_all(
+        self, instance: str, letters: Sequence[Letter], *, within_s: float = math.inf, first: str = ""
+    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+        """`exchange` of each of these, in as few parcels as they fit: its answer, or what `exchange` would raise."""
+        answers: list[tuple[Message, Trace] | PeerUnreachable] = []
+        waiting, before = deque(letters), self._heard[instance]
         with trio.move_on_after(within_s):
-            async with self._turn(instance, within_s):
-                # So that one that hangs leaves time for the next.
-                return await self._exchange(instance, message, trace, on_path=on_path, each_s=within_s / 2, first=first)
-        if self._heard[instance] == before:
-            # Else others have had all of its time.
-            self._silent.add(instance)
-        raise PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
+            while waiting:
+                together = take_batch(waiting)
+                try:
+                    async with self._turn(instance, within_s):
+                        # So that one that hangs leaves time for the next.
+                        answers += await self._exchange(instance, together, each_s=within_s / 2, first=first)
+                except PeerUnreachable as error:
+                    answers += [error] * len(together)
+        if len(answers) < len(letters):
+            if self._heard[instance] == before and within_s >= FAIR_S:
+                # Else others have had all of its time, or whoever asked had none left.
+                self._silent.add(instance)
+            late = PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
+            answers += [late] * (len(letters) - len(answers))
+        return answers
 
     def _turn(self, instance: str, within_s: float) -> AbstractAsyncContextManager[None]:
-        """For who has no time to lose: were hundreds asked for at once, none would be answered in time."""
+        """For who has no time to lose: were hundreds asked for at once, none would be answered in time.
+
+        Raises:
+            PeerUnreachable: too many wait for their turn already.
+        """
         if within_s == math.inf:
             return nullcontext()
-        return self._turns.setdefault(instance, trio.CapacityLimiter(AT_ONCE))
+        turns = self._turns.setdefault(instance, trio.CapacityLimiter(AT_ONCE))
+        if turns.statistics().tasks_waiting >= MAX_WAITING:
+            raise PeerUnreachable(f"{MAX_WAITING} requests to instance {instance} wait already")
+        return turns
 
     async def _exchange(
-        self, instance: str, message: Message, trace: Trace, *, on_path: bool, each_s: float, first: str
-    ) -> tuple[Message, Trace]:
+        self, instance: str, letters: Sequence[Letter], *, each_s: float, first: str
+    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
         problem: PeerUnreachable | None = None
         for refresh in (False, True):
             members = await self.members(instance, refresh=refresh)
             for member in sorted(members, key=lambda row: row.name != first):
                 try:
                     with trio.fail_after(each_s):
-                        answer = await self._exchange_with(instance, member, message, trace, on_path=on_path)
+                        answers = await self._exchange_with(instance, member, letters, each_s)
                 except (PeerUnreachable, trio.TooSlowError) as error:
                     problem = error if isinstance(error, PeerUnreachable) else PeerUnreachable(f"{member.name} hangs")
                     self._look_again_soon(instance)
@@ -234,40 +269,32 @@ class Federation:
                 self._answered[instance] = member.name
                 self._heard[instance] += 1
                 self._silent.discard(instance)
-                return answer
+                return answers
         self._silent.add(instance)
         raise problem or PeerUnreachable(f"instance {instance} has no members")
 
     async def _exchange_with(
-        self, instance: str, member: DirectoryRow, message: Message, trace: Trace, *, on_path: bool
-    ) -> tuple[Message, Trace]:
+        self, instance: str, member: DirectoryRow, letters: Sequence[Letter], each_s: float
+    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
         peer = self._peer(instance)
         try:
             keys = PublicIdentity.from_jwks_untrusted(member.keys)
         except CryptoError as error:
             raise PeerUnreachable(f"the directory row of {member.name} holds no usable keys: {error}") from error
-        parcel = self._sealer.seal(
-            message,
-            trace,
-            to=member.name,
-            keys=keys,
-            now_ns=self._clock.monotonic_ns(),
-            now_s=self._clock.unix_s(),
-            on_path=on_path,
-        )
+        now: dict[str, Any] = {"now_ns": self._clock.monotonic_ns(), "now_s": self._clock.unix_s()}
+        parcel = self._sealer.seal_all(letters, to=member.name, keys=keys, relayed=peer.hops > 1, **now)
         urls = (member.rest_url,) if peer.hops == 1 else peer.urls
         body = {"to_instance": instance, "to": member.name, "parcel": parcel.to_data()}
-        answer = await self._post(instance, urls, body)
+        answer = await self._post(instance, urls, body, each_s)
+        now = {"now_ns": self._clock.monotonic_ns(), "now_s": self._clock.unix_s()}
         try:
-            opened = self._sealer.open_untrusted(
-                Parcel.from_data_untrusted(answer.get("parcel")),
-                sender=keys,
-                now_ns=self._clock.monotonic_ns(),
-                now_s=self._clock.unix_s(),
-            )
+            sealed = Parcel.from_data_untrusted(answer.get("parcel"))
+            opened = self._sealer.open_all_untrusted(sealed, sender=keys, **now)
         except MessageError as error:
             raise PeerUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
-        return opened.message, opened.trace
+        if len(opened) != len(letters):
+            raise PeerUnreachable(f"{member.name} gave {len(opened)} answers to {len(letters)} messages")
+        return [_answered(one, member.name) for one in opened]
 
     def _look_again_soon(self, instance: str) -> None:
         """One of its members did not answer: it may have moved, and the others may do so next."""
@@ -383,12 +410,15 @@ class Federation:
             raise PeerUnreachable(f"no route to instance {instance} is configured")
         return peer
 
-    async def _post(self, instance: str, urls: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
-        problem = "no address"
+    async def _post(
+        self, instance: str, urls: tuple[str, ...], body: Mapping[str, Any], each_s: float = math.inf
+    ) -> dict[str, Any]:
+        problem, wait_s = "no address", min(REQUEST_TIMEOUT_S, each_s)
+        headers = {WAIT_HEADER: str(round(wait_s * 1000))}
         for url in urls:
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    response = await self._client.post(f"{url}/v1/federation", json=body)
+                with trio.fail_after(wait_s):
+                    response = await self._client.post(f"{url}/v1/federation", json=body, headers=headers)
             except trio.Cancelled:
                 # Whoever asked does not wait any longer.
                 self._doubt(url)
@@ -407,3 +437,10 @@ class Federation:
             message = answer.get("message", "") if isinstance(answer, dict) else ""
             problem = f"{url}: HTTP {response.status_code} {message}"
         raise PeerUnreachable(f"instance {instance} did not answer ({problem})")
+
+
+def _answered(opened: Opened, member: str) -> tuple[Message, Trace] | PeerUnreachable:
+    """One of the answers to what was asked together."""
+    if isinstance(opened.message, NoAnswer):
+        return PeerUnreachable(f"{member} gave no answer: {opened.message.reason or opened.message.why}")
+    return opened.message, opened.trace

@@ -1,8 +1,11 @@
 """What came in one parcel, answered in one go: one step of the log, one signature, one parcel to each receiver.
 
-Hand-overs within the instance, and reports, are nearly all of what comes when many entities move. Each needs little
-by itself; a task for each, which waits for the others at every turn, costs as much again. So these are looked at one
-after the other, and each comes to what it would come to alone. All else goes its own way (`Transfers.reply`).
+Hand-overs, and reports, are nearly all of what comes when many entities move. Each needs little by itself; a task for
+each, which waits for the others at every turn, costs as much again. So these are looked at one after the other, and
+each comes to what it would come to alone. All else goes its own way (`Transfers.reply`).
+
+Where another instance has to be asked, that is one question about all of them: its home says whether it would have
+what is to go there, or answers what is about its own entities. Who goes elsewhere does not wait for that.
 
 Those of a group that is not complete are told so, and wait here; with the last one all of them are told (`groups`).
 """
@@ -18,23 +21,44 @@ from authority.breakpoints import Breakpoint, BreakpointReached
 from authority.certificate_reader import Asked
 from authority.certificates import UnprovenChain, token_hash
 from authority.epoch import Fence
-from authority.errors import MessageError, Refused
+from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
 from authority.letters import Letter
-from authority.messages import Delegation, Grant, HandoffReply, HandoffRequest, NoAnswer, Report, ReportReply
+from authority.messages import (
+    Decline,
+    Delegation,
+    Grant,
+    HandoffAbort,
+    HandoffReply,
+    HandoffRequest,
+    NoAnswer,
+    Report,
+    ReportReply,
+)
 from authority.names import instance_of
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from authority.sealing import Opened
 from homeserver.company import Step
 from homeserver.decision_spans import UNTOLD, Deciding
 from homeserver.federation import PeerUnreachable
+from homeserver.passing_on import home_elsewhere
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
 if TYPE_CHECKING:
     from homeserver.transfers import Transfers
 
-__all__ = ["DECIDED", "InBulk", "Item", "args_of_handoff", "args_of_report", "not_answered", "not_learned", "reply_of"]
+__all__ = [
+    "DECIDED",
+    "InBulk",
+    "Item",
+    "Together",
+    "args_of_handoff",
+    "args_of_report",
+    "not_answered",
+    "not_learned",
+    "reply_of",
+]
 
 _log = logging.getLogger("homeserver.transfers")
 DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
@@ -124,9 +148,30 @@ class Item:
     passes: Sequence[dict[str, Any]] = ()
     repeated: bool = False
     is_known: bool = False
+    trace: Trace = field(init=False)
     outcome: Any = None
     certificate: str = ""
     told: Deciding = UNTOLD
+
+    def __post_init__(self) -> None:
+        self.trace = self.opened.trace
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the log says no, if it was asked about a hand-over."""
+        return bool(self.outcome["outcome"] == Outcome.REFUSED)
+
+
+@dataclass(slots=True)
+class Together:
+    """Items that are answered in one go. The home `admits` what goes there, or `answers` what is about its entities.
+
+    Both are empty where this instance has all that is to be asked.
+    """
+
+    admits: str = ""
+    answers: str = ""
+    items: list[Item] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -158,12 +203,12 @@ class InBulk:
         self._clock: Final = clock
         self._reached: Final = reached
 
-    async def pick(self, opened: Sequence[Opened], letters: list[Letter]) -> tuple[list[Item], list[int]]:
+    async def pick(self, opened: Sequence[Opened], letters: list[Letter]) -> tuple[list[Together], list[int]]:
         """What of this is for `answer`, and the places of what is for `Transfers.reply`, one by one.
 
         What cannot be answered has that in its place in `letters`.
         """
-        items: list[Item] = []
+        bulk: dict[tuple[str, str], Together] = {}
         rest: list[int] = []
         asked: Asked = {}
         for place, one in enumerate(opened):
@@ -174,16 +219,30 @@ class InBulk:
                 continue
             if item is None:
                 rest.append(place)
-            else:
-                items.append(item)
-        return (items, rest) if len(items) > 1 else ([], rest + [item.place for item in items])
+                continue
+            ways = self._admitting(item), home_elsewhere(one.message, self._instance)
+            bulk.setdefault(ways, Together(*ways)).items.append(item)
+        # Who is alone in that is not in company.
+        rest += [some.items[0].place for some in bulk.values() if len(some.items) == 1]
+        return [some for some in bulk.values() if len(some.items) > 1], rest
 
-    async def answer(self, items: Sequence[Item], letters: list[Letter]) -> list[int]:
+    def _admitting(self, item: Item) -> str:
+        """The home that has to say first whether it would have an entity of this one, if any."""
+        request = item.opened.message
+        if not isinstance(request, HandoffRequest) or not item.procedure or not self._home.must_be_admitted(request):
+            return ""
+        return instance_of(request.target)
+
+    async def answer(self, some: Together, letters: list[Letter]) -> list[int]:
         """Put what is to be answered in its place in `letters`; the places of what is for `Transfers.reply` yet."""
-        if not items:
-            return []
+        items = some.items
         try:
-            return await self._answer_all(items, letters)
+            if not items[0].opened.left_s(self._clock.monotonic_ns()):
+                raise NoQuorum("whoever asked does not wait any more")
+            if some.answers:
+                await self._pass_on(some.answers, items, letters)
+                return []
+            return await self._answer_all(items, letters, some.admits)
         except Exception as error:
             for item in items:
                 letters[item.place] = not_answered(item.opened, error)
@@ -199,25 +258,28 @@ class InBulk:
     async def _item(self, place: int, one: Opened, asked: Asked) -> Item | None:
         """What a message asks of the log; None if it is none of those that are answered here.
 
+        What another home is to answer asks nothing of this one's log.
+
         `asked` is what was asked about who signed others of the same parcel.
 
         Raises:
             MessageError: it is nothing that anybody may say.
             NoQuorum, PeerUnreachable: nobody can say now who signed a certificate in it.
         """
-        match one.message:
-            case HandoffRequest() as request if self._is_plain(request, one.sender):
+        message = one.message
+        if isinstance(message, HandoffRequest | HandoffAbort | Report | Decline):
+            await self._home.check_speaks_for(one.sender, message.source)
+            if home_elsewhere(message, self._instance):
+                return Item(place, one, "", {})
+        match message:
+            case HandoffRequest() as request if not request.chain:
                 return self._of_handoff(place, one, request)
-            case Report() as report if report.source == one.sender and self._is_here(report.entity, report.source):
+            case Report() as report if not report.chain or self._is_here(report.source):
                 return await self._of_report(place, one, report, asked)
         return None
 
     def _is_here(self, *names: str) -> bool:
         return all(instance_of(name) == self._instance for name in names)
-
-    def _is_plain(self, request: HandoffRequest, sender: str) -> bool:
-        is_own = request.source == sender and not request.chain
-        return is_own and self._is_here(request.entity, request.source, request.target)
 
     def _of_handoff(self, place: int, one: Opened, request: HandoffRequest) -> Item | None:
         known = self._store.transfer(request.transfer_id)
@@ -241,12 +303,49 @@ class InBulk:
 
     # --- what it comes to ------------------------------------------------------------------------------------------
 
-    async def _answer_all(self, items: Sequence[Item], letters: list[Letter]) -> list[int]:
-        """The places of those that are to be dealt with alone. Raises as `Company.submit`, for all of them."""
+    async def _pass_on(self, home: str, items: Sequence[Item], letters: list[Letter]) -> None:
+        answers = await self._home.passing_on.each(home, [item.opened for item in items])
+        for item, answer in zip(items, answers, strict=True):
+            letters[item.place] = not_answered(item.opened, answer) if isinstance(answer, Exception) else answer
+
+    async def _admitted(self, home: str, items: Sequence[Item], letters: list[Letter]) -> list[Item]:
+        """Those of which `home` has said whether it would have them; or that they were given up since it says nothing.
+
+        The others have that in their places.
+        """
+        asked = [(request, item.trace) for item in items if isinstance(request := item.opened.message, HandoffRequest)]
+        left_s = items[0].opened.left_s(self._clock.monotonic_ns())
+        answers = await self._home.admissions.ask_each(home, asked, left_s)
+        ruled_ns = self._clock.monotonic_ns()
+        known: list[Item] = []
+        for item, answer in zip(items, answers, strict=True):
+            if isinstance(answer, PeerUnreachable):
+                letters[item.place] = not_answered(item.opened, answer)
+                item.told.ended(ruled_ns, "failed", answer)
+                continue
+            admitted, item.trace = answer
+            item.told.ruled(ruled_ns)
+            item.args["incarnation"] = admitted.incarnation
+            if not admitted.accepted:
+                item.procedure, item.args["reason"] = "transfer.refuse", admitted.reason or Reason.UNKNOWN_TARGET.value
+            known.append(item)
+        return known
+
+    async def _answer_all(self, items: Sequence[Item], letters: list[Letter], home: str) -> list[int]:
+        """The places of those that are to be dealt with alone, once `home`, if any, has said if it would have them.
+
+        Raises as `Company.submit`, for all of them.
+        """
         began_ns = self._clock.monotonic_ns()
         for item in items:
             if isinstance(item.opened.message, HandoffRequest):
                 item.told = self._home.decisions.of(item.opened.message, began_ns)
+                item.trace = item.trace.mark(self._name, "ruling", began_ns)
+        if home:
+            items = await self._admitted(home, items, letters)
+            began_ns = self._clock.monotonic_ns()
+        if not items:
+            return []
         self._tell_reached(Breakpoint.DECIDING, Breakpoint.REPORTING, items)
         outcomes = await self._submit_all([(item.procedure, item.args) for item in items])
         self._tell_reached(Breakpoint.DECIDED, Breakpoint.REPORTED, items)
@@ -273,6 +372,9 @@ class InBulk:
         for to, post in posts.items():
             await self._post(to, post, letters)
         await self._tell_groups(handed)
+        for source in {item.args["source"] for item in handed if item.is_refused and not item.repeated}:
+            # It has raised fences by that; of another instance it hears so by way of its own home.
+            await self._home.show_log(source)
         return alone
 
     def _tell_reached(self, step: Breakpoint, step_of_report: Breakpoint, items: Sequence[Item]) -> None:
@@ -291,25 +393,29 @@ class InBulk:
         decided, opened = item.outcome, item.opened
         transfer = TransferRecord.from_data(decided["transfer"])
         is_committed, is_pending = (decided["outcome"] == one for one in (Outcome.COMMITTED, Outcome.PENDING))
-        trace = opened.trace.mark(self._name, "ruling", began_ns).mark(self._name, "deciding", began_ns)
+        trace = item.trace.mark(self._name, "deciding", began_ns)
         committed_ns = self._clock.monotonic_ns()
         trace = trace.mark(self._name, "committed", committed_ns)
         item.told.decided(committed_ns, decided, steps)
+        source, target = item.args["source"], item.args["target"]
         if is_committed and transfer.sub:
             # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
             return Letter(reply_of(decided, transfer, item.certificate), opened.trace)
-        if is_pending:
+        if is_pending and opened.sender == source and self._is_here(source):
             # Nothing is decided about the others of its group either, or not before this step of the log.
             self._home.waits(transfer, trace, opened.sender)
-        elif not item.repeated:
+        elif not is_pending and not item.repeated:
             self._home.note(transfer, is_known=item.is_known)
+        reply = reply_of(decided, transfer, item.certificate)
+        if not self._is_here(source, target):
+            # Case 1: its old authority brings the word to the target, which may be far from here.
+            return Letter(reply, trace, on_path=True)
         if is_committed:
-            grant = Letter(Grant(certificate=item.certificate), trace, on_path=True)
-            posts[item.args["target"]].letters.append(grant)
-            posts[item.args["target"]].items.append(item)
+            posts[target].letters.append(Letter(Grant(certificate=item.certificate), trace, on_path=True))
+            posts[target].items.append(item)
             if not item.repeated:
                 return _ELSEWHERE
-        return Letter(reply_of(decided, transfer, item.certificate), trace)
+        return Letter(reply, trace)
 
     async def _tell_groups(self, handed: Sequence[Item]) -> None:
         """Whoever waits for the groups of what came here, with that or since before, hears if they are decided now.

@@ -1,7 +1,8 @@
 """One homeserver's parts, wired by `homeserver.app`, and the link's inbox."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Final, TypeVar
@@ -23,6 +24,8 @@ from authority.messages import (
     Census,
     Collected,
     Despawned,
+    HandoffAbort,
+    HandoffRequest,
     LoadReport,
     NoAnswer,
     Parcel,
@@ -62,7 +65,7 @@ from tree.backend import Backend
 from tree.roster import WRONG_MACHINE
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["Node", "Secrets"]
+__all__ = ["BeingAnswered", "Node", "Secrets"]
 
 T = TypeVar("T")
 
@@ -82,6 +85,34 @@ class Secrets:
     client_token: bytes = field(repr=False)
     federation: bytes = field(repr=False)
     operator_token: bytes | None = field(repr=False, default=None)
+
+
+class BeingAnswered:
+    """The requests about hand-overs that came over the link and are being answered: repetitions need no answer.
+
+    Whoever asks over the link repeats what is not answered in time, while it may be worked on, or wait for its turn.
+    """
+
+    def __init__(self) -> None:
+        self._keys: Final[set[tuple[str, str, str]]] = set()
+
+    @contextmanager
+    def those_of(self, opened: Sequence[Opened]) -> Iterator[list[Opened]]:
+        """Around the answering of a parcel: those of it that are not being answered yet."""
+        new: list[Opened] = []
+        keys: list[tuple[str, str, str]] = []
+        for one in opened:
+            if isinstance(one.message, HandoffRequest | HandoffAbort):
+                key = (one.sender, one.message.type, one.message.transfer_id)
+                if key in self._keys:
+                    continue
+                self._keys.add(key)
+                keys.append(key)
+            new.append(one)
+        try:
+            yield new
+        finally:
+            self._keys.difference_update(keys)
 
 
 @dataclass
@@ -125,6 +156,7 @@ class Node:
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)
     _strangers: set[str] = field(default_factory=set)
+    _answering: BeingAnswered = field(default_factory=BeingAnswered)
 
     def __post_init__(self) -> None:
         self.renewals = RenewalLane(self.link, self.store, self.transfers, self.leases, self._renewal_dropped)
@@ -227,12 +259,16 @@ class Node:
         sender = opened[0].sender
         _check_peer(sender, received)
         asked = [one for one in opened if not self._noted(one)]
-        if len(asked) > 1:
-            # Over the link, silence is the answer to what has none.
-            replies = [one for one in await self.transfers.replies(asked) if not isinstance(one.message, NoAnswer)]
-            await self.transfers.post_all(sender, replies)
-        elif asked and (answer := await self.transfers.answer(asked)) is not None:
-            await self.transfers.post_parcel(answer, sender)
+        with self._answering.those_of(asked) as new:
+            for _ in range(len(asked) - len(new)):
+                # Over the link the answer to the first one answers all.
+                self.drop("being_answered")
+            if len(new) > 1:
+                # Over the link, silence is the answer to what has none.
+                replies = [one for one in await self.transfers.replies(new) if not isinstance(one.message, NoAnswer)]
+                await self.transfers.post_all(sender, replies)
+            elif new and (answer := await self.transfers.answer(new)) is not None:
+                await self.transfers.post_parcel(answer, sender)
 
     def _noted(self, opened: Opened) -> bool:
         """Take what wants no answer; whether it was that."""

@@ -5,7 +5,7 @@ Done by whoever grants leases, and taken up where it stands by the next one: wha
 """
 
 import logging
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,7 @@ from authority.recovery import Candidate, all_answered, choose
 from authority.recovery_messages import MAX_DEATHS, MAX_RECOVERED, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
 from authority.spans import SILENT, Spans
 from authority.stays import never_began, waited_for
+from homeserver.due import Due
 from homeserver.federation import PeerUnreachable
 from homeserver.homeward import Homeward
 from homeserver.store import Store
@@ -37,7 +38,10 @@ __all__ = ["UNDECIDED", "Everybody", "Heard", "Recovered", "Recoveries", "WhoIsT
 _log = logging.getLogger("homeserver.recovery")
 
 LOOK_S: Final = 0.25
+# Whoever does not answer, or go on, is asked again and told again after this, and then after twice the time and so on:
+# it may have too much to do.
 REPEAT_S: Final = 0.5
+SELDOM_S: Final = 4.0
 # Who is alive and does not go on with what it was given for so long has lost the copy, for want of room.
 ADOPT_NS: Final = 30_000_000_000
 # Who may have been passed an entity, and whose lease is over for less than that, may be back in a moment: paused or cut
@@ -137,6 +141,7 @@ class Recoveries:
         """What was handed on by another history of the log, as who had it by this one says; under which epoch."""
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
+        self._told: dict[tuple[str, int], Due] = {}
         self.counts: Final[Counter[str]] = Counter()
         self.recent: Final[deque[Recovered]] = deque(maxlen=MAX_REMEMBERED)
 
@@ -252,8 +257,9 @@ class Recoveries:
             for entity in table.keys() - entities:
                 del table[entity]
         open_now = {(row.entity, row.epoch) for row in rows if row.target}
-        for key in self._told_since_ns.keys() - open_now:
-            del self._told_since_ns[key]
+        for told in (self._told_since_ns, self._told):
+            for key in told.keys() - open_now:
+                del told[key]
 
     async def _look(self) -> None:
         self._note_ends()
@@ -313,7 +319,12 @@ class Recoveries:
         heard = await self._ask(lambda server: [self._asked_of(row, server) for row in rows], there, everybody)
         answers, silent = heard.answers, heard.silent
         self._note_deaths(rows, heard)
-        rows = self._note_handed_on(rows, heard)
+        # Each row looks for its own among what hundreds of others have, too.
+        found_of: defaultdict[str, list[tuple[str, FoundItem]]] = defaultdict(list)
+        for holder, some_found in answers.items():
+            for item in some_found:
+                found_of[item.entity].append((holder, item))
+        rows = self._note_handed_on(rows, heard, found_of)
         found: list[dict[str, Any]] = []
         lost: list[RecoveryRow] = []
         for row in await self._to_decide(rows, there, everybody):
@@ -322,9 +333,8 @@ class Recoveries:
                 continue
             if row.last not in answers and self._waits_for_witness(row):
                 continue
-            found_of = [(holder, item) for holder, some in answers.items() for item in some
-                        if item.entity == row.entity and self._may_count(row, holder, item.epoch)]  # fmt: skip
-            candidates = [_candidate(holder, item) for holder, item in believed(row, found_of)]
+            counting = [one for one in found_of[row.entity] if self._may_count(row, one[0], one[1].epoch)]
+            candidates = [_candidate(holder, item) for holder, item in believed(row, counting)]
             best = choose(candidates, last=row.last)
             has_begun = not never_began(row, candidates)
             if self._waits_for_later(row, best, there, answers, has_begun=has_begun):
@@ -383,7 +393,9 @@ class Recoveries:
     def _was_handed_on(self, row: RecoveryRow) -> bool:
         return self._handed_on.get(row.entity) == row.epoch
 
-    def _note_handed_on(self, rows: Sequence[RecoveryRow], heard: Heard) -> Sequence[RecoveryRow]:
+    def _note_handed_on(
+        self, rows: Sequence[RecoveryRow], heard: Heard, found_of: Mapping[str, Sequence[tuple[str, FoundItem]]]
+    ) -> Sequence[RecoveryRow]:
         """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
 
         Whoever had it by this log is believed, or might have been passed it by that one; but not that somebody else
@@ -391,7 +403,8 @@ class Recoveries:
         """
         anew: list[RecoveryRow] = []
         for row in rows:
-            if not row.own_epoch or self._was_handed_on(row) or _has_it_still(row, heard.answers.get(row.last, ())):
+            last_has = [item for holder, item in found_of.get(row.entity, ()) if holder == row.last]
+            if not row.own_epoch or self._was_handed_on(row) or _has_it_still(row, last_has):
                 continue
             if any(row.entity in heard.handed_on.get(server, ()) for server in (row.last, *row.had)):
                 self._handed_on[row.entity] = row.epoch
@@ -441,12 +454,23 @@ class Recoveries:
         return True
 
     async def _have_adopted(self, rows: Sequence[RecoveryRow], alive: dict[str, int]) -> None:
-        """Tell everybody with what to go on; until they say that they do."""
+        """Tell everybody with what to go on; until they say that they do, ever more seldom."""
+        now_ns = self._clock.monotonic_ns()
         for target in sorted({row.target for row in rows} & set(alive)):
-            for some in in_parts([row for row in rows if row.target == target]):
+            due = [row for row in rows if row.target == target and self._is_to_be_told(row, now_ns)]
+            for some in in_parts(due):
                 items = [item for row in some if (item := self._adopt_item(row, alive[target])) is not None]
                 if items:
                     await self._tell(Adopt(incarnation=alive[target], items=items), target)
+
+    def _is_to_be_told(self, row: RecoveryRow, now_ns: int) -> bool:
+        """Whether it is time to tell its target, again perhaps; it is told now then."""
+        key = (row.entity, row.epoch)
+        due = self._told.get(key, Due(now_ns, round(REPEAT_S * 1e9)))
+        if due.at_ns > now_ns:
+            return False
+        self._told[key] = _again(due, now_ns)
+        return True
 
     def _adopt_item(self, row: RecoveryRow, incarnation: int) -> AdoptItem | None:
         record, known = self._store.entity(row.entity), self._store.recovery(row.entity)
@@ -514,14 +538,16 @@ class Recoveries:
         number = max(self._clock.monotonic_ns(), self._last_number + 1)
         self._last_number = number
         asking = self._rounds[number] = _Round(number, dict(there.alive), self._clock.bell())
-        now = there
+        now, telling = there, Due(self._clock.monotonic_ns(), round(REPEAT_S * 1e9))
         try:
             while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                 if not self._in_office():
                     raise NoQuorum("somebody else grants leases now")
-                for server in sorted(asking.asked.keys() - asking.answers.keys()):
-                    await self._tell(Collect(number=number, items=list(asks(server))), server)
-                # Each answer wakes it; until all have come, or those that have not are asked again.
+                if self._clock.monotonic_ns() >= telling.at_ns:
+                    telling = _again(telling, self._clock.monotonic_ns())
+                    for server in sorted(asking.asked.keys() - asking.answers.keys()):
+                        await self._tell(Collect(number=number, items=list(asks(server))), server)
+                # Each answer wakes it; until all have come, or it is time to see who is alive still.
                 repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
                 while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                     left_ns = repeat_ns - self._clock.monotonic_ns()
@@ -597,6 +623,11 @@ def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple
 def _has_it_still(row: RecoveryRow, items: Collection[FoundItem]) -> bool:
     """Whether who answers with these simulates it until now as this log has given it."""
     return any(item.entity == row.entity and item.holds and item.epoch == row.own_epoch for item in items)
+
+
+def _again(due: Due, now_ns: int) -> Due:
+    """When to say something again that is said now, and how long to wait after that."""
+    return Due(now_ns + due.wait_ns, min(2 * due.wait_ns, round(SELDOM_S * 1e9)))
 
 
 def _candidate(holder: str, item: FoundItem) -> Candidate:

@@ -4,6 +4,7 @@ It extends the hop trace of the parcels that it carries, both ways, so that H is
 """
 
 import logging
+import math
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,10 +18,11 @@ from actors.stopping import run_until_signalled
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app, serve_app
 from authority.hops import BadTrace
 from authority.messages import Parcel
+from authority.parcels import WAIT_HEADER
 from homeserver.config import PeerConfig, RelayConfig
 from homeserver.federation import REQUEST_TIMEOUT_S
-from homeserver.rest.errors import install_errors
-from homeserver.rest.models import SEALED, FederationBody, Health
+from homeserver.rest.errors import install_errors, nobody_waits
+from homeserver.rest.models import SEALED, FederationBody, Health, WaitMs
 
 __all__ = ["Relay", "main", "make_relay_app", "run"]
 
@@ -38,20 +40,21 @@ class Relay:
         self._clock = clock
         self._urls: dict[str, str] = {}
 
-    async def forward(self, body: FederationBody) -> dict[str, Any]:
-        """Send a message one hop further and bring its answer one hop back.
+    async def forward(self, body: FederationBody, wait_s: float = math.inf) -> dict[str, Any]:
+        """Send a message one hop further and bring its answer one hop back, as long as somebody waits for that.
 
         Raises:
-            ApiError: there is no way to go on, or nobody there answered.
+            ApiError: there is no way to go on, nobody there answered, or nobody waits any more.
             MessageError: the parcel is malformed.
         """
+        until_s = trio.current_time() + wait_s
         peer = self._peers.get(body.to_instance)
         if peer is None:
             raise ApiError(404, "no_route", f"{self._name} knows no way to {body.to_instance}", body.to_instance)
         onward = body.model_dump(exclude_none=True)
         if body.parcel is not None:
             onward["parcel"] = self._crossed(Parcel.from_data_untrusted(body.parcel)).to_data()
-        answer = await self._post(peer, body.to, onward)
+        answer = await self._post(peer, body.to, onward, until_s)
         if "parcel" in answer:
             answer["parcel"] = self._crossed(Parcel.from_data_untrusted(answer["parcel"])).to_data()
         return answer
@@ -67,12 +70,16 @@ class Relay:
             raise ApiError(400, "bad_trace", str(error)) from error
         return replace(parcel, trace=trace)
 
-    async def _post(self, peer: PeerConfig, to: str | None, body: dict[str, Any]) -> dict[str, Any]:
+    async def _post(self, peer: PeerConfig, to: str | None, body: dict[str, Any], until_s: float) -> dict[str, Any]:
         problem: ApiError | None = None
         for url in await self._order(peer, to):
+            wait_s = min(REQUEST_TIMEOUT_S, until_s - trio.current_time())
+            if wait_s <= 0:
+                raise problem or nobody_waits()
+            headers = {WAIT_HEADER: str(round(wait_s * 1000))}
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    response = await self._client.post(f"{url}/v1/federation", json=body)
+                with trio.fail_after(wait_s):
+                    response = await self._client.post(f"{url}/v1/federation", json=body, headers=headers)
                     answer = response.json()
             except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
                 text = f"{self._name} got no answer from {url}: {type(error).__name__}"
@@ -124,9 +131,9 @@ def make_relay_app(relay: Relay, name: str) -> FastAPI:
         return Health(status="ok", name=name, role=ROLE)
 
     @app.post("/v1/federation")
-    async def federation(body: FederationBody) -> dict[str, Any]:
+    async def federation(body: FederationBody, wait_ms: WaitMs = None) -> dict[str, Any]:
         """Pass a message on."""
-        return await relay.forward(body)
+        return await relay.forward(body, math.inf if wait_ms is None else wait_ms / 1000)
 
     return app
 

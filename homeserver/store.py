@@ -76,6 +76,7 @@ class Store:
         self._barrier = SharedBarrier(self.fresh)
         self._read_rows: dict[str, tuple[bytes, DirectoryRow]] = {}
         self._read_questions: dict[str, tuple[bytes, dict[str, Any]]] = {}
+        self._read_recoveries: dict[str, tuple[bytes, RecoveryRow]] = {}
 
     @property
     def _replica(self) -> Backend:
@@ -422,15 +423,29 @@ class Store:
         return sorted(map(EntityRecord.from_data, rows), key=lambda record: record.id)
 
     def recovery(self, entity_id: str) -> RecoveryRow | None:
-        """How the recovery of an entity stands, as this member knows it; None if it is not being recovered."""
-        data = self._get(("recoveries", entity_id))
-        return None if data is None else RecoveryRow.from_data(data)
+        """How the recovery of an entity stands, as this member knows it; None if it is not being recovered.
+
+        All of them are looked at several times a second, and read again only when they were written again.
+        """
+        view = self._replica.store.view(("recoveries", entity_id))
+        if view is None or view.encoded is None:
+            self._read_recoveries.pop(entity_id, None)
+            return None
+        known = self._read_recoveries.get(entity_id)
+        # As in `row`.
+        if known is not None and known[0] is view.encoded:
+            return known[1]
+        row = RecoveryRow.from_data(view.data)
+        if len(self._read_recoveries) >= MAX_READ_ROWS:
+            self._read_recoveries.clear()
+        self._read_recoveries[entity_id] = view.encoded, row
+        return row
 
     def recoveries(self) -> list[RecoveryRow]:
         """The entities whose authority died and that nobody goes on with yet, as this member knows them."""
         store = self._replica.store
         names = sorted(store.children(("recoveries",))) if store.exists(("recoveries",)) else []
-        return [RecoveryRow.from_data(store.get(("recoveries", name))) for name in names]
+        return [row for name in names if (row := self.recovery(name)) is not None]
 
     def named_by(self, server: str) -> tuple[int, int]:
         """How many entities of this instance a server has authority over, and how many others it may be passed.

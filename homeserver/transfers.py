@@ -59,18 +59,32 @@ from homeserver.decision_spans import DecisionSpans
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.groups import Waiting, WaitingRequests
-from homeserver.in_bulk import DECIDED, InBulk, args_of_handoff, args_of_report, not_answered, not_learned, reply_of
+from homeserver.in_bulk import (
+    DECIDED,
+    InBulk,
+    Together,
+    args_of_handoff,
+    args_of_report,
+    not_answered,
+    not_learned,
+    reply_of,
+)
 from homeserver.ordering import order_of
+from homeserver.passing_on import PassingOn, home_elsewhere
 from homeserver.store import Store
 from tree.submissions import NoQuorum
 
-__all__ = ["NOT_TOLD", "Transfers", "owner_word"]
+__all__ = ["NOT_TOLD", "NobodyWaits", "Transfers", "owner_word"]
 
 _log = logging.getLogger("homeserver.transfers")
 # Why a server could not be told something; what had been decided before stays decided.
 NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
 # Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
 MAX_POSTING: Final = 10_000
+
+
+class NobodyWaits(Exception):
+    """The time is over for which whoever sent a message waits for its answer, and nothing has been done about it."""
 
 
 def owner_word(record: EntityRecord) -> OwnerWord:
@@ -107,7 +121,6 @@ class Transfers:
         self._instance = instance_of(sealer.name)
         self._store = store
         self._directory = directory
-        self._federation = federation
         self._link = link
         self._clock = clock
         self._posting: dict[str, Combiner[Letter, None]] = {}
@@ -126,7 +139,8 @@ class Transfers:
         self._alone: Final = Alone(store, self.certificates)
         self._company: Final = Company(store, self.certificates, spans)
         self._admitting: Final = Admitting(sealer.name, store, clock)
-        self._admissions: Final = Admissions(federation, clock, self.admission_patience_s)
+        self.admissions: Final = Admissions(federation, clock, self.admission_patience_s)
+        self.passing_on: Final = PassingOn(federation, clock)
         self.decisions: Final = DecisionSpans(spans)
         self._in_bulk: Final = InBulk(self, store, self._submit_all, sealer.name, clock, reached)
         self.log_shown_to: Callable[[str], str] = lambda _receiver: ""
@@ -139,10 +153,13 @@ class Transfers:
 
     # --- parcels ---------------------------------------------------------------------------------------------------
 
-    async def open_untrusted(self, parcel: Parcel) -> list[Opened]:
+    async def open_untrusted(self, parcel: Parcel, until_ns: int | None = None) -> list[Opened]:
         """Check and open a parcel for this server; what is in it: one message, or those of a batch.
 
+        `until_ns` is until when its sender waits for an answer (monotonic), if that is known.
+
         Raises:
+            NobodyWaits: that time is over.
             UnknownSender: it is not registered with its home instance, or not any more.
             MessageError: anything about the parcel is wrong.
             NoQuorum, PeerUnreachable: nobody can say now who the sender is; it may repeat.
@@ -154,8 +171,11 @@ class Transfers:
         keys = await self._directory.keys_of(sender, kid)
         if keys is None:
             raise UnknownSender(f"{sender} is not registered: no keys are known for it")
+        now_ns = self._clock.monotonic_ns()
+        if until_ns is not None and now_ns >= until_ns:
+            raise NobodyWaits(f"{sender} does not wait any more")
         return self._sealer.open_all_untrusted(
-            parcel, sender=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
+            parcel, sender=keys, now_ns=now_ns, now_s=self._clock.unix_s(), until_ns=until_ns
         )
 
     async def seal(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> Parcel:
@@ -182,10 +202,10 @@ class Transfers:
             raise Refused(Reason.NOT_FOUND, f"no keys are known for {to}", name=to)
         return keys
 
-    def _seal_all(self, letters: Sequence[Letter], to: str, keys: PublicIdentity, *, over_link: bool = False) -> Parcel:
-        """Seal several messages to one server as one parcel."""
+    def _seal_all(self, letters: Sequence[Letter], to: str, keys: PublicIdentity, **how: bool) -> Parcel:
+        """Seal several messages to one server as one parcel; `how` as of `Sealer.seal_all`."""
         now_ns, now_s = self._clock.monotonic_ns(), self._clock.unix_s()
-        return self._sealer.seal_all(letters, to=to, keys=keys, now_ns=now_ns, now_s=now_s, over_link=over_link)
+        return self._sealer.seal_all(letters, to=to, keys=keys, now_ns=now_ns, now_s=now_s, **how)
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Seal a message to a simulation server and send it over the link, without waiting for an answer.
@@ -246,10 +266,11 @@ class Transfers:
         except (LinkDown, LinkFull) as error:
             raise PeerUnreachable(f"{to} cannot be reached over the link: {error}") from error
 
-    async def answer(self, opened: Sequence[Opened]) -> Parcel | None:
+    async def answer(self, opened: Sequence[Opened], *, relayed: bool = False) -> Parcel | None:
         """Deal with what was in one parcel; the parcel is the answer to its sender, or None when there is none to give.
 
-        The messages of a batch are dealt with beside each other, and each is answered in its place.
+        The messages of a batch are dealt with beside each other, and each is answered in its place. The answer may go
+        back through relays, if it is `relayed`.
 
         Raises:
             MessageError: this server does not take such a message from such a sender; never for a batch.
@@ -261,7 +282,7 @@ class Transfers:
                 return None
             return await self.seal(letter.message, letter.trace, opened[0].sender, on_path=letter.on_path)
         replies, to = await self.replies(opened), opened[0].sender
-        return self._seal_all(replies, to, await self._keys_of(to))
+        return self._seal_all(replies, to, await self._keys_of(to), relayed=relayed)
 
     async def replies(self, opened: Sequence[Opened]) -> list[Letter]:
         """What is to be answered to each message of a batch, in their order; see `homeserver.in_bulk`."""
@@ -269,19 +290,25 @@ class Transfers:
         if self.why_undecided():
             return letters
 
-        async def answer_one(place: int, one: Opened) -> None:
-            letters[place] = await self._reply_or_why_not(one)
+        async def answer_one(place: int) -> None:
+            letters[place] = await self._reply_or_why_not(opened[place])
+
+        async def answer_some(some: Together) -> None:
+            for place in await self._in_bulk.answer(some, letters):
+                nursery.start_soon(answer_one, place)
 
         async with trio.open_nursery() as nursery:
-            items, others = await self._in_bulk.pick(opened, letters)
+            bulk, others = await self._in_bulk.pick(opened, letters)
             for place in others:
-                nursery.start_soon(answer_one, place, opened[place])
-            for place in await self._in_bulk.answer(items, letters):
-                nursery.start_soon(answer_one, place, opened[place])
+                nursery.start_soon(answer_one, place)
+            for some in bulk:
+                nursery.start_soon(answer_some, some)
         return letters
 
     async def _reply_or_why_not(self, one: Opened) -> Letter:
         try:
+            if not one.left_s(self._clock.monotonic_ns()):
+                raise NoQuorum("whoever asked does not wait any more")
             letter = await self.reply(one)
         except Exception as error:
             return not_answered(one, error)
@@ -317,18 +344,14 @@ class Transfers:
     async def _handoff(self, request: HandoffRequest, opened: Opened) -> Letter | None:
         """Hop 1 of cases 1 and 2 (or its continuation from the home of the old authority)."""
         await self.check_speaks_for(opened.sender, request.source)
-        home = instance_of(request.entity)
-        if home != self._instance:
-            reply, trace = await self._federation.exchange(home, request, opened.trace, on_path=True)
-            if not isinstance(reply, HandoffReply):
-                raise MessageError(f"{home} answered a hand-off with {reply.type}")
-            return Letter(reply, trace, on_path=True)
+        if home := home_elsewhere(request, self._instance):
+            return await self.passing_on.one(home, opened)
         # From this member's copy: one that is behind takes a repetition for a first request. The log answers it the
         # same, and then the copy is not behind any more: the next repetition is known as one.
         known = self._store.transfer(request.transfer_id)
         repeated = known is not None and known.phase in DECIDED
         means = self._means(opened)
-        decided, trace = await self._ruled_and_decided(request, opened.trace, means, repeated=repeated)
+        decided, trace = await self._ruled_and_decided(request, opened, means)
         transfer = TransferRecord.from_data(decided["transfer"])
         reply = await self._reply(decided, transfer, means)
         if reply.outcome == "committed" and decided["transfer"].get("sub"):
@@ -350,16 +373,36 @@ class Transfers:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
 
+    def must_be_admitted(self, request: HandoffRequest) -> bool:
+        """Whether the home of its target has to be asked before this is put to the log.
+
+        Not about what the log has decided, or holds for its group, already; nor if it says no in any case, because the
+        entity is past that fence: what it answers then does not depend on anybody else's word.
+        """
+        if instance_of(request.target) == self._instance:
+            return False
+        known, asked_at = self._store.transfer(request.transfer_id), Fence(request.epoch, request.sub)
+        if known is not None and known.phase in DECIDED:
+            return False
+        if known is not None and known.phase is Phase.PREPARED and known.fence == asked_at:
+            about = (request.entity, request.source, request.target)
+            return (known.entity, known.source, known.target) != about
+        record = self._store.entity(request.entity)
+        if record is not None:
+            return record.fence <= asked_at
+        grave = self._store.grave(request.entity)
+        return grave is None or grave["epoch"] < request.epoch
+
     async def _ruled_and_decided(
-        self, request: HandoffRequest, trace: Trace, means: Means, *, repeated: bool
+        self, request: HandoffRequest, opened: Opened, means: Means
     ) -> tuple[dict[str, Any], Trace]:
         """The log's answer, when the home of a target that is elsewhere has said whether it would have the entity."""
         ruling_ns = self._clock.monotonic_ns()
-        trace = trace.mark(self._sealer.name, "ruling", ruling_ns)
+        trace = opened.trace.mark(self._sealer.name, "ruling", ruling_ns)
         with self.decisions.of(request, ruling_ns) as told:
             admitted = AdmitReply(transfer_id=request.transfer_id, accepted=True)
-            if not repeated and instance_of(request.target) != self._instance:
-                admitted, trace = await self._admissions.ask(request, trace)
+            if self.must_be_admitted(request):
+                admitted, trace = await self.admissions.ask(request, trace, opened.left_s(ruling_ns))
             deciding_ns = self._clock.monotonic_ns()
             trace = trace.mark(self._sealer.name, "deciding", deciding_ns)
             told.ruled(deciding_ns)
@@ -495,9 +538,8 @@ class Transfers:
     async def _abort(self, request: HandoffAbort, opened: Opened) -> Letter:
         """The old authority gives up what it had frozen for, before anybody was asked to commit it."""
         await self.check_speaks_for(opened.sender, request.source)
-        home = instance_of(request.entity)
-        if home != self._instance:
-            return await self._passed_on(request, home, opened)
+        if home := home_elsewhere(request, self._instance):
+            return await self.passing_on.one(home, opened)
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
         passes, _ = await self._followed(request)
         means = self._means(opened)
@@ -527,9 +569,8 @@ class Transfers:
 
     async def _report(self, report: Report, opened: Opened) -> Letter:
         await self.check_speaks_for(opened.sender, report.source)
-        home = instance_of(report.entity)
-        if home != self._instance:
-            return await self._passed_on(report, home, opened)
+        if home := home_elsewhere(report, self._instance):
+            return await self.passing_on.one(home, opened)
         passes = await self._chains.passes(report.chain, report.entity, report.source)
         self._reached(Breakpoint.REPORTING, report.transfer_id)
         new = not_learned(self._store.entity(report.entity), passes)
@@ -552,17 +593,11 @@ class Transfers:
             raise
         return TransferRecord.from_data(data)
 
-    async def _passed_on(self, message: Report | Decline | HandoffAbort, home: str, opened: Opened) -> Letter:
-        """The answer of the record's home to what was said here."""
-        reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
-        return Letter(reply, opened.trace, on_path=False)
-
     async def _declined(self, message: Decline, opened: Opened) -> Letter:
         """The old authority will not begin what it was told to."""
         await self.check_speaks_for(opened.sender, message.source)
-        home = instance_of(message.entity)
-        if home != self._instance:
-            return await self._passed_on(message, home, opened)
+        if home := home_elsewhere(message, self._instance):
+            return await self.passing_on.one(home, opened)
         args = message.model_dump(include={"transfer_id", "entity", "source", "target", "reason"})
         await self._means(opened).submit("transfer.decline", **args)
         return Letter(ReportReply(transfer_id=message.transfer_id), opened.trace, on_path=False)

@@ -196,7 +196,9 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClo
     )
     # An entity that comes back brings along what was signed here when it left.
     departures.passes.signed = arrivals.certificates.signed
-    inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
+    inquiries = Inquiries(
+        config.name, home, stages, holdings, clock, counts, arrivals.stage_word, lambda: not lease.why_not_asked()
+    )
     arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
     arrivals.shown_abroad, sealer.heard_log = lease.shown_abroad, lease.heard_log
     departures.may_act, departures.home_answers = lease.may_act, lease.home_answers
@@ -209,6 +211,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClo
         lambda: lease.incarnation,
         clock,
         counts,
+        lambda: not lease.why_not_asked(),
     )
     table = CopyTable(config.max_copies_bytes, MAX_COPIES_KEPT)
     copier = Copier(
@@ -320,7 +323,8 @@ def _follow_home(node: Node) -> None:
     node.renewals = RenewalLane(node.home, node.sealer, node.link, node.clock)
     node.home.renew = node.renewals.ask
     node.home.told_time = lease.told_time = node.clock.told
-    node.home.why_not_asked = lambda: lease.log_went_back
+    node.home.why_not_asked = lease.why_not_asked
+    lease.home_is_back = node.departures.home_is_back
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:

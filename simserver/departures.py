@@ -140,6 +140,11 @@ class Departures:
         """Whether an entity stands still because it is being handed over."""
         return entity in self._leaving
 
+    def home_is_back(self) -> None:
+        """The home instance grants this server's lease again: what waits for a decision need not wait for its turn."""
+        for departure in list(self._leaving.values()):
+            self._perform(departure, departure.machine.asks())
+
     def step_down(self) -> None:
         """This server's lease is over: whatever is refused from here on is not gone on with here."""
         for departure in self._leaving.values():
@@ -362,6 +367,7 @@ class Departures:
             plan.mode,
             machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state) + before_it_ns,
             plan.budget_ns,
+            self._sealer.name,
         )
         departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
         departure.target_incarnation = self._admission.incarnation_of(plan.target)
@@ -578,7 +584,10 @@ class Departures:
     def _send_home(
         self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, attempt: int, *, on_path: bool
     ) -> None:
-        if departure.plan.transport == "link":
+        if not self.may_act(self._clock.monotonic_ns()):
+            # It is asked when it has granted the lease again (`home_is_back`), or with the next repetition.
+            self._counts["not_asked"] += 1
+        elif departure.plan.transport == "link":
             members = list(self._home.members())
             if members:
                 member = members[(attempt - 1) % len(members)]
@@ -591,9 +600,14 @@ class Departures:
     async def _ask_by_rest(
         self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, on_path: bool
     ) -> None:
+        def is_wanted() -> bool:
+            return self._by_transfer.get(request.transfer_id) is departure
+
         try:
-            answer = await self._home.ask(request, base, on_path=on_path)
+            answer = await self._home.ask(request, base, on_path=on_path, is_wanted=is_wanted)
         except (HomeUnreachable, HomeRefused) as error:
+            if not is_wanted():
+                return
             # Not the log's word: the machine asks again.
             departure.undecided = True
             _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)

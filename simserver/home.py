@@ -2,12 +2,19 @@
 
 Any member can answer. The leader is asked first, because it spares the log one more step; when it is gone, the others
 are asked in turn. Requests are idempotent, so asking twice is safe.
+
+What is asked at the same moment travels as one parcel, and few parcels are under way at a time: what is asked meanwhile
+gathers, and leaves together, or not at all if nobody waits for it any more. There is a lane for each set of instances
+that have to do with it: one that does not answer keeps only its own waiting. Renewals of the lease are in no lane, and
+so never wait for anything else that is asked.
 """
 
 import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
@@ -23,6 +30,7 @@ from authority.lease_messages import Renew, digest_of_members
 from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import Message, NoAnswer, Parcel
 from authority.names import BadName, check_name
+from authority.parcels import WAIT_HEADER
 from authority.pins import Pins
 from authority.records import DirectoryRow, Role
 from authority.release import PROTOCOL_VERSION
@@ -49,6 +57,25 @@ UNKNOWN_KEY_NS: Final = 20_000_000
 # A home instance that does not answer is not asked more often.
 RETRY_NS: Final = 5_000_000_000
 MAX_ROWS: Final = 100_000
+# Parcels under way in one lane, of `MAX_BATCH` messages each: enough to keep home busy, and what it was asked by those
+# who have given up is little.
+AT_ONCE: Final = 4
+# Of names that worlds have made up. What waits in a lane that is forgotten is asked all the same.
+MAX_LANES: Final = 64
+# Directory rows that are looked up at a time; those of homeservers are not counted, since renewals wait for them.
+MAX_LOOKUPS: Final = 16
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is to be asked, and whether somebody waits for the answer still."""
+
+    letter: Letter
+    is_wanted: Callable[[], bool]
 
 
 class HomeUnreachable(Exception):
@@ -106,12 +133,13 @@ class Home:
         self._other_members = clock.bell()
         self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
-        self._asking: Combiner[Letter, Opened | None] = Combiner(self.ask_each, most=MAX_BATCH)
+        self._lanes: dict[frozenset[str], Combiner[_Asked, Opened | None]] = {}
+        self._lookups: Final = trio.CapacityLimiter(MAX_LOOKUPS)
         self.pins: Final = Pins() if pins is None else pins
         self.renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
         """Asks for a renewal of the lease, by a way of its own (`simserver.renewal_lane`)."""
         self.why_not_asked: Callable[[], str] = lambda: ""
-        """Why the home instance is asked for nothing but the lease, because its log went back; empty if it is."""
+        """Why the home instance is asked for nothing but the lease: this server has none, say; empty if it is."""
         self.is_silent: Callable[[str], bool] = lambda _: False
         """Whether a peer may be elsewhere by now."""
         self.handshakes: Final = Handshakes(self)
@@ -314,7 +342,9 @@ class Home:
 
     async def _directory(self, params: dict[str, str]) -> list[DirectoryRow]:
         nonce, asked_ns = secrets.token_urlsafe(16), self._clock.monotonic_ns()
-        answer = await self._request("GET", "/v1/directory", params=params | {"nonce": nonce})
+        is_of_home = "name" not in params or self.is_member(params["name"])
+        async with nullcontext() if is_of_home else self._lookups:
+            answer = await self._request("GET", "/v1/directory", params=params | {"nonce": nonce})
         rows, proof = answer.get("rows"), answer.get("proof")
         if not is_proof(proof, rows_proof(self._join_token, DIRECTORY, nonce, rows)):
             raise HomeUnreachable("the directory answer is not proved with the join token of this instance")
@@ -340,16 +370,38 @@ class Home:
             await self._refresh_in_peace()
         self._members.sort(key=lambda row: (row.name != name, row.name == to))
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
+    async def ask(
+        self, message: Message, trace: Trace, *, on_path: bool, is_wanted: Callable[[], bool] = _always
+    ) -> Opened | None:
         """Send a sealed message to a member and return its sealed answer, opened; None when it takes another way.
 
-        What is asked at the same moment travels as one parcel, and so do the answers.
+        What is asked at the same moment travels as one parcel, and so do the answers. When it is its turn to leave and
+        it is not wanted any more, it is not asked.
 
         Raises:
             HomeUnreachable: no member answered.
             HomeRefused: a member refused it for good.
         """
-        return await self._asking.do(Letter(message, trace, on_path))
+        return await self._lane(message).do(_Asked(Letter(message, trace, on_path), is_wanted))
+
+    def _lane(self, message: Message) -> Combiner[_Asked, Opened | None]:
+        """Where it waits for its turn, with what may have to wait for the same instances."""
+        fields = vars(message)
+        names = (fields.get("entity", ""), fields.get("target", ""))
+        concerned = frozenset(name.partition(".")[0] for name in names if name) - {self._instance}
+        lane = self._lanes.get(concerned)
+        if lane is None:
+            if len(self._lanes) >= MAX_LANES:
+                self._lanes.clear()
+            lane = self._lanes[concerned] = Combiner(self._ask_wanted, most=MAX_BATCH, at_once=AT_ONCE)
+        return lane
+
+    async def _ask_wanted(self, asked: Sequence[_Asked]) -> list[Opened | Exception | None]:
+        wanted = [one.letter for one in asked if one.is_wanted()]
+        outcomes = iter(await self.ask_each(wanted))
+        letters = set(map(id, wanted))
+        nobody = HomeUnreachable("nobody waits for it any more")
+        return [next(outcomes) if id(one.letter) in letters else nobody for one in asked]
 
     async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
         """As `ask`, in a parcel of its own: nothing else has to be decided before it is answered."""
@@ -402,7 +454,7 @@ class Home:
         )
         sealed_with, body = self._sealer.identity.public.signing_kid, {"parcel": parcel.to_data()}
         try:
-            answer = await self._request("POST", "/v1/handoffs", json_body=body, urls=[member.rest_url])
+            answer = await self._request("POST", "/v1/handoffs", json_body=body, urls=[member.rest_url], waits=True)
         except HomeRefused as refused:
             if refused.code == "bad_message" and await self._are_keys_of_before(sealed_with, keys, member.name):
                 raise HomeUnreachable(f"keys were revoked while {member.name} was asked: {refused}") from refused
@@ -443,13 +495,21 @@ class Home:
         params: dict[str, str] | None = None,
         json_body: dict[str, Any] | None = None,
         urls: list[str] | None = None,
+        waits: bool = False,
     ) -> dict[str, Any]:
-        """One REST request, to each address in turn until one answers; an empty answer is an empty dictionary."""
-        problem = "no address is configured"
+        """One REST request, to each address in turn until one answers; an empty answer is an empty dictionary.
+
+        With `waits` it says for how long the answer is waited for.
+        """
+        problem, headers = "no address is configured", {}
+        if waits:
+            headers[WAIT_HEADER] = str(round(REQUEST_TIMEOUT_S * 1000))
         for url in list(urls or self._urls):
             try:
                 with trio.fail_after(REQUEST_TIMEOUT_S):
-                    response = await self._client.request(method, url + path, params=params, json=json_body)
+                    response = await self._client.request(
+                        method, url + path, params=params, json=json_body, headers=headers
+                    )
                 answer = response.json() if response.content else {}
             except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
                 problem = f"{url}: {type(error).__name__}"

@@ -34,6 +34,7 @@ class Inquiries:
     Args:
         server: this server's name.
         told: what is done with an answer.
+        may_ask: whether home is asked at the moment.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Inquiries:
         clock: Clock,
         counts: Counter[str],
         told: Callable[[Stage, StageWord], Awaitable[None]],
+        may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
         self._server = server
         self._home = home
@@ -53,6 +55,7 @@ class Inquiries:
         self._clock = clock
         self._counts = counts
         self._told = told
+        self._may_ask = may_ask
         # What was on disk at the start is asked about at once. Bounded like the stages.
         self._ask_at_ns = dict.fromkeys((stage.transfer_id for stage in stages.waiting()), 0)
 
@@ -60,7 +63,7 @@ class Inquiries:
         """Ask what there is to ask, until cancelled."""
         task_status.started()
         while True:
-            for stage in self.due():
+            for stage in self.due() if self._may_ask() else ():
                 await self._ask(stage)
             await self._clock.sleep_s(_LOOK_S)
 

@@ -113,6 +113,8 @@ class LeaseKeeper:
         """Where this server is: its REST, and host and port of its link; 0 while that is not known."""
         self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
         """Told with each answer what time it is in the instance, as `Home.told_time`."""
+        self.home_is_back: Callable[[], None] = lambda: None
+        """Told of the first renewal that is granted after one that was not."""
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
@@ -181,6 +183,16 @@ class LeaseKeeper:
         if terms is None or done_ns - began_ns < terms.renew_every_ns:
             return False
         return self.may_act(began_ns) and not self.may_act(done_ns)
+
+    def why_not_asked(self) -> str:
+        """Why the home instance is asked for nothing but the lease; empty if it is.
+
+        Without one nothing is simulated here, so nothing is urgent; and what keeps home from granting it may be that it
+        is asked too much.
+        """
+        if self.log_went_back or self.holder.may_act(self._clock.monotonic_ns()):
+            return self.log_went_back
+        return f"{self._server} has no lease now, and asks for nothing else until it has"
 
     def home_answers(self, now_ns: int) -> bool:
         """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
@@ -380,7 +392,7 @@ class LeaseKeeper:
             if self._home_log.doubtful and not await self._is_the_way_found(sender):
                 return False
             self._home_is_back(reply.position)
-            before, self._was_renewed = self.holder.phase, True
+            before, is_back, self._was_renewed = self.holder.phase, not self._was_renewed, True
             self.holder.handle(Renewed(sent_ns, LeaseTerms(reply.term_ms * 1_000_000)), now_ns)
             if before is HolderPhase.LAPSED:
                 _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
@@ -390,6 +402,8 @@ class LeaseKeeper:
                 self._learn_peers(reply.peers, reply.aside)
             if reply.members_changed:
                 self._home.members_changed()
+            if is_back:
+                self.home_is_back()
             return True
         if reply.verdict == "over":
             self._is_over(reply.known, now_ns)

@@ -109,6 +109,7 @@ class LooseEnds:
         server: this server's name.
         still_wants: whether leave is waited with for a state still.
         incarnation: of this server's lease.
+        may_ask: whether home is asked at the moment.
     """
 
     def __init__(
@@ -121,9 +122,11 @@ class LooseEnds:
         incarnation: Callable[[], int],
         clock: Clock,
         counts: Counter[str],
+        may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
         self._server = server
         self._home = home
+        self._may_ask = may_ask
         self._unsettled = unsettled
         self._holdings = holdings
         self._still_wants = still_wants
@@ -135,7 +138,7 @@ class LooseEnds:
         """Ask what there is to ask, until cancelled."""
         task_status.started()
         while True:
-            for question in self.due():
+            for question in self.due() if self._may_ask() else ():
                 await self._ask(question)
             await self._clock.sleep_s(_LOOK_S)
 

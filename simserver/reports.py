@@ -23,9 +23,10 @@ __all__ = ["TRIES", "Reports"]
 
 _log = logging.getLogger("simserver.reports")
 
-TRIES: Final = 30
-"""How often each is offered to the home instance, `_AGAIN_S` apart."""
+TRIES: Final = 7
+"""How often each is offered to the home instance, in about a minute: again after `_AGAIN_S`, then after twice that."""
 _AGAIN_S: Final = 2.0
+_SELDOM_S: Final = 16.0
 # What comes alone is told at once, what comes soon after it with all that comes until then: a request costs the home
 # instance as much as a hundred reports in it do.
 _PACE_NS: Final = 50_000_000
@@ -132,5 +133,5 @@ class Reports:
         self._tries.pop(message.transfer_id, None)
 
     async def _tell_again(self, message: Report | Decline) -> None:
-        await self._clock.sleep_s(_AGAIN_S)
+        await self._clock.sleep_s(min(_AGAIN_S * 2 ** (self._tries[message.transfer_id] - 1), _SELDOM_S))
         self._queue(message)

@@ -5,13 +5,13 @@ from typing import Final
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from actors.web import error_response
+from actors.web import ApiError, error_response
 from authority.errors import MessageError, Reason, Refused
 from homeserver.federation import PeerUnreachable
 from tree.errors import BadData, MalformedCommand
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["REASON_STATUS", "install_errors"]
+__all__ = ["REASON_STATUS", "install_errors", "nobody_waits"]
 
 REASON_STATUS: Final[dict[Reason, int]] = {
     Reason.NOT_FOUND: 404,
@@ -24,6 +24,11 @@ REASON_STATUS: Final[dict[Reason, int]] = {
     Reason.TOO_OFTEN: 429,
 }
 """The HTTP status of a reason; 409 if it is not here."""
+
+
+def nobody_waits() -> ApiError:
+    """The answer to a request that is taken up too late for whoever sent it."""
+    return ApiError(503, "nobody_waits", "the time is over for which the sender waits: nothing was done")
 
 
 async def _on_refused(_request: Request, error: Exception) -> JSONResponse:

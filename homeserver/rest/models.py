@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from typing import Annotated, Any, Final, Literal, Self
 
+from fastapi import Header
 from pydantic import AfterValidator, BaseModel, Field, Strict, model_validator
 
 from actors.web import BodyBound, RequestBody, Text
@@ -13,6 +14,7 @@ from authority.certificates import Name, OwnerName, TransferId
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import MAX_BODY_BYTES, MAX_NOTICE_MS
+from authority.parcels import WAIT_HEADER
 from authority.placement_messages import StillRow
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from authority.recovery import OrphanPolicy, Standing
@@ -48,6 +50,7 @@ __all__ = [
     "ServerView",
     "StillView",
     "TransferView",
+    "WaitMs",
     "result_of",
 ]
 
@@ -57,6 +60,16 @@ SEALED: Final = BodyBound(2 * MAX_BODY_BYTES, max_values=2_000)
 # Whoever asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
 Nonce = Annotated[str, Field(min_length=16, max_length=64)]
 Kind = Annotated[Text, Field(min_length=1, max_length=64)]
+MAX_WAIT_MS: Final = 600_000
+WaitMs = Annotated[
+    int | None,
+    Header(
+        alias=WAIT_HEADER,
+        ge=0,
+        le=MAX_WAIT_MS,
+        description="for how many milliseconds the sender waits for the answer: later than that nothing is begun",
+    ),
+]
 Proof = Annotated[
     str, Field(max_length=8192, description="compact JWS (ES256) of a statement, signed with a player's key")
 ]

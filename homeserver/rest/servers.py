@@ -22,10 +22,12 @@ from authority.messages import Parcel
 from authority.names import instance_of
 from authority.records import DirectoryRow, Role
 from authority.release import PROTOCOL_VERSION, why_other_release
+from authority.sealing import Opened
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver import registration
 from homeserver.node import Node
+from homeserver.rest.errors import nobody_waits
 from homeserver.rest.homes import check_home
 from homeserver.rest.models import (
     DirectoryQuery,
@@ -37,7 +39,9 @@ from homeserver.rest.models import (
     ResetBody,
     RowsView,
     ServerView,
+    WaitMs,
 )
+from homeserver.transfers import NobodyWaits
 
 __all__ = ["server_routes"]
 
@@ -86,14 +90,14 @@ def server_routes(node: Node) -> APIRouter:
         response_model=ParcelView,
         responses={204: {"description": "Decided; the answer takes another way.", "model": None}},
     )
-    async def handoff(body: ParcelBody) -> Any:
+    async def handoff(body: ParcelBody, wait_ms: WaitMs = None) -> Any:
         """A sealed message of a simulation server of this instance (hop 1 of cases 1 and 2, and reports)."""
-        opened = await node.transfers.open_untrusted(Parcel.from_data_untrusted(body.parcel))
+        opened = await _opened(node, body.parcel, wait_ms)
         answer = await node.transfers.answer(opened)
         return Response(status_code=204) if answer is None else ParcelView(parcel=answer.to_data())
 
     @routes.post("/v1/federation")
-    async def federation(body: FederationBody) -> ParcelView | RowsView:
+    async def federation(body: FederationBody, wait_ms: WaitMs = None) -> ParcelView | RowsView:
         """A sealed message or a directory query of another instance, directly or through relays."""
         if body.to_instance != node.config.instance:
             raise ApiError(421, Reason.WRONG_HOME, f"this is {node.config.instance}", body.to_instance)
@@ -101,13 +105,26 @@ def server_routes(node: Node) -> APIRouter:
             return await _query(node, body.query)
         if body.to != node.config.name:
             raise ApiError(421, "misdirected", f"this is {node.config.name}", body.to)
-        opened = await node.transfers.open_untrusted(Parcel.from_data_untrusted(body.parcel))
-        answer = await node.transfers.answer(opened)
+        opened = await _opened(node, body.parcel, wait_ms)
+        # Through relays, if there are any.
+        answer = await node.transfers.answer(opened, relayed=True)
         if answer is None:
             raise MessageError(f"{opened[0].message.type} has no answer for another instance")
         return ParcelView(parcel=answer.to_data())
 
     return routes
+
+
+async def _opened(node: Node, parcel: object, wait_ms: int | None) -> list[Opened]:
+    """What is in a parcel.
+
+    Raises `ApiError` if its sender does not wait any more, and as `Transfers.open_untrusted`.
+    """
+    until_ns = None if wait_ms is None else node.clock.monotonic_ns() + wait_ms * 1_000_000
+    try:
+        return await node.transfers.open_untrusted(Parcel.from_data_untrusted(parcel), until_ns)
+    except NobodyWaits as error:
+        raise nobody_waits() from error
 
 
 async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:

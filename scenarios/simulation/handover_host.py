@@ -19,7 +19,7 @@ from authority.hops import Trace
 from authority.incoming import Incoming
 from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
 from authority.names import instance_of
-from authority.outgoing import ATTEMPTS_WITHOUT_HOME, Outgoing
+from authority.outgoing import ASK_EVERY, ATTEMPTS_WITHOUT_HOME, Outgoing
 from authority.ownership import Ownership
 from authority.records import EntityRecord, RecoveryRow, TransferRecord
 from authority.sealing import Opened, Sealer
@@ -46,8 +46,9 @@ ENTITY: Final = "alpha.ball"
 PLAYER: Final = "alpha.ada"
 # Rights and rules are not searched: the owner stays the first one.
 _OWNED: Final = Ownership(PLAYER, 1)
-# Attempts from here on are alike: the machine does nothing new.
+# Attempts from here on are alike: the machine does nothing new. Of them, those that ask home are looked at.
 _ATTEMPTS_APART: Final = ATTEMPTS_WITHOUT_HOME + 1
+_BEFORE_ONE_THAT_ASKS: Final = ASK_EVERY - 1
 
 
 def _run_now(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -266,7 +267,9 @@ class Host:
             machine = self.departure.machine
             machine.__class__ = self._parts.outgoing
             # The clock stands still, so the next timer is due.
-            machine._retry_at_ns, machine.attempt = 0, min(machine.attempt, _ATTEMPTS_APART)
+            machine._retry_at_ns = 0
+            if machine.attempt >= _ATTEMPTS_APART:
+                machine.attempt = _BEFORE_ONE_THAT_ASKS
         parts = (node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries)
         return (*parts, self.incarnation)
 

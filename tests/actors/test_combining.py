@@ -1,5 +1,6 @@
 """What several tasks want at one moment is done in one go, and nobody is forgotten, whoever is cancelled."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -14,9 +15,9 @@ from actors.combining import Combiner
 class Doubler:
     """Doubles numbers; takes a second for it."""
 
-    def __init__(self, most: int = 100) -> None:
+    def __init__(self, most: int = 100, at_once: float = math.inf) -> None:
         self.rounds: list[list[int]] = []
-        self.combiner = Combiner(self._perform, most=most)
+        self.combiner = Combiner(self._perform, most=most, at_once=at_once)
 
     async def _perform(self, items: list[int]) -> Sequence[int | Exception]:
         self.rounds.append(items)
@@ -108,3 +109,34 @@ def test_the_combiner_says_when_answers_are_missing() -> None:
             await combiner.do(1)
 
     trio.run(run)
+
+
+async def test_no_more_are_performed_at_once_than_may_be_and_who_waits_goes_together(autojump_clock: MockClock) -> None:
+    doubler, got = Doubler(at_once=2), dict[int, object]()
+    async with trio.open_nursery() as nursery:
+        for item in (0, 2, 4, 6, 8):
+            nursery.start_soon(ask, doubler, item, got)
+            await trio.sleep(0.1)
+        assert doubler.rounds == [[0], [2]]
+        await trio.sleep(0.55)
+        assert doubler.rounds == [[0], [2], [4, 6, 8]]
+    assert got == {item: 2 * item for item in (0, 2, 4, 6, 8)}
+
+
+async def test_who_does_not_wait_any_more_when_it_is_its_turn_is_not_performed(autojump_clock: MockClock) -> None:
+    doubler, got = Doubler(at_once=1), dict[int, object]()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, doubler, 0, got)
+        await trio.sleep(0.1)
+        with trio.move_on_after(0.5):
+            await ask(doubler, 2, got)
+        nursery.start_soon(ask, doubler, 4, got)
+    assert doubler.rounds == [[0], [4]]
+
+
+async def test_the_place_of_one_that_is_cancelled_while_it_is_performed_is_free(autojump_clock: MockClock) -> None:
+    doubler, got = Doubler(at_once=1), dict[int, object]()
+    with trio.move_on_after(0.5):
+        await ask(doubler, 0, got)
+    await ask(doubler, 2, got)
+    assert got == {2: 4}

@@ -3,13 +3,14 @@
 import hashlib
 from collections import deque
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.errors import MessageError
-from authority.hops import Trace
+from authority.hops import MAX_HOPS, Trace
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
 from authority.messages import (
     INLINE_STATE_BYTES,
@@ -197,3 +198,41 @@ def test_only_who_puts_the_first_letter_has_to_see_to_it() -> None:
     assert box.take("there") == TWO
     assert box.take("there") == []
     assert box.put("there", TWO[0])
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.booleans())
+def test_each_hop_in_a_batch_has_crossed_the_relays_that_the_batch_has(
+    messages: int, relays: int, knows_columns: bool
+) -> None:
+    sender, receiver = (Sealer(name, Identity.generate()) for name in ("alpha.h1", "beta.h1"))
+    now: dict[str, Any] = {"now_s": NOW_S}
+    if knows_columns:
+        hello = receiver.seal_all(TWO, to="alpha.h1", keys=sender.identity.public, now_ns=1, **now)
+        sender.open_all_untrusted(hello, sender=receiver.identity.public, now_ns=2, **now)
+    came = [Trace(f"t-{number}").leave("alpha.s1", "handoff", 1).arrive("alpha.h1", 2) for number in range(messages)]
+    letters = [Letter(OwnerRequest(entity="alpha.e"), trace, on_path=place > 0) for place, trace in enumerate(came)]
+    keys = receiver.identity.public
+    parcel = sender.seal_all(letters, to="beta.h1", keys=keys, now_ns=3, relayed=True, **now)
+    names = [f"relay.r{number}" for number in range(relays)]
+    for number, name in enumerate(names):
+        crossed = parcel.trace.arrive(name, 10 + number, 900).leave(name, parcel.kind, 20 + number)
+        parcel = replace(parcel, trace=crossed)
+    together = receiver.open_all_untrusted(parcel, sender=sender.identity.public, now_ns=99, **now)
+    assert together[0].trace == came[0], "it is no hop"
+    for one in together[1:]:
+        assert [(hop.src, hop.dst) for hop in one.trace.hops[1:]] == list(
+            zip(["alpha.h1", *names], [*names, "beta.h1"], strict=True)
+        )
+        assert {hop.kind for hop in one.trace.hops[1:]} == {"owner_request"}
+        assert all(hop.sent_ns and hop.received_ns and hop.size_bytes for hop in one.trace.hops[1:])
+
+
+def test_a_way_too_long_for_one_of_a_batch_spoils_it() -> None:
+    long = Trace("t-1")
+    for number in range(MAX_HOPS - 1):
+        long = long.leave(f"alpha.s{number}", "handoff", 1).arrive("alpha.s1", 2)
+    letters = [Letter(OwnerRequest(entity="alpha.e"), trace, on_path=True) for trace in (Trace("t-2"), long)]
+    parcel = ADA.seal_all(letters, to="alpha.h1", keys=BOB.identity.public, now_ns=3, now_s=NOW_S, relayed=True)
+    crossed = parcel.trace.arrive("relay.r1", 4).leave("relay.r1", parcel.kind, 5)
+    with pytest.raises(MessageError, match="routing loop"):
+        BOB.open_all_untrusted(replace(parcel, trace=crossed), sender=ADA.identity.public, now_ns=20, now_s=NOW_S)

@@ -1,5 +1,6 @@
 """The old authority's machine: silence is never a refusal, and only the log and the target end the wait."""
 
+from itertools import pairwise
 from typing import get_args
 
 import pytest
@@ -8,8 +9,8 @@ from hypothesis import strategies as st
 
 from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.outgoing import (
-    ATTEMPTS_WITHOUT_HOME,
     FIRST_RETRY_NS,
+    MAX_ASK_NS,
     MAX_RETRY_NS,
     STAGE_PATIENCE_NS,
     TABLE,
@@ -48,8 +49,8 @@ HOME_CASES = (Case.DIFFERENT_HOMES, Case.SAME_HOME)
 HOUR_NS = 3600 * 10**9
 
 
-def started(case: Case) -> Outgoing:
-    machine = Outgoing(case, FROZEN, 0)
+def started(case: Case, seed: str = "") -> Outgoing:
+    machine = Outgoing(case, FROZEN, 0, seed=seed)
     machine.start(0)
     return machine
 
@@ -85,32 +86,71 @@ def test_a_target_that_says_nothing_is_told_again_for_ever_and_the_log_is_told_o
     repeated = ticks(started(Case.DIRECT), 50)
     assert [effects[0] for effects in repeated] == [SendDirect(n) for n in range(2, 52)]
     asked = [effects[1:] for effects in repeated]
-    assert asked == [[]] * 2 + [[AskHome(n)] for n in range(ATTEMPTS_WITHOUT_HOME + 1, 52)]
+    assert asked == [[AskHome(n)] if n in (4, 8, 16, 32, 48) else [] for n in range(2, 52)]
 
 
-@pytest.mark.parametrize("case", Case)
-def test_repetitions_back_off_to_a_second(case: Case) -> None:
-    machine, times = started(case), []
-    for _ in range(6):
+def waits_ns(machine: Outgoing, count: int) -> list[int]:
+    """How long it waits between the next attempts."""
+    times = [0]
+    for _ in range(count):
         due_ns = machine.next_timer_ns
         assert due_ns is not None
         times.append(due_ns)
         machine.handle(Tick(), due_ns)
-    assert [b - a for a, b in zip([0, *times], times, strict=False)] == [
-        FIRST_RETRY_NS,
-        2 * FIRST_RETRY_NS,
-        MAX_RETRY_NS,
-        MAX_RETRY_NS,
-        MAX_RETRY_NS,
-        MAX_RETRY_NS,
-    ]
+    return [b - a for a, b in pairwise(times)]
+
+
+def test_repetitions_to_the_target_back_off_to_a_second() -> None:
+    doubled = [FIRST_RETRY_NS, 2 * FIRST_RETRY_NS, MAX_RETRY_NS]
+    assert waits_ns(started(Case.DIRECT), 6) == [*doubled, MAX_RETRY_NS, MAX_RETRY_NS, MAX_RETRY_NS]
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_the_less_home_answers_the_less_it_is_asked(case: Case) -> None:
+    doubled = [FIRST_RETRY_NS << n for n in range(6)]
+    assert doubled[-1] == MAX_ASK_NS
+    assert waits_ns(started(case), 8) == [*doubled, MAX_ASK_NS, MAX_ASK_NS]
+
+
+@given(st.sampled_from(HOME_CASES), st.text(min_size=1), st.integers(1, 40))
+def test_servers_ask_at_different_times_and_each_together_for_all_that_it_hands_over(
+    case: Case, seed: str, attempts: int
+) -> None:
+    waits, others, even = (waits_ns(started(case, seed), attempts) for seed in (seed, seed, ""))
+    assert waits == others
+    assert all(3 * even_ns <= 4 * ns <= 4 * even_ns for ns, even_ns in zip(waits, even, strict=True))
+
+
+def test_the_first_repetition_is_not_moved_and_later_ones_are() -> None:
+    waits = {seed: waits_ns(started(Case.SAME_HOME, seed), 4) for seed in ("alpha.s1", "alpha.s2")}
+    assert {ns[0] for ns in waits.values()} == {FIRST_RETRY_NS}
+    assert all(len({ns[n] for ns in waits.values()}) == 2 for n in range(1, 4))
+
+
+@pytest.mark.parametrize("case", Case)
+def test_what_home_is_being_asked_can_be_asked_at_once_when_it_is_back(case: Case) -> None:
+    machine = started(case)
+    ticks(machine, 5)
+    due_ns = machine.next_timer_ns
+    assert machine.asks() == ([] if case is Case.DIRECT else [AskHome(6)])
+    assert machine.next_timer_ns == due_ns, "nothing is put off by that"
+    machine.handle(Committed(NEXT[case], "token"), 1)
+    assert machine.asks() == []
+
+
+def test_who_gives_up_asks_home_for_that_when_it_is_back() -> None:
+    machine = Outgoing(Case.SAME_HOME, FROZEN, 0, mode=Mode.STAGED)
+    machine.start(0)
+    assert machine.asks() == []
+    machine.handle(StageRefused("capacity"), 1)
+    assert machine.asks() == [AskAbort("capacity", 1)]
 
 
 def test_a_home_that_is_gone_for_months_costs_no_more_than_one_that_is_gone_for_seconds() -> None:
     machine = started(Case.SAME_HOME)
     machine.attempt = 10**9
     assert machine.handle(Tick(), HOUR_NS) == [AskHome(10**9 + 1), SendState()]
-    assert machine.next_timer_ns == HOUR_NS + MAX_RETRY_NS
+    assert machine.next_timer_ns == HOUR_NS + MAX_ASK_NS
 
 
 @pytest.mark.parametrize("case", Case)
@@ -147,7 +187,8 @@ def test_when_the_target_stays_silent_the_log_is_asked_whether_it_handed_the_ent
     first = 2 if machine.handle(Committed(Fence(5), "token"), 1) else 1
     repeated = ticks(machine, 6)
     for attempt, effects in enumerate(repeated, first):
-        assert (AskHome(attempt) in effects) == (attempt > ATTEMPTS_WITHOUT_HOME)
+        # Seldom: of a target that is dead hundreds may wait.
+        assert (AskHome(attempt) in effects) == (attempt in (4, 8))
     # The log is two fences on: the target was active, and needs this copy no more.
     assert Retire(Fence(5)) in machine.handle(PeerActive(Fence(6)), 1)
 

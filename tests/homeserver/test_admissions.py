@@ -1,7 +1,7 @@
 """Asking the home of a target elsewhere: an entity does not stand still for ever because it does not answer."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from authority.hops import Trace
-from authority.messages import AdmitReply, HandoffRequest, Message, NoAnswer
+from authority.letters import Letter
+from authority.messages import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
 from homeserver.admissions import (
     GIVEN_UP_NS,
     MAX_UNANSWERED,
@@ -36,18 +37,32 @@ class Way:
     def __init__(self, *answers: Message | None, takes_s: float = 0.0) -> None:
         self.answers: Iterator[Message | None] = iter(answers)
         self.takes_s = takes_s
+        self.asked: list[list[Message]] = []
 
     def hops_to(self, instance: str) -> int | None:
         return 1 if instance == "beta" else None
 
-    async def exchange(
-        self, instance: str, message: Message, trace: Trace, *, on_path: bool, within_s: float = math.inf
-    ) -> tuple[Message, Trace]:
+    async def exchange_all(
+        self, instance: str, letters: Sequence[Letter], *, within_s: float = math.inf
+    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+        self.asked.append([letter.message for letter in letters])
         await trio.sleep(min(within_s, self.takes_s))
-        answer = next(self.answers, None)
-        if answer is None or self.takes_s > within_s:
-            raise PeerUnreachable("nobody answers")
-        return answer, trace
+        answers = [next(self.answers, None) for _ in letters]
+        if None in answers or self.takes_s > within_s:
+            return [PeerUnreachable("nobody answers")] * len(letters)
+        now_ns = 0
+        return [
+            (
+                answer,
+                letter.trace.leave("alpha.h1", "admit", now_ns)
+                .arrive("beta.h1", now_ns, 100)
+                .mark("beta.h1", "admitted", now_ns)
+                .leave("beta.h1", "admit_reply", now_ns)
+                .arrive("alpha.h1", now_ns, 100),
+            )
+            for answer, letter in zip(answers, letters, strict=True)
+            if answer is not None
+        ]
 
 
 def asking(way: Way) -> Admissions:
@@ -120,6 +135,59 @@ async def test_a_transfer_that_was_not_asked_about_for_long_is_waited_for_anew(a
     await trio.sleep(PAUSE_NS / 1e9 + 1.0)
     waited_s, _ = await refused_after_s(admissions, pause_s=1.0)
     assert waited_s == PATIENCE_S
+
+
+def of_a_group(size: int, target: str = "beta.s1") -> list[tuple[HandoffRequest, Trace]]:
+    """Requests of as many members, each with the way by which it came."""
+    requests = [handoff(target=target, transfer_id=f"group-00{number}") for number in range(1, size + 1)]
+    return [(one, Trace(one.transfer_id).leave("alpha.s1", "handoff", 0).arrive("alpha.h1", 0)) for one in requests]
+
+
+async def test_all_of_a_group_that_go_to_one_server_are_one_question(autojump_clock: MockClock) -> None:
+    way = Way(YES.model_copy(update={"transfer_id": "group-001"}))
+    asked = of_a_group(300)
+    answers = await asking(way).ask_each("beta", asked)
+    assert way.asked == [[AdmitRequest(transfer_id="group-001", entity=asked[0][0].entity, target="beta.s1")]]
+    for (request, trace), answer in zip(asked, answers, strict=True):
+        assert not isinstance(answer, PeerUnreachable)
+        reply, by_way = answer
+        assert (reply.transfer_id, reply.accepted, reply.incarnation) == (request.transfer_id, True, 7)
+        assert by_way.transfer_id == request.transfer_id
+        assert [(hop.src, hop.kind, hop.dst) for hop in by_way.hops] == [
+            ("alpha.s1", "handoff", "alpha.h1"),
+            ("alpha.h1", "admit", "beta.h1"),
+            ("beta.h1", "admit_reply", "alpha.h1"),
+        ], "each has crossed what was crossed on its behalf"
+        assert by_way.at("admitted") == 0
+        assert trace.count == 1
+
+
+async def test_each_target_is_asked_about_in_the_same_parcel(autojump_clock: MockClock) -> None:
+    way = Way(YES.model_copy(update={"transfer_id": "group-001"}), YES.model_copy(update={"transfer_id": "group-001"}))
+    asked = [*of_a_group(2), *of_a_group(2, "beta.s2")]
+    answers = await asking(way).ask_each("beta", asked)
+    assert sorted(one.target for one in way.asked[0] if isinstance(one, AdmitRequest)) == ["beta.s1", "beta.s2"]
+    assert len(answers) == 4
+
+
+async def test_a_group_is_given_up_as_one_when_it_was_waited_for_long_enough(autojump_clock: MockClock) -> None:
+    admissions, group = asking(Way(takes_s=60.0)), of_a_group(3)
+    for _ in range(round(PATIENCE_S / TRY_S)):
+        assert all(isinstance(one, PeerUnreachable) for one in await admissions.ask_each("beta", group))
+    await trio.sleep(1.0)
+    answers = await admissions.ask_each("beta", group)
+    assert [not isinstance(one, PeerUnreachable) and one[0].reason for one in answers] == ["home_unreachable"] * 3
+
+
+async def test_who_has_no_time_left_to_wait_is_not_given_up_at_once(autojump_clock: MockClock) -> None:
+    """Else one slow parcel after another would have it refused, while the home of its target is well."""
+    admissions = asking(Way(takes_s=60.0))
+    await refused_after_s(admissions, pause_s=1.0)
+    other = handoff(target="beta.s1", transfer_id="transfer-2")
+    began_s = trio.current_time()
+    with pytest.raises(PeerUnreachable):
+        await admissions.ask(other, Trace("transfer-2"), left_s=0.3)
+    assert trio.current_time() - began_s == pytest.approx(0.3), "nobody waits any more"
 
 
 async def test_an_instance_without_a_route_has_no_such_target() -> None:

@@ -12,12 +12,14 @@ from trio.testing import MockClock
 
 from authority.enrolment import federation_clock_purpose, federation_purpose, rows_proof
 from authority.hops import Trace
-from authority.messages import AdmitReply, AdmitRequest, Parcel
+from authority.letters import MAX_BATCH, Letter
+from authority.messages import AdmitReply, AdmitRequest, Message, NoAnswer, Parcel
+from authority.parcels import WAIT_HEADER
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from crypto.keys import Identity
 from homeserver.config import PeerConfig
-from homeserver.federation import AT_ONCE, LOOK_AROUND_S, Federation, PeerUnreachable
+from homeserver.federation import AT_ONCE, LOOK_AROUND_S, MAX_WAITING, Federation, PeerUnreachable
 from tests.simserver.test_departures import TrioClock
 
 SECRET = b"s" * 32
@@ -35,6 +37,9 @@ class Beta:
         self.hanging: set[str] = set()
         self.liars: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.waits: list[int] = []
+        self.parcels: list[list[Message]] = []
+        self.answers: dict[int, Message] = {}
         self.alpha = Sealer("alpha.h1", Identity.generate())
         self.ahead_s = 0.0
         self.lost: set[str] = set()
@@ -53,6 +58,7 @@ class Beta:
         self.asked.append(where)
         name = next((name for name, url in self.urls.items() if url == where), "")
         body = json.loads(request.content)
+        self.waits.append(int(request.headers[WAIT_HEADER]))
         if where in self.liars:
             return httpx.Response(200, json=self._rows(body["query"], self.liars[where]))
         if not name:
@@ -87,8 +93,10 @@ class Beta:
     def _decided(self, sealer: Sealer, parcel: dict[str, Any]) -> dict[str, Any]:
         now: dict[str, Any] = {"now_ns": self.clock.monotonic_ns(), "now_s": self.clock.unix_s()}
         keys = self.alpha.identity.public
-        opened = sealer.open_untrusted(Parcel.from_data_untrusted(parcel), sender=keys, **now)
-        return sealer.seal(YES, opened.trace, to="alpha.h1", keys=keys, on_path=True, **now).to_data()
+        opened = sealer.open_all_untrusted(Parcel.from_data_untrusted(parcel), sender=keys, **now)
+        self.parcels.append([one.message for one in opened])
+        letters = [Letter(self.answers.get(place, YES), one.trace, on_path=True) for place, one in enumerate(opened)]
+        return sealer.seal_all(letters, to="alpha.h1", keys=keys, **now).to_data()
 
 
 @pytest.fixture
@@ -338,3 +346,55 @@ async def test_a_server_that_is_silent_is_asked_for_again_soon_for_it_may_be_els
     asked = len(beta.asked)
     await federation.row("beta.h1")
     assert len(beta.asked) == asked, "and not with every message to it"
+
+
+async def test_what_is_asked_together_travels_together_and_each_has_its_own_answer(
+    beta: Beta, autojump_clock: MockClock
+) -> None:
+    federation = beta.federation()
+    beta.answers = {1: NoAnswer(why="undecided"), 2: NoAnswer(why="refused", reason="no")}
+    letters = [Letter(REQUEST, Trace(f"transfer-{number}"), on_path=True) for number in range(MAX_BATCH + 2)]
+    answers = await federation.exchange_all("beta", letters, within_s=1.5)
+    assert [len(parcel) for parcel in beta.parcels] == [MAX_BATCH, 2]
+    problems = {place: str(one) for place, one in enumerate(answers) if isinstance(one, PeerUnreachable)}
+    assert set(problems) == {1, 2, MAX_BATCH + 1}
+    assert problems[2].endswith("gave no answer: no")
+    traces = [one[1] for one in answers if not isinstance(one, PeerUnreachable)]
+    assert {trace.count for trace in traces} == {2}
+
+
+async def test_who_is_asked_hears_for_how_long_it_is_waited_for(beta: Beta, autojump_clock: MockClock) -> None:
+    federation = beta.federation()
+    await ask(federation)
+    beta.waits.clear()
+    await ask(federation, within_s=1.5)
+    assert beta.waits == [750], "that one which hangs leaves time for the next"
+
+
+async def test_whoever_has_no_time_left_asks_nothing_and_says_nothing_of_the_other(
+    beta: Beta, autojump_clock: MockClock
+) -> None:
+    federation = beta.federation()
+    await ask(federation)
+    beta.asked.clear()
+    with pytest.raises(PeerUnreachable):
+        await ask(federation, within_s=0.0)
+    assert beta.asked == []
+    assert not federation.is_silent("beta")
+
+
+async def test_no_more_wait_for_their_turn_than_may_be(beta: Beta, autojump_clock: MockClock) -> None:
+    federation, at_once = beta.federation(), list[float]()
+    await ask(federation)
+    beta.hanging.update(beta.urls)
+
+    async def asking() -> None:
+        began_s = trio.current_time()
+        with pytest.raises(PeerUnreachable):
+            await ask(federation, within_s=1.5)
+        at_once.append(trio.current_time() - began_s)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(AT_ONCE + MAX_WAITING + 10):
+            nursery.start_soon(asking)
+    assert sum(s < 1.0 for s in at_once) == 10

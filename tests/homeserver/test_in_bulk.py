@@ -2,11 +2,13 @@
 
 import copy
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,8 +82,11 @@ class Kept:
     def is_behind(self, group: GroupRecord, now_s: float) -> bool:
         return any(is_behind(group, self.group(name), now_s) for name in group.earlier)
 
+    def grave(self, entity: str) -> Any:
+        return self.log.rows.get_or(("tombstones", entity), None)
+
     def group(self, group: str) -> GroupRecord | None:
-        data = self.log.rows.get_or(("groups", group), None)
+        data = self.log.rows.get_or(("groups", group), None) if group else None
         return None if data is None else GroupRecord.from_data(data)
 
 
@@ -111,7 +116,8 @@ class Home(Transfers):
         self.sent: list[tuple[str, Message]] = []
         self.unreachable: set[str] = set()
         self.parcels = 0
-        far = SimpleNamespace(exchange=self._far, hops_to=lambda _: 1)
+        self.asked_far: list[list[Message]] = []
+        far = SimpleNamespace(exchange_all=self._far, hops_to=lambda _: 1)
         directory = cast(Any, Known(log))
         sealer = Sealer(HOMESERVER, KEYS[HOMESERVER])
         store, clock, nothing = cast(Any, self.kept), cast(Any, CLOCK), cast(Any, None)
@@ -119,8 +125,9 @@ class Home(Transfers):
         self.moves: list[str] = []
         self.moved = lambda entity, _source, target: self.moves.append(f"{entity} to {target}")
 
-    async def _far(self, *_: Any, **__: Any) -> Any:
-        raise PeerUnreachable("beta is silent")
+    async def _far(self, _instance: str, letters: Any, **_: Any) -> Any:
+        self.asked_far.append([letter.message for letter in letters])
+        return [PeerUnreachable("beta is silent")] * len(letters)
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         await self.post_all(to, [Letter(message, trace, on_path)])
@@ -442,10 +449,10 @@ async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkey
     fields = {"group": "group-001", "entities": list(MEMBERS), "target": FAR, "now_s": 0.0, "check_target": False}
     home.kept.log.run("group.propose", **fields)
 
-    async def admitted(request: Any, trace: Trace) -> Any:
-        return AdmitReply(transfer_id=request.transfer_id, accepted=True, incarnation=1), trace
+    async def admitted(_home: str, asked: Any, _left_s: float) -> Any:
+        return [(AdmitReply(transfer_id=one.transfer_id, accepted=True, incarnation=1), trace) for one, trace in asked]
 
-    monkeypatch.setattr(home._admissions, "ask", admitted)
+    monkeypatch.setattr(home.admissions, "ask_each", admitted)
     requests = [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(3)]
     answers = await together(home, requests[:2])
     assert [answer.outcome for answer in answers] == ["pending", "pending"]
@@ -453,3 +460,116 @@ async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkey
     assert last[0].outcome == "committed"
     heard = [message.transfer_id for to, message in home.sent if to == S1 and isinstance(message, HandoffReply)]
     assert sorted(heard) == ["group-001-0", "group-001-1"], "they stand still until they ask again"
+
+
+def frozen_abroad(home: Home, *, size: int = 3) -> list[Opened]:
+    """The requests of a group's members that go abroad."""
+    fields = {
+        "group": "group-001",
+        "entities": list(MEMBERS[:size]),
+        "target": FAR,
+        "now_s": 0.0,
+        "check_target": False,
+    }
+    home.kept.log.run("group.propose", **fields)
+    return [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(size)]
+
+
+def admitting(home: Home, accepted: bool = True) -> None:
+    """The home of targets abroad answers."""
+
+    async def far(_instance: str, letters: Any, **_: Any) -> Any:
+        home.asked_far.append([letter.message for letter in letters])
+        return [
+            (AdmitReply(transfer_id=one.message.transfer_id, accepted=accepted, incarnation=7), one.trace)
+            for one in letters
+        ]
+
+    home.admissions._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+
+
+async def test_there_is_one_question_abroad_and_one_step_of_the_log_for_all_of_a_group() -> None:
+    home = Home(log_of_three())
+    admitting(home)
+    answers = await together(home, frozen_abroad(home))
+    assert [len(asked) for asked in home.asked_far] == [1]
+    assert home.kept.submitted == ["transfer.each"]
+    assert [answer.outcome for answer in answers] == ["pending", "pending", "committed"]
+    assert all(home.kept.log.rows.entity(name).authority == FAR for name in MEMBERS[:3])
+
+
+async def test_what_the_log_holds_for_its_group_is_answered_before_others_are_asked() -> None:
+    home = Home(log_of_three())
+    admitting(home)
+    requests = frozen_abroad(home)
+    for _ in range(3):
+        assert [answer.outcome for answer in await together(home, requests[:2])] == ["pending", "pending"]
+        assert [answer.outcome for answer in await alone(home, requests[:1])] == ["pending"]
+    assert len(home.asked_far) == 1, "with the first time"
+
+
+async def test_what_the_log_has_decided_is_answered_before_others_are_asked() -> None:
+    """However busy the other home is, whoever stands still for a group that was refused hears so at once."""
+    home = Home(log_of_three())
+    requests = frozen_abroad(home)
+    home.kept.log.run("transfer.cancel", transfer_id="group-001-0", by=ADA)
+    answers = [*await together(home, requests), *await alone(home, requests)]
+    assert [answer.outcome for answer in answers] == ["refused"] * 6
+    assert home.asked_far == []
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["past that fence", "deleted"])
+async def test_what_is_refused_in_any_case_is_refused_before_others_are_asked(epoch: int) -> None:
+    home = Home(log_of_three())
+    if epoch:
+        home.kept.log.run("entity.delete", entity=BALL, by=ADA, master_rev=1)
+    request = handoff("t-000001", target=FAR, epoch=epoch)
+    assert [answer.outcome for answer in await alone(home, [request])] == ["refused"]
+    assert home.asked_far == []
+
+
+async def test_what_goes_elsewhere_does_not_wait_for_a_home_that_is_silent() -> None:
+    home, silent = Home(log_of_three()), trio.Event()
+
+    async def far(_instance: str, letters: Any, **_: Any) -> Any:
+        await trio.testing.wait_all_tasks_blocked()
+        assert home.kept.log.rows.entity(THIRD).authority == S2, "it has gone already"
+        silent.set()
+        return [PeerUnreachable("beta is silent")] * len(letters)
+
+    home.admissions._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+    requests = [handoff("t-000001", THIRD), handoff("t-000002", BALL, FAR), handoff("t-000003", OTHER, FAR)]
+    answers = await together(home, requests)
+    assert silent.is_set()
+    assert [getattr(answer, "why", "") for answer in answers] == ["elsewhere", "undecided", "undecided"]
+
+
+async def test_what_nobody_waits_for_any_more_is_dropped_before_it_is_worked_on() -> None:
+    home = Home(log_of_three())
+    admitting(home)
+    late = [replace(one, until_ns=CLOCK.monotonic_ns()) for one in frozen_abroad(home)]
+    local = [replace(handoff(f"t-00000{number}"), until_ns=1) for number in range(1, 4)]
+    for messages in (late, local, late[:1], local[:1]):
+        assert {answer.why for answer in await together(home, messages)} == {"undecided"}
+    assert (home.asked_far, home.kept.submitted) == ([], [])
+    in_time = [replace(one, until_ns=CLOCK.monotonic_ns() + 1_000_000_000) for one in late]
+    assert [answer.outcome for answer in await together(home, in_time)] == ["pending", "pending", "committed"]
+
+
+async def test_what_is_about_visitors_goes_to_their_home_in_one_parcel() -> None:
+    home = Home(log_of_three())
+    visitors = [handoff(f"t-00000{number}", f"beta.e{number}") for number in range(1, 4)]
+    messages = [*visitors, report("t-000004", "beta.e4"), report("t-000005", "beta.e5")]
+
+    async def far(_instance: str, letters: Any, **how: Any) -> Any:
+        home.asked_far.append([letter.message for letter in letters])
+        assert [letter.on_path for letter in letters] == [True] * 3 + [False] * 2
+        assert 0 < how["within_s"] <= 3.0, "nobody waits for ever"
+        reply = HandoffReply(transfer_id="t-000001", outcome="pending", authority=S1, epoch=1, sub=0)
+        return [(reply, letter.trace) for letter in letters]
+
+    home.passing_on._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+    answers = await together(home, messages)
+    assert home.asked_far == [[one.message for one in messages]]
+    assert {answer.type for answer in answers} == {"handoff_reply"}
+    assert home.kept.submitted == []

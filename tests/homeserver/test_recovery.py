@@ -4,14 +4,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from actors.clock import Bell
 from authority.lease import LeasePhase
 from authority.messages import Adopt
 from authority.records import LeaseRow, RecoveryRow
 from authority.recovery import CopySource
-from authority.recovery_messages import AdoptItem, Collect, Collected, FoundItem
+from authority.recovery_messages import AdoptItem, Collect, Collected, FoundItem, RaisedItem
 from homeserver.recovery import PASSED_NS, SUSPECT_NS, Recoveries, WhoIsThere, believed
+from tests.simserver.test_departures import TrioClock
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"
 
@@ -234,3 +237,38 @@ async def test_nobody_else_waits_for_a_silent_server_to_say_whether_it_died_of_i
     deaths: list[int], at_s: float, is_known: bool
 ) -> None:
     assert await Suspects(deaths, is_known=is_known).look(at_s) == [S2]
+
+
+async def test_who_does_not_answer_is_asked_ever_more_seldom_and_looked_after_as_often(
+    autojump_clock: MockClock,
+) -> None:
+    """It may have too much to do; whether it is alive is known here."""
+    store: Any = SimpleNamespace(entity=lambda _: None, confirmed=None)
+    asked_s: list[float] = []
+    looked = 0
+
+    async def post(_message: Collect, _trace: object, _server: str, **_: object) -> None:
+        asked_s.append(trio.current_time() - began_s)
+
+    async def everybody() -> WhoIsThere:
+        nonlocal looked
+        looked += 1
+        return WhoIsThere({S1: 1} if trio.current_time() - began_s < 20 else {})
+
+    recoveries = Recoveries(store, post, TrioClock(), lambda: True)
+    began_s = trio.current_time()
+    await recoveries._ask(lambda _: [RaisedItem(entity="alpha.e", epoch=7, sub=0)], WhoIsThere({S1: 1}), everybody)
+    assert [round(s, 1) for s in asked_s] == [0.0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5, 19.5]
+    assert looked >= 40
+
+
+def test_who_is_to_go_on_with_something_is_told_so_ever_more_seldom() -> None:
+    clock: Any = SimpleNamespace(now_ns=0)
+    nothing: Any = None
+    recoveries = Recoveries(nothing, nothing, clock, nothing)
+    row = RecoveryRow(entity="alpha.e", last=S1, target=S2, epoch=7)
+    told = [tick for tick in range(100) if recoveries._is_to_be_told(row, tick * 250_000_000)]
+    assert told == [0, 2, 6, 14, 30, 46, 62, 78, 94]
+    assert recoveries._is_to_be_told(row.changed(epoch=9), 0), "that is something else"
+    recoveries._forget_all_but([])
+    assert recoveries._is_to_be_told(row, 0)

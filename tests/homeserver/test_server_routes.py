@@ -12,6 +12,7 @@ from authority.enrolment import registration_proof, rows_proof
 from authority.hops import Trace
 from authority.lease_messages import Renew, RenewReply
 from authority.messages import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel, Report, ReportReply, Spawned
+from authority.parcels import WAIT_HEADER
 from authority.release import PROTOCOL_VERSION
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
@@ -199,6 +200,19 @@ async def test_directory_rows_are_proved_with_the_join_token_over_the_callers_no
 
 
 # ---- parcels ----
+
+
+async def test_what_nobody_waits_for_any_more_is_dropped_and_nothing_was_done(paper: Server) -> None:
+    body = {"parcel": paper.seal(handoff())}
+    late = await paper.home.api.call("POST", "/v1/handoffs", body, headers={WAIT_HEADER: "0"})
+    assert (late.status_code, late.json()["code"]) == (503, "nobody_waits")
+    assert (await paper.home.api.get("/v1/entities/alpha.ball-1"))["authority"] == "alpha.p1"
+    for wrong in ("soon", "-1", "600001"):
+        answer = await paper.home.api.call("POST", "/v1/handoffs", body, headers={WAIT_HEADER: wrong})
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_field")
+    in_time = await paper.home.api.call("POST", "/v1/handoffs", body, headers={WAIT_HEADER: "60000"})
+    assert in_time.status_code == 204
+    assert (await paper.home.api.get("/v1/entities/alpha.ball-1"))["authority"] == "alpha.p2"
 
 
 async def test_a_hand_over_is_decided_and_answered_sealed_or_by_another_way(paper: Server) -> None:

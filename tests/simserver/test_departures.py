@@ -75,7 +75,7 @@ class Mail:
     is_open: bool = True
     under_way: set[str] = field(default_factory=set)
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool, is_wanted: Any = None) -> Opened | None:
         await trio.lowlevel.checkpoint()
         if not self.is_open:
             raise HomeUnreachable("nobody")
@@ -300,6 +300,36 @@ async def test_what_is_ordered_of_a_server_whose_home_is_silent_begins_when_it_a
         assert holding.life.frozen
         asked = [message for message in scene.mail.asked if isinstance(message, HandoffRequest)]
         assert {message.transfer_id for message in asked} == {TRANSFER}
+
+
+async def test_without_a_lease_home_is_not_asked_and_at_once_when_it_grants_it_again(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    """Hundreds that ask it meanwhile may be what keeps it from granting the lease."""
+    scene.spawn()
+    async with scene.served():
+        scene.departures.begin(PLAN)
+        await trio.sleep(1)
+        before = scene.requests()
+        assert before == 3
+        scene.departures.may_act = lambda now_ns: False
+        await trio.sleep(60)
+        assert (scene.requests(), scene.counts["not_asked"] > 0) == (before, True)
+        scene.departures.may_act = lambda now_ns: True
+        scene.departures.home_is_back()
+        await trio.sleep(0.01)
+        assert scene.requests() == before + 1
+
+
+async def test_the_longer_home_does_not_answer_the_less_it_is_asked(scene: Scene, autojump_clock: MockClock) -> None:
+    scene.spawn()
+    async with scene.served():
+        scene.departures.begin(PLAN)
+        await trio.sleep(60)
+        in_the_first_minute = scene.requests()
+        await trio.sleep(60)
+    assert in_the_first_minute <= 14
+    assert scene.requests() - in_the_first_minute <= 11
 
 
 async def test_what_is_ordered_is_not_kept_beyond_the_lease(scene: Scene, autojump_clock: MockClock) -> None:

@@ -12,11 +12,12 @@ from authority.enrolment import DIRECTORY, rows_proof
 from authority.hops import Trace
 from authority.lease_messages import digest_of_members
 from authority.letters import Letter
-from authority.messages import OwnerRequest, Renew
+from authority.messages import AdmitRequest, Message, OwnerRequest, Renew
+from authority.parcels import WAIT_HEADER
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from crypto.keys import Identity
-from simserver.home import Home, HomeUnreachable
+from simserver.home import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, Home, HomeUnreachable
 
 TOKEN = b"a join token of some length"
 
@@ -138,3 +139,135 @@ async def test_a_renewal_waits_for_nothing_that_is_asked_at_the_same_moment(monk
         held.set()
     assert sorted(parcels) == [["owner_request"] * 5, ["renew"]]
     await instance.http.aclose()
+
+
+class Asking:
+    """A server that asks a home which answers nothing before it is told to; what left, parcel by parcel."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.instance = Instance()
+        self.parcels: list[list[Message]] = []
+        self.held = trio.Event()
+        monkeypatch.setattr(self.instance.home, "_ask_some", self._perform)
+
+    async def _perform(self, letters: list[Letter]) -> list[Exception]:
+        self.parcels.append([letter.message for letter in letters])
+        await self.held.wait()
+        return [HomeUnreachable("answered")] * len(letters)
+
+    async def ask(self, message: Message, *wanted: bool) -> None:
+        with pytest.raises(HomeUnreachable):
+            await self.instance.home.ask(message, Trace("t"), on_path=False, is_wanted=lambda: all(wanted))
+
+
+def owner(number: int) -> OwnerRequest:
+    return OwnerRequest(entity=f"alpha.e{number}")
+
+
+async def test_few_parcels_are_under_way_and_what_is_asked_meanwhile_leaves_together(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    asking = Asking(monkeypatch)
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(asking.ask, owner(number))
+            await trio.sleep(0.01)
+        assert [len(one) for one in asking.parcels] == [1] * AT_ONCE
+        asking.held.set()
+    assert [len(one) for one in asking.parcels] == [1] * AT_ONCE + [20 - AT_ONCE]
+    await asking.instance.http.aclose()
+
+
+async def test_what_nobody_waits_for_any_more_when_it_is_its_turn_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A hand-over may be over by then: home has told so by another way."""
+    asking = Asking(monkeypatch)
+    async with trio.open_nursery() as nursery:
+        for number in range(AT_ONCE):
+            nursery.start_soon(asking.ask, owner(number))
+            await trio.sleep(0.01)
+        for number in range(10, 14):
+            nursery.start_soon(asking.ask, owner(number), number % 2 == 0)
+        await trio.sleep(0.01)
+        asking.held.set()
+    assert asking.parcels[AT_ONCE:] == [[owner(10), owner(12)]]
+    await asking.instance.http.aclose()
+
+
+async def test_what_has_to_do_with_a_silent_instance_keeps_nothing_else_waiting(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    asking = Asking(monkeypatch)
+    async with trio.open_nursery() as nursery:
+        for number in range(3 * AT_ONCE):
+            far = AdmitRequest(transfer_id=f"transfer-{number}", entity="alpha.e", target="beta.s1")
+            nursery.start_soon(asking.ask, far)
+            await trio.sleep(0.01)
+        nursery.start_soon(asking.ask, owner(1))
+        await trio.sleep(0.01)
+        assert asking.parcels[AT_ONCE:] == [[owner(1)]]
+        asking.held.set()
+    await asking.instance.http.aclose()
+
+
+async def test_a_renewal_leaves_while_all_that_may_be_is_under_way(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Parcels in every place, and look-ups of keys in every place, too."""
+    instance, answering = Instance(), trio.Event()
+    await instance.home.refresh_members()
+    seen: list[tuple[str, str]] = []
+
+    async def answer(method: str, url: str, **how: object) -> httpx.Response:
+        headers = how["headers"]
+        assert isinstance(headers, dict)
+        seen.append((method, headers.get(WAIT_HEADER, "")))
+        await answering.wait()
+        raise httpx.ConnectError("answered")
+
+    monkeypatch.setattr(instance.http, "request", answer)
+    instance.home.pins.accept(instance.rows[0], now_s=0.0)
+    async with trio.open_nursery() as nursery:
+        for number in range(3 * MAX_LOOKUPS):
+            nursery.start_soon(instance.home.keys_of, f"beta.s{number}")
+        await trio.sleep(0.01)
+        assert len(seen) == MAX_LOOKUPS
+        renew = Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=1)
+        with trio.move_on_after(0.01):
+            await instance.home.ask_alone(renew, Trace("t"))
+        assert len(seen) > MAX_LOOKUPS, "the keys of a homeserver are looked up beside all others"
+        nursery.cancel_scope.cancel()
+    await instance.http.aclose()
+
+
+async def test_a_parcel_says_for_how_long_its_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = Instance()
+    await instance.home.refresh_members()
+    waits: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/handoffs":
+            waits.append(request.headers.get(WAIT_HEADER))
+            return httpx.Response(204)
+        return instance._answer(request)
+
+    instance.home._client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    assert await instance.home.ask(owner(1), Trace("t"), on_path=False) is None
+    assert waits == [str(round(REQUEST_TIMEOUT_S * 1000))]
+    await instance.home._client.aclose()
+    await instance.http.aclose()
+
+
+async def test_without_a_lease_nothing_is_asked_but_for_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = Asking(monkeypatch)
+    asking.held.set()
+    home = asking.instance.home
+    home.why_not_asked = lambda: "no lease"
+    await asking.ask(owner(1))
+    assert [str(one) for one in await home.ask_each([Letter(owner(2), Trace("t"))])] == ["no lease"]
+    renew = Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=1)
+    with pytest.raises(HomeUnreachable, match="answered"):
+        await home.ask_alone(renew, Trace("t"))
+    assert asking.parcels == [[renew]]
+    await asking.instance.http.aclose()

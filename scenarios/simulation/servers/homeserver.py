@@ -32,6 +32,7 @@ from homeserver.births import Births, SpawnNotTold, SpawnUnconfirmed
 from homeserver.federation import PeerUnreachable
 from homeserver.group_news import GroupNews
 from homeserver.hierarchies import Hierarchies, order_all
+from homeserver.in_bulk import Together
 from homeserver.inquiries import Inquiries
 from homeserver.orders import Orders
 from homeserver.owners import Owners
@@ -234,9 +235,17 @@ class Home(Transfers):
                 alone[place] = Answer()
                 self.process.start_soon(answer_one, alone[place], opened[place])
 
-        items, others = await self._in_bulk.pick(opened, letters)
+        async def answer_some(done: Answer, some: Together) -> None:
+            begin(await self._in_bulk.answer(some, letters))
+            done.give(None)
+
+        bulk, others = await self._in_bulk.pick(opened, letters)
         begin(others)
-        begin(await self._in_bulk.answer(items, letters))
+        done = [Answer() for _ in bulk]
+        for one, some in zip(done, bulk, strict=True):
+            self.process.start_soon(answer_some, one, some)
+        for one in done:
+            await one.wait()
         messages = [letter.message for letter in letters]
         for place, answer in alone.items():
             messages[place] = await answer.wait()

@@ -260,6 +260,12 @@ class SimulationServer:
         arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
         departures.may_act = lease.may_act
         departures.home_answers = lease.home_answers
+        way.why_not_asked = lease.why_not_asked
+        lease.home_is_back = departures.home_is_back
+
+        def may_ask() -> bool:
+            return not lease.why_not_asked()
+
         departures._convoys.turnstile = Turnstile(self._mix.at_once, self._mix.at_once_bytes)
         departures._ahead.least_bytes = _LEAST_BYTES
         copier = parts.copier(
@@ -291,7 +297,7 @@ class SimulationServer:
             admissions=admissions,
             reception=reception,
             stages=stages,
-            inquiries=Inquiries(self.name, home, stages, holdings, clock, counts, arrivals.stage_word),
+            inquiries=Inquiries(self.name, home, stages, holdings, clock, counts, arrivals.stage_word, may_ask),
             owners=nothing,
             custody=nothing,
             ledger=ledger,
@@ -310,6 +316,7 @@ class SimulationServer:
             lambda: lease.incarnation,
             clock,
             counts,
+            may_ask,
         )
         node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts, spans)
         node.newborns = parts.newborns(holdings, copier, ledger, clock, counts)

@@ -1,6 +1,6 @@
 """How servers reach each other, in place of what does it over sockets: the home instance, the link, other instances."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from authority.hops import Trace
@@ -34,6 +34,8 @@ class WayHome:
         self.members_digest: Final = ""
         self._in_company: Final = in_company
         self._asking: Final[VirtualCombiner[Letter, Opened | None]] = VirtualCombiner(process, self.ask_each, most=most)
+        self.why_not_asked: Callable[[], str] = lambda: ""
+        """As of `Home`."""
 
     async def row(self, name: str) -> DirectoryRow | None:
         """As `Home.row`."""
@@ -56,12 +58,13 @@ class WayHome:
         """As `Home.prefer`."""
         self._members.sort(key=lambda row: (row.name != name, row.name == to))
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool, **how: Any) -> Opened | None:
         """As `Home.ask`."""
+        if why := self.why_not_asked():
+            raise HomeUnreachable(why)
         if self._in_company:
             return await self._asking.do(Letter(message, trace, on_path))
-        answer, member = await self._ask(message)
-        return None if answer is None else Opened(answer, member, trace)
+        return await self.ask_alone(message, trace)
 
     async def _ask(self, message: Any) -> tuple[Any, str]:
         """The answer of the first member that gives one, and which that is."""
@@ -81,7 +84,8 @@ class WayHome:
 
     async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
         """As `Home.ask_alone`."""
-        return await self.ask(message, trace, on_path=False)
+        answer, member = await self._ask(message)
+        return None if answer is None else Opened(answer, member, trace)
 
     async def renew(self, message: Message, trace: Trace) -> Opened | None:
         """As `Home.renew`."""
@@ -89,6 +93,8 @@ class WayHome:
 
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         """As `Home.ask_each`: in one parcel if anything shares one here, else one after the other."""
+        if why := self.why_not_asked():
+            return [HomeUnreachable(why)] * len(letters)
         if not self._in_company or len(letters) == 1:
             return [await self._asked(letter) for letter in letters]
         try:
@@ -143,6 +149,25 @@ class Neighbours:
 
     async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
         """Ask the members of the other home in turn."""
+        return await self._ask(instance, message), trace
+
+    async def exchange_all(
+        self, instance: str, letters: Sequence[Letter], **how: Any
+    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+        """As `Federation.exchange_all`: what is asked together travels together."""
+        try:
+            if len(letters) == 1:
+                answers = [await self._ask(instance, letters[0].message)]
+            else:
+                answers = await self._ask(instance, Batch(tuple(letter.message for letter in letters)))
+        except PeerUnreachable as error:
+            return [error] * len(letters)
+        return [
+            PeerUnreachable(answer.why) if isinstance(answer, NoAnswer) else (answer, letter.trace)
+            for letter, answer in zip(letters, answers, strict=True)
+        ]
+
+    async def _ask(self, instance: str, message: Any) -> Any:
         problem = f"{instance} had nothing to say"
         for row in self._keys.homes(instance):
             try:
@@ -151,5 +176,5 @@ class Neighbours:
                 problem = str(error)
                 continue
             if answer is not None:
-                return answer, trace
+                return answer
         raise PeerUnreachable(problem)

@@ -274,7 +274,7 @@ TARGETS = [
             "authority.parcels:Parcel.from_data_untrusted",
             "authority.sealing:Sealer.open_all_untrusted",
             "authority.sealing:Sealer.open_untrusted",
-            "authority.sealing:Sealer._opened_item_untrusted",
+            "authority.sealing:_row_untrusted",
             "authority.sealing:_attach_untrusted",
         ],
         lambda: [to_cbor(parcel().to_data()), to_cbor(_batch_parcel().to_data())],

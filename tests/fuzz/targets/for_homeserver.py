@@ -24,7 +24,7 @@ from homeserver.births import Births
 from homeserver.certification import Certification
 from homeserver.farewells import Farewells
 from homeserver.log_positions import LogPositions
-from homeserver.node import Node
+from homeserver.node import BeingAnswered, Node
 from homeserver.renewal_lane import RenewalLane
 from homeserver.rest import transport, tree, tree_inputs
 from homeserver.transfers import Transfers
@@ -123,11 +123,12 @@ class FakeNode:
         self.farewells = Farewells(cast(Any, None), cast(Any, None), cast(Any, CLOCK), lambda: False)
         self.store = SimpleNamespace(entity=lambda _: None)
         self.drop = lambda _: None
+        self._answering = BeingAnswered()
         self.transfers.replies = _no_replies  # type: ignore[method-assign]
         self._noted = functools.partial(Node._noted, cast(Any, self))
 
 
-async def _no_answer(opened: object) -> None:
+async def _no_answer(opened: object, *, relayed: bool = False) -> None:
     return None
 
 
