@@ -100,6 +100,7 @@ class _DefaultGroup(_LazyGroup):
     cls=_LazyGroup,
     members={
         "drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server."),
+        "put-aside": ("scenarios.put_aside:put_aside", "What a simulation server was told to give up, on its disk."),
         "recoveries": ("scenarios.remote.recoveries:recoveries", "What dead servers left, and who goes on with it."),
     },
     epilog=_EPILOG,
