@@ -17,6 +17,7 @@ import trio
 from pydantic import ValidationError
 
 from actors.clock import Clock
+from authority.addresses import with_usable_addresses
 from authority.enrolment import federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -226,7 +227,7 @@ class Federation:
             now_s=self._clock.unix_s(),
             on_path=on_path,
         )
-        urls = (member.rest_url,) if peer.hops == 1 else peer.urls
+        urls = ((member.rest_url,) if member.rest_url else ()) if peer.hops == 1 else peer.urls
         body = {"to_instance": instance, "to": member.name, "parcel": parcel.to_data()}
         answer = await self._post(instance, urls, body)
         try:
@@ -309,7 +310,7 @@ class Federation:
             _log.error("directory answer of %s is not proved with the federation secret: refused", instance)
             raise PeerUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
         try:
-            return [DirectoryRow.from_data(row) for row in rows]
+            return [with_usable_addresses(DirectoryRow.from_data(row)) for row in rows]
         except ValidationError as error:
             raise PeerUnreachable(f"instance {instance} answered rows of another form") from error
 
