@@ -1,13 +1,11 @@
 """What servers have that a log gave to them which was taken back: what becomes of it, with homeservers as they are."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 import trio
-import trio.testing
 
 from authority.epoch import Fence
 from authority.errors import MessageError
@@ -15,10 +13,8 @@ from authority.histories import lowest_epoch
 from authority.hops import Trace
 from authority.log_messages import HeldInquiry, HeldItem, HeldWord
 from authority.ownership import Ownership
-from authority.recovery import CopySource
 from authority.sealing import Opened
 from homeserver.held import Held
-from simserver.copies import new_copy
 from simserver.life import state_hash
 from simserver.node import Node as SimNode
 from simserver.put_aside import PutAside
@@ -338,39 +334,6 @@ async def test_failures_row_42_where_a_loss_is_accepted_what_has_moved_goes_on_w
     kept = PutAside(second.config.directory / "put_aside").of(GHOST, 0, Fence(2))
     assert kept is not None
     assert kept.fence == Fence(1)
-
-
-async def test_failures_row_42_where_a_loss_is_accepted_what_is_put_aside_waits_for_who_handed_it_on(
-    homes: tuple[Home, Home],
-) -> None:
-    """A copy of before is not gone on with while the one who has a later one is silent."""
-    alpha, _ = homes
-    first, second = await lost_with_the_log(alpha, moved_before=False)
-    fence = given(alpha)
-    first.copier.keep_own("alpha.ball", new_copy(fence, 3, b"an earlier one", CopySource.CHECKPOINT))
-    second.lease.find_way_back = still_silent = Silent(second.lease.find_way_back)
-    for node in (first, second):
-        node.home_log.position = position(alpha, LOST)
-    await until(lambda: first.lease.log_went_back and second.lease.log_went_back)
-    await alpha.node.store.submit("log.accept")
-    await until(lambda: first.counts["came_back_astray"])
-    await until(lambda: alpha.node.store.recovery("alpha.ball") is not None)
-    await trio.testing.wait_all_tasks_blocked(0.05)
-    assert alpha.node.store.recovery("alpha.ball").target == ""  # type: ignore[union-attr]
-    still_silent.may_ask.set()
-    await until(lambda: (one := second.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
-
-
-class Silent:
-    """Asks home only when it may."""
-
-    def __init__(self, asks: Callable[[str], Awaitable[bool]]) -> None:
-        self._asks = asks
-        self.may_ask = trio.Event()
-
-    async def __call__(self, position: str) -> bool:
-        await self.may_ask.wait()
-        return await self._asks(position)
 
 
 async def test_failures_row_42_where_a_loss_is_accepted_what_went_abroad_since_goes_on_there(
