@@ -520,8 +520,10 @@ def test_where_it_was_before_it_was_to_go_to_a_third_instance_is_not_forgotten_b
 
 
 def test_failures_row_42_whoever_another_history_handed_it_on_to_is_asked_in_its_instance_too(log: Log) -> None:
+    before = dies(log, S1, epoch=1)
     lowest = log.run("log.parted", office=1)
-    row = dies(log, S1, epoch=1)
+    assert log.run("recovery.anew", items=[{"entity": before.entity, "epoch": before.epoch}]) == [before.entity]
+    row = recovery(log)
     assert (row.epoch, row.own_epoch, row.abroad) == (lowest, 1, ())
     item = {"entity": row.entity, "epoch": lowest, "servers": [FAR]}
     assert log.run("recovery.handed_on", items=[item | {"epoch": lowest + 1}]) == [], "of another recovery"

@@ -7,7 +7,7 @@ import pytest
 from authority.messages import Collect, Collected
 from authority.recovery import CopySource
 from authority.recovery_messages import FoundItem
-from tests.authority.log import BALL, S1, S3
+from tests.authority.log import BALL, HOMESERVER, S1, S3
 from tests.homeserver.test_recovery_again import Play
 
 
@@ -85,7 +85,9 @@ async def handed_on_by_the_lost_log(*, later_is_here: bool) -> tuple[TwoHistorie
     if not later_is_here:
         log.run("lease.expire", server=S3, incarnation=1, office=1)
         log.swept(S3)
-    lowest = log.run("log.parted", office=1)
+    await play.dies(S1)
+    lowest: int = log.run("log.parted", office=1)
+    log.run("lease.take_office", by=HOMESERVER, after=2)
     play.handed_on[S1] = [1]
     play.to[S1] = S3
     play.have = {S1: [copy(1, 10).model_copy(update={"holds": False})], S3: [copy(2, 20)]}

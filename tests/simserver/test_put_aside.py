@@ -81,7 +81,7 @@ def test_what_cannot_be_put_aside_is_an_error_of_whoever_wants_to_give_it_up(tmp
 def test_an_operator_sees_what_was_put_aside_and_the_state_of_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = Snapshot("ball", 7, {"p": [1, 2]}, carried=Carried.of_new(BALL)).encode()
+    state = Snapshot("ball", 7, {"p": [1, 2]}, {}, carried=Carried.of_new(BALL)).encode()
     PutAside(tmp_path / "put_aside").keep([aside(2, state=state), aside(3, entity="alpha.other")])
     assert cli.run_command(["put-aside", "--dir", str(tmp_path)]) == 0
     out = capsys.readouterr().out
