@@ -48,12 +48,19 @@ def put_aside(directory: Path, entity: str | None, json_wanted: bool) -> int:
     listing = table(f"Put aside in {directory / 'put_aside'}", "entity", "fence", "tick", "when", "bytes", "file")
     for path, one in some:
         when = datetime.fromtimestamp(one.at_s, UTC).isoformat(" ", "seconds")
-        listing.add_row(one.entity, str(one.fence), f"{one.tick:,}", when, f"{len(one.state):,}", path.name)
+        listing.add_row(one.entity, f"{one.epoch:,}.{one.sub}", f"{one.tick:,}", when, f"{len(one.state):,}", path.name)
     print_table(listing)
     if entity is not None:
         for _, one in some:
-            click.echo(f"{one.fence}: {one.why}\n{Snapshot.decode(one.state).world!r}")
+            click.echo(f"{one.epoch:,}.{one.sub}: {one.why}\n{_state_of(one)}")
     return 0
+
+
+def _state_of(one: Aside) -> str:
+    try:
+        return repr(Snapshot.decode(one.state).world)
+    except Exception as error:  # what a world gave once may be read in no other way than as bytes
+        return f"the state cannot be read ({type(error).__name__}); --json has its bytes"
 
 
 def _row(path: Path, one: Aside, *, with_state: bool) -> dict[str, Any]:

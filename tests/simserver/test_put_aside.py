@@ -10,6 +10,7 @@ from authority.epoch import MAX_EPOCH, Fence
 from authority.recovery import Copy, CopySource
 from scenarios import cli
 from simserver import put_aside
+from simserver.inputs import Inbox
 from simserver.life import Snapshot, state_hash
 from simserver.put_aside import Aside, PutAside
 from simserver.stepping import Carried
@@ -81,7 +82,7 @@ def test_what_cannot_be_put_aside_is_an_error_of_whoever_wants_to_give_it_up(tmp
 def test_an_operator_sees_what_was_put_aside_and_the_state_of_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = Snapshot("ball", 7, {"p": [1, 2]}, {}, carried=Carried.of_new(BALL)).encode()
+    state = Snapshot("ball", 7, {"p": [1, 2]}, Inbox().to_data(), carried=Carried.of_new(BALL)).encode()
     PutAside(tmp_path / "put_aside").keep([aside(2, state=state), aside(3, entity="alpha.other")])
     assert cli.run_command(["put-aside", "--dir", str(tmp_path)]) == 0
     out = capsys.readouterr().out
