@@ -59,7 +59,7 @@ class LinkTable:
         self._ids = ids
         self._gate = gate
         self._claimed = claimed
-        self._numeric_hosts: set[str] = set()
+        self._usable: set[Address] = set()
         self._large_budget = LargeBudget()
         self._unfinished_budget = UnfinishedBudget()
         self.links: Final[dict[str, Link]] = {}
@@ -74,15 +74,18 @@ class LinkTable:
         """No link is made any more."""
         return len(self.links) >= _MAX_LINKS
 
-    def require_numeric(self, host: str) -> None:
-        """Raises ValueError unless `host` is an address of this endpoint's IP version."""
-        if host in self._numeric_hosts:
+    def require_usable(self, address: Address) -> None:
+        """Raises ValueError unless this endpoint can send to `address`: a numeric one of its IP version, and a port."""
+        if address in self._usable:
             return
+        host, port = address
         if family_of(host) != self.family:
             raise ValueError(f"{host} is of another IP version than this endpoint's {self._host}")
-        if len(self._numeric_hosts) >= _MAX_LINKS:
-            self._numeric_hosts.clear()
-        self._numeric_hosts.add(host)
+        if not 0 < port < 1 << 16:
+            raise ValueError(f"{port} is no port")
+        if len(self._usable) >= _MAX_LINKS:
+            self._usable.clear()
+        self._usable.add(address)
 
     def make(self, peer: str, address: Address, now: float) -> Link:
         """A link to a peer that has none. Raises LinkFull, or ValueError when `peer` is not a name."""

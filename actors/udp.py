@@ -283,7 +283,8 @@ class LinkEndpoint:
         Returns when the message is queued, not when it has arrived; from then on it is sent until it is acknowledged.
         Waits for as long as the peer is there but does not take what it has got. Raises LinkDown, and then the
         message is not queued, when the peer has been silent for `unreachable_after_s`; at once when that is known
-        already. Raises ValueError for a message that can never be sent.
+        already, or `address` is none that this endpoint can send to. Raises ValueError for a message that can never be
+        sent.
         """
         require_sendable(message, channel)
         link = self._links.get(peer)
@@ -316,7 +317,8 @@ class LinkEndpoint:
             raise waiter.error
 
     def post(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
-        """Queue `message` without waiting for anything. Raises LinkFull when too much waits for this peer already.
+        """Queue `message` without waiting for anything. Raises LinkFull when too much waits for this peer already,
+        LinkDown when `address` is none that this endpoint can send to.
 
         The bounds are 128 MiB and 65,536 messages per peer. Whether the peer can be reached shows in `stats` and in
         `send`; what it has not acknowledged after two minutes of silence is dropped and counted.
@@ -352,7 +354,12 @@ class LinkEndpoint:
             raise RuntimeError("the endpoint is not running: start it with `await nursery.start(endpoint.serve)`")
         if peer == self.name:
             raise ValueError(f"{peer} is this endpoint itself; a link connects two")
-        self._table.require_numeric(address[0])
+        try:
+            self._table.require_usable(address)
+        except ValueError as error:
+            # What a directory says of one peer: that one cannot be reached, and nobody else is concerned.
+            self._counters["unusable_addresses"] += 1
+            raise LinkDown(peer, f"it has an address to which nothing can be sent: {error}") from error
         now = trio.current_time()
         link = self._links.get(peer)
         if link is None:

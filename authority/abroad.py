@@ -152,7 +152,9 @@ def asked_of(row: RecoveryRow, holder: str, *, was_handed_on: bool = False) -> R
     below = counts_before(row, holder)
     if row.own_epoch and Fence(row.epoch).begins_block and not was_handed_on:
         below = min(below, row.own_epoch + 1)
-    return RaisedItem(entity=row.entity, epoch=row.epoch, sub=0, counts_before=below, own_epoch=row.own_epoch)
+    later_count = was_handed_on and bool(row.own_epoch)
+    fields = {"epoch": row.epoch, "sub": 0, "counts_before": below, "own_epoch": row.own_epoch}
+    return RaisedItem(entity=row.entity, **fields, later_count=later_count)
 
 
 def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:

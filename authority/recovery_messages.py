@@ -74,11 +74,13 @@ class RaisedItem(FencedModel):
     """An entity, and the fence to which the log has raised it.
 
     Of whom is asked only copies of epochs before `counts_before` count; 0: of those before the raised one, as of all.
-    If another history of the log may have given the entity to others since, `own_epoch` is the last one that this gave.
+    If another history of the log may have given the entity to others since, `own_epoch` is the last one that this gave;
+    with `later_count` copies of later ones count, too, since the entity was handed on from that.
     """
 
     counts_before: Epoch = 0
     own_epoch: Epoch = 0
+    later_count: bool = False
 
     @property
     def counts_below(self) -> Fence:
@@ -110,7 +112,8 @@ class Collected(MessageModel):
     """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
 
     And of which of these servers have died lately while they simulated them, under which epochs, as far as I know
-    (`simserver.black_box`); and which I have handed on from the epoch that was asked about (`simserver.handed_on`).
+    (`simserver.black_box`); and which I have handed on from the epoch that was asked about (`simserver.handed_on`), and
+    to which servers those went last that left.
     """
 
     type: Literal["collected"] = "collected"
@@ -119,6 +122,7 @@ class Collected(MessageModel):
     items: Annotated[list[FoundItem], Field(max_length=MAX_RECOVERED)]
     deaths: dict[Name, Deaths] = Field(default_factory=dict, max_length=MAX_RECOVERED)
     handed_on: list[Name] = Field(default_factory=list, max_length=MAX_RECOVERED)
+    handed_to: dict[Name, Name] = Field(default_factory=dict, max_length=MAX_RECOVERED)
 
 
 class AdoptItem(FencedModel):

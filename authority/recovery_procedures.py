@@ -17,6 +17,7 @@ from authority.group_rows import refuse_group
 from authority.histories import given_next, lowest_epoch
 from authority.lease import LeasePhase
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
+from authority.names import instance_of
 from authority.records import EntityRecord, Phase, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
@@ -26,6 +27,9 @@ from authority.stays import before
 from authority.transfer_rows import find_transfer, save_transfer
 
 __all__ = ["RECOVERY_PROCEDURES", "is_unsure"]
+
+MAX_HAD: Final = 64
+"""Servers of one recovery that may have had its entity; who names more is not listened to."""
 
 
 def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -340,6 +344,23 @@ def _anew(rows: Rows, args: Mapping[str, Any]) -> str:
     return _begin(rows, record.changed(authority=row.last), *asked, contested=row.contested, stay=row.stay)
 
 
+def recovery_handed_on(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Another history of the log had these handed on to these servers, whose instances are asked from now on, too."""
+    return _each(rows, args["items"], _handed_on)
+
+
+def _handed_on(rows: Rows, args: Mapping[str, Any]) -> str:
+    record, row = _find(rows, args["entity"], args["epoch"])
+    had = tuple(dict.fromkeys((*row.had, *args["servers"])))
+    if record.authority or len(had) > MAX_HAD:
+        raise Refused(Reason.TOO_LATE, f"{record.id} is not looked for any further", epoch=record.epoch)
+    there = {instance_of(server) for server in args["servers"]} - {instance_of(record.id)}
+    abroad = tuple(sorted(there | set(row.abroad)))
+    too = tuple(one for one in row.abroad_too if one not in abroad)
+    rows.put(("recoveries", record.id), row.changed(had=had, abroad=abroad, abroad_too=too).to_data())
+    return record.id
+
+
 def _lost(rows: Rows, args: Mapping[str, Any]) -> str:
     record, _ = _find(rows, args["entity"], args["epoch"])
     _check_fence(rows, record)
@@ -357,6 +378,7 @@ RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]
     "recovery.contest": recovery_contest,
     "recovery.contest_abroad": recovery_contest_abroad,
     "recovery.finish": recovery_finish,
+    "recovery.handed_on": recovery_handed_on,
     "recovery.lost": recovery_lost,
     "recovery.strand": recovery_strand,
 }

@@ -4,6 +4,7 @@ A server reads one TOML file; flags of the command line override single fields. 
 file: it names files that hold them, so that a configuration can be shown to anybody.
 """
 
+import ipaddress
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from authority.addresses import check_url, ip_version
 from authority.names import INSTANCE_PATTERN, NAME_PATTERN
 from crypto.continuity import MIN_ROTATION_S
 
@@ -18,8 +20,11 @@ __all__ = [
     "Address",
     "ConfigError",
     "InstanceName",
+    "LinkAddress",
+    "RestAddress",
     "RotationPeriod",
     "ServerName",
+    "ServerUrl",
     "Settings",
     "TelemetrySettings",
     "read_secret",
@@ -61,7 +66,39 @@ class Address(BaseModel):
     @property
     def url(self) -> str:
         """The address as the base of an HTTP URL."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+def _for_others(address: Address) -> Address:
+    try:
+        is_wildcard = ipaddress.ip_address(address.host).is_unspecified
+    except ValueError:
+        return address
+    if is_wildcard:
+        text = f"{address.host} is registered as it stands, and nobody else can use it: give the interface's address"
+        raise ValueError(text)
+    return address
+
+
+def _for_link(address: Address) -> Address:
+    ip_version(address.host)
+    return address
+
+
+def _url(url: str) -> str:
+    check_url(url)
+    return url
+
+
+RestAddress = Annotated[Address, AfterValidator(_for_others)]
+"""Where the REST of a server listens that is registered with others: no wildcard."""
+
+LinkAddress = Annotated[Address, AfterValidator(_for_link)]
+"""Where a server's link listens: a numeric address, as others are to send to it; see `authority.addresses`."""
+
+ServerUrl = Annotated[str, AfterValidator(_url)]
+"""The base URL of another server's REST."""
 
 
 def _list_of_handlers(value: object) -> object:

@@ -17,6 +17,10 @@ last stay that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a dire
    that it was not. So it does when the last authority is back with it on its disk (staged mode), and knows that it has
    not begun.
 
+What another history of the log handed on from the last stay (`was_handed_on`) is later than all that this log knows:
+then a copy of that stay, or none at all, waits for everybody who is silent there, and any copy for those to whom it is
+known to have been handed on.
+
 In a takeover the new authority has a stay of its own from the moment the log gives it the entity, as it may have called
 something durable before the log hears that it goes on. If it dies before there is any copy of that, the one from which
 it was to go on, or the one that its predecessor has, is an earlier one: it counts when the new authority is back, or
@@ -52,14 +56,24 @@ def _before_the_last(row: RecoveryRow) -> Fence:
 
 
 def waited_for(
-    row: RecoveryRow, best: Candidate | None, silent: Collection[str], *, has_begun: bool = True
+    row: RecoveryRow,
+    best: Candidate | None,
+    silent: Collection[str],
+    *,
+    has_begun: bool = True,
+    was_handed_on: bool = False,
 ) -> tuple[str, ...]:
     """For whose word the best copy that was found has to wait; nobody's if it counts, or if there is none.
 
     Args:
         silent: servers in a directory that have not said what they have, of all instances that were asked.
         has_begun: whether the last stay may have begun; not, if its authority has said that (`never_began`).
+        was_handed_on: whether somebody has, or had, a later stay than the last one that this log gave.
     """
+    if was_handed_on:
+        may_have = silent if best is None or best.fence.epoch <= row.own_epoch else set(silent).intersection(row.had)
+        places = {instance_of(server) for server in (row.entity, row.last, *row.had) if server}
+        return tuple(sorted(server for server in may_have if instance_of(server) in places))
     if best is None or best.fence >= row.stay:
         return ()
     if best.fence < _before_the_last(row):

@@ -10,8 +10,11 @@ from authority.settings import (
     Address,
     ConfigError,
     InstanceName,
+    LinkAddress,
+    RestAddress,
     RotationPeriod,
     ServerName,
+    ServerUrl,
     Settings,
     TelemetrySettings,
 )
@@ -43,7 +46,7 @@ class MemberConfig(Settings):
     host: str = "127.0.0.1"
     # 0: it has none, because the instance keeps its rows in etcd.
     raft_port: int = Field(default=0, ge=0, le=65535)
-    rest_url: str
+    rest_url: ServerUrl
 
     @property
     def raft(self) -> str:
@@ -58,7 +61,7 @@ class PeerConfig(Settings):
     """
 
     instance: InstanceName
-    urls: tuple[str, ...] = Field(min_length=1)
+    urls: tuple[ServerUrl, ...] = Field(min_length=1)
     hops: int = Field(default=1, ge=1, le=8)
 
 
@@ -128,8 +131,8 @@ class HomeserverConfig(Settings):
     name: ServerName
     instance: InstanceName
     directory: Path
-    rest: Address = Address()
-    link: Address = Address()
+    rest: RestAddress = Address()
+    link: LinkAddress = Address()
     members: tuple[MemberConfig, ...] = Field(min_length=1, max_length=9)
     # Start with nothing and wait to be added to a running instance; `members` are then whom to knock at.
     join: bool = False

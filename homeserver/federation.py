@@ -20,6 +20,7 @@ import trio
 from pydantic import ValidationError
 
 from actors.clock import TOLERANCE_S, Clock, stretch
+from authority.addresses import with_usable_addresses
 from authority.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -283,7 +284,7 @@ class Federation:
             raise PeerUnreachable(f"the directory row of {member.name} holds no usable keys: {error}") from error
         now: dict[str, Any] = {"now_ns": self._clock.monotonic_ns(), "now_s": self._clock.unix_s()}
         parcel = self._sealer.seal_all(letters, to=member.name, keys=keys, relayed=peer.hops > 1, **now)
-        urls = (member.rest_url,) if peer.hops == 1 else peer.urls
+        urls = ((member.rest_url,) if member.rest_url else ()) if peer.hops == 1 else peer.urls
         body = {"to_instance": instance, "to": member.name, "parcel": parcel.to_data()}
         answer = await self._post(instance, urls, body, each_s)
         now = {"now_ns": self._clock.monotonic_ns(), "now_s": self._clock.unix_s()}
@@ -370,7 +371,7 @@ class Federation:
         if type(now_ms) is int and is_proof(clock_proof, rows_proof(self._secret, purpose, nonce, now_ms)):
             self._told_time(instance, now_ms, asked_ns)
         try:
-            return [DirectoryRow.from_data(row) for row in rows]
+            return [with_usable_addresses(DirectoryRow.from_data(row)) for row in rows]
         except ValidationError as error:
             raise PeerUnreachable(f"instance {instance} answered rows of another form") from error
 

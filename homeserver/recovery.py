@@ -96,18 +96,20 @@ class _Round:
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
     deaths: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     handed_on: dict[str, Collection[str]] = field(default_factory=dict)
+    handed_to: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class Heard(NamedTuple):
     """What servers have of what they were asked about, and under which epochs each has died of whom.
 
-    And which instances could not be asked; and what each has handed on since this log gave it.
+    And which instances could not be asked; and what each has handed on since this log gave it, and to whom.
     """
 
     answers: Mapping[str, tuple[FoundItem, ...]]
     silent: frozenset[str]
     deaths: Mapping[str, Mapping[str, Sequence[int]]]
     handed_on: Mapping[str, Collection[str]]
+    handed_to: Mapping[str, Mapping[str, str]]
 
 
 class Recoveries:
@@ -319,12 +321,8 @@ class Recoveries:
         heard = await self._ask(lambda server: [self._asked_of(row, server) for row in rows], there, everybody)
         answers, silent = heard.answers, heard.silent
         self._note_deaths(rows, heard)
-        # Each row looks for its own among what hundreds of others have, too.
-        found_of: defaultdict[str, list[tuple[str, FoundItem]]] = defaultdict(list)
-        for holder, some_found in answers.items():
-            for item in some_found:
-                found_of[item.entity].append((holder, item))
-        rows = self._note_handed_on(rows, heard, found_of)
+        found_of = _found_of_each(answers)
+        rows = await self._note_handed_on(rows, heard, found_of)
         found: list[dict[str, Any]] = []
         lost: list[RecoveryRow] = []
         for row in await self._to_decide(rows, there, everybody):
@@ -393,23 +391,32 @@ class Recoveries:
     def _was_handed_on(self, row: RecoveryRow) -> bool:
         return self._handed_on.get(row.entity) == row.epoch
 
-    def _note_handed_on(
+    async def _note_handed_on(
         self, rows: Sequence[RecoveryRow], heard: Heard, found_of: Mapping[str, Sequence[tuple[str, FoundItem]]]
     ) -> Sequence[RecoveryRow]:
         """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
 
-        Whoever had it by this log is believed, or might have been passed it by that one; but not that somebody else
-        has handed on what he has.
+        Whoever had it by this log is believed, or might have been passed it by that one, or is whom one of them says to
+        have handed it to; but not that somebody else has handed on what he has.
         """
-        anew: list[RecoveryRow] = []
+        news: set[str] = set()
+        further: list[dict[str, Any]] = []
         for row in rows:
             last_has = [item for holder, item in found_of.get(row.entity, ()) if holder == row.last]
-            if not row.own_epoch or self._was_handed_on(row) or _has_it_still(row, last_has):
+            if not row.own_epoch or _has_it_still(row, last_has):
                 continue
-            if any(row.entity in heard.handed_on.get(server, ()) for server in (row.last, *row.had)):
+            had = (row.last, *row.had)
+            said = [server for server in had if row.entity in heard.handed_on.get(server, ())]
+            if said and not self._was_handed_on(row):
                 self._handed_on[row.entity] = row.epoch
-                anew.append(row)
-        return [row for row in rows if row not in anew] if anew else rows
+                news.add(row.entity)
+            to = {heard.handed_to.get(server, {}).get(row.entity, "") for server in said}
+            if servers := sorted(to.difference(had, ("",))):
+                further.append({"entity": row.entity, "epoch": row.epoch, "servers": servers})
+        if further:
+            # It may be in another instance by now, whose servers have not been asked.
+            news.update(await self._store.submit("recovery.handed_on", items=further))
+        return [row for row in rows if row.entity not in news]
 
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
         """Whether a server has not come back yet whose disk may have what nobody else has (`authority.sole`)."""
@@ -420,13 +427,13 @@ class Recoveries:
     ) -> bool:
         """Whether the best copy is of an earlier stay, and somebody is silent who may have one of the last stay."""
         silent = (there.away | there.alive.keys()) - set(answers)
-        servers = waited_for(row, best, silent, has_begun=has_begun)
-        if best is not None and servers and (row.epoch, servers) != self._waited_for.get(row.entity):
+        was_handed_on = self._was_handed_on(row)
+        servers = waited_for(row, best, silent, has_begun=has_begun, was_handed_on=was_handed_on)
+        if servers and (row.epoch, servers) != self._waited_for.get(row.entity):
             self.counts["waited_for_later_copies"] += 1
-            _log.warning(
-                "%s is not gone on with from tick %d of an earlier stay (%s): %s may have later copies",
-                *(row.entity, best.tick, best.fence, ", ".join(servers)),
-            )
+            copy = "" if best is None else f" from tick {best.tick} of an earlier stay ({best.fence})"
+            names = ", ".join(servers)
+            _log.warning("%s is not gone on with%s: %s may have later copies", row.entity, copy, names)
         if servers:
             self._waited_for[row.entity] = (row.epoch, servers)
         else:
@@ -557,7 +564,8 @@ class Recoveries:
                     now = await everybody()
         finally:
             del self._rounds[number]
-        return Heard(asking.answers, there.silent | now.silent, asking.deaths, asking.handed_on)
+        silent = there.silent | now.silent
+        return Heard(asking.answers, silent, asking.deaths, asking.handed_on, asking.handed_to)
 
     def _note_deaths(self, rows: Sequence[RecoveryRow], heard: Heard) -> None:
         """Servers of an instance that an entity has left have no say in whether it is simulated."""
@@ -585,7 +593,7 @@ class Recoveries:
         if asking.asked.get(sender) != message.incarnation:
             raise MessageError(f"{sender} answers what its incarnation {message.incarnation} was not asked")
         asking.deaths[sender] = message.deaths
-        asking.handed_on[sender] = message.handed_on
+        asking.handed_on[sender], asking.handed_to[sender] = message.handed_on, message.handed_to
         asking.answers[sender] = tuple(message.items)
         asking.news.ring()
 
@@ -628,6 +636,15 @@ def _has_it_still(row: RecoveryRow, items: Collection[FoundItem]) -> bool:
 def _again(due: Due, now_ns: int) -> Due:
     """When to say something again that is said now, and how long to wait after that."""
     return Due(now_ns + due.wait_ns, min(2 * due.wait_ns, round(SELDOM_S * 1e9)))
+
+
+def _found_of_each(answers: Mapping[str, Sequence[FoundItem]]) -> Mapping[str, Sequence[tuple[str, FoundItem]]]:
+    """By entity, what was found of it and where: each row looks for its own among what hundreds of others have, too."""
+    found: defaultdict[str, list[tuple[str, FoundItem]]] = defaultdict(list)
+    for holder, items in answers.items():
+        for item in items:
+            found[item.entity].append((holder, item))
+    return found
 
 
 def _candidate(holder: str, item: FoundItem) -> Candidate:

@@ -81,7 +81,7 @@ class Relay:
                 with trio.fail_after(wait_s):
                     response = await self._client.post(f"{url}/v1/federation", json=body, headers=headers)
                     answer = response.json()
-            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError) as error:
                 text = f"{self._name} got no answer from {url}: {type(error).__name__}"
                 problem = ApiError(502, "peer_unreachable", text, url)
                 self._forget(to)
@@ -115,7 +115,7 @@ class Relay:
                 with trio.fail_after(REQUEST_TIMEOUT_S):
                     health = (await self._client.get(f"{url}/healthz")).json()
                 self._urls[str(health["name"])] = url
-            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError, KeyError, TypeError):
+            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError, KeyError, TypeError):
                 continue
 
 

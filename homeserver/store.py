@@ -173,6 +173,10 @@ class Store:
         data = self._get(("entities", entity_id))
         return None if data is None else EntityRecord.from_data(data)
 
+    def entity_count(self) -> int:
+        """How many entities of this instance there are, as this member knows it."""
+        return self._replica.store.count_below(("entities",))
+
     def kind_of(self, entity_id: str) -> str:
         """Of which kind an entity of this instance is, as this member knows it; empty if it knows none."""
         data = self._get(("entities", entity_id))

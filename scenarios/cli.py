@@ -99,8 +99,11 @@ class _DefaultGroup(_LazyGroup):
 @click.group(
     cls=_LazyGroup,
     members={
+        "backup": ("scenarios.backups:backup", "Write the metadata of a homeserver into one file, while it runs."),
         "drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server."),
+        "put-aside": ("scenarios.put_aside:put_aside", "What a simulation server was told to give up, on its disk."),
         "recoveries": ("scenarios.remote.recoveries:recoveries", "What dead servers left, and who goes on with it."),
+        "restore": ("scenarios.backups:restore", "Have a stopped homeserver begin with a backup."),
     },
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

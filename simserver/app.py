@@ -60,6 +60,7 @@ from simserver.newborns import Newborns
 from simserver.node import Node
 from simserver.owners import Owners
 from simserver.passivation import Passivation
+from simserver.put_aside import PutAside
 from simserver.recovery import Recovery
 from simserver.renewal_lane import RenewalLane
 from simserver.silence import Silences
@@ -297,6 +298,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClo
 def _follow_home(node: Node) -> None:
     """Tell the lease of those that need it themselves, and the client of the home whether that is followed."""
     lease, copier = node.lease, node.copier
+    node.recovery.put_aside = PutAside(node.config.directory / "put_aside")
     astray = Astray(
         node.config.name,
         node.home,
@@ -307,6 +309,8 @@ def _follow_home(node: Node) -> None:
         node.departures,
         node.recovery,
         node.stages,
+        node.recovery.put_aside,
+        node.clock.unix_s,
     )
     lease.has_shared, lease.find_way_back = copier.has_shared, astray.find_way_back
     node.visitors = Visitors(

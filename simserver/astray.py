@@ -7,25 +7,32 @@ itself; so before it follows its home again it asks what of all that is its own 
 else, in memory and on disk, and is another incarnation then. What it has of entities of other instances is theirs to
 judge: it is kept as what any server has that was restarted.
 
+What is given up is put aside first (`simserver.put_aside`): the log that is left may be the older one, of which an
+operator has accepted that it lacks something, and then what it does not know may be all that is left of an entity.
+
 Nothing is asked where the log has been at the last position that this server was told of, as is the case if nobody has
 granted it anything since the copy was made: then it has followed no other.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
+
+import trio
 
 from authority.epoch import Fence
 from authority.hops import Trace
 from authority.log_messages import MAX_HELD, HeldInquiry, HeldItem, HeldWord
 from authority.names import instance_of
+from authority.recovery import Copy, CopySource
 from simserver.arrivals import Arrivals
-from simserver.copies import Copier
+from simserver.copies import Copier, new_copy
 from simserver.departures import Departures
-from simserver.holdings import Holdings
+from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeUnreachable
 from simserver.ledger import Ledger
+from simserver.put_aside import Aside, PutAside
 from simserver.recovery import Recovery
 from simserver.stages import Stages
 
@@ -51,7 +58,11 @@ class Astray:
         departures: Departures,
         recovery: Recovery,
         stages: Stages,
+        put_aside: PutAside,
+        unix_s: Callable[[], float],
     ) -> None:
+        self._put_aside: Final = put_aside
+        self._unix_s: Final = unix_s
         self._server: Final = server
         self._instance: Final = instance_of(server)
         self._home: Final = home
@@ -67,10 +78,12 @@ class Astray:
     async def find_way_back(self, position: str) -> bool:
         """Give up what the log of this home has not given, if it has not been at `position`; whether that was so.
 
-        What is given up is gone from the disk when this returns; nothing of this server may act meanwhile.
+        What is given up is put aside, and gone from where it was, when this returns; nothing of this server may act
+        meanwhile.
 
         Raises:
             HomeUnreachable, HomeRefused: nobody says what is to be kept, so nothing was given up.
+            DiskFailed: what is to be given up cannot be put aside, so nothing was.
         """
         await self._ledger.flush()
         # Of what it has itself, and of what others have staged here, whose states are named by who froze them.
@@ -86,6 +99,10 @@ class Astray:
             if len(some) < MAX_HELD:
                 break
         own = {(entity, fence) for entity, fence, by in kept if not by}
+        why = "this server simulated it, and the log that its home goes on with has not given it to this server"
+        given_up = {(entity, fence) for entity, fence, by in stays if not by} - own
+        await trio.to_thread.run_sync(self._put_aside.keep, list(self._asides(given_up, kept, why)))
+        self._remember_what_left(own)
         self._give_up({entity for entity, _, by in stays if not by}, own)
         for stage in self._stages:
             if self._is_ours(stage.entity) and (stage.entity, stage.fence, stage.source) not in kept:
@@ -97,7 +114,11 @@ class Astray:
         return {(one.entity, one.fence, one.source) for one in self._stages if self._is_ours(one.entity)}
 
     async def disown(self, entity: str, fence: Fence) -> None:
-        """Have nothing of an entity any more that is simulated here under this fence: it is not this server's."""
+        """Put aside what is simulated here under this fence, and have nothing of it any more: it is not this server's.
+
+        Raises:
+            DiskFailed: it cannot be put aside, and is still here.
+        """
         await self._ledger.flush()
         holding = self._holdings.get(entity)
         if holding is None or holding.fence != fence:
@@ -106,6 +127,9 @@ class Astray:
         def is_it(one: str) -> bool:
             return one == entity
 
+        if (copy := _copy_of(holding)) is not None:
+            why = f"it was simulated here, and the log of {instance_of(entity)} has not given it to this server"
+            self._put_aside.keep([Aside.of(entity, copy, self._unix_s(), why)])
         self._ledger.give_up({entity: ()})
         self._holdings.give_up(entity, ())
         self._departures.give_up({entity})
@@ -148,6 +172,41 @@ class Astray:
         for entity, fence, _, _ in self._ledger.all_handed_over():
             yield entity, fence
 
+    def _asides(self, given_up: set[Stay], kept: set[Staged], why: str) -> Iterator[Aside]:
+        """The newest state of each stay that is given up, and what was staged for stays that will not be."""
+        newest: dict[Stay, Copy] = {}
+        for entity, copy in self._all_copies({entity for entity, _ in given_up}):
+            known = newest.get((entity, copy.fence))
+            if (entity, copy.fence) in given_up and (known is None or known.tick < copy.tick):
+                newest[entity, copy.fence] = copy
+        for stage in self._stages:
+            if self._is_ours(stage.entity) and (stage.entity, stage.fence, stage.source) not in kept:
+                copy = Copy(stage.fence, stage.tick, stage.state, stage.state_hash, CopySource.STAGED)
+                newest.setdefault((stage.entity, stage.fence), copy)
+        now_s = self._unix_s()
+        for (entity, _), copy in sorted(newest.items()):
+            yield Aside.of(entity, copy, now_s, why)
+
+    def _all_copies(self, entities: set[str]) -> Iterator[tuple[str, Copy]]:
+        for entity in entities:
+            holding = self._holdings.get(entity)
+            if holding is not None and (own := _copy_of(holding)) is not None:
+                yield entity, own
+            if (copy := self._copier.table.get(entity)) is not None:
+                yield entity, copy
+            if (checkpoint := self._ledger.checkpoint_of(entity)) is not None:
+                yield entity, new_copy(*checkpoint, CopySource.CHECKPOINT)
+        for entity, fence, tick, state in self._ledger.all_handed_over():
+            if entity in entities:
+                yield entity, new_copy(fence, tick, state, CopySource.CHECKPOINT)
+
+    def _remember_what_left(self, own: set[Stay]) -> None:
+        """To whom this server has handed on what is its own by the log that is left: it is asked for that."""
+        for entity, fence in sorted(own):
+            gone = self._holdings.gone(entity)
+            if gone is not None and gone.fence.epoch > fence.epoch:
+                self._departures.handed_on.note(entity, fence.epoch, gone.moved_to)
+
     def _is_ours(self, entity: str) -> bool:
         return instance_of(entity) == self._instance
 
@@ -169,4 +228,16 @@ class Astray:
         self._recovery.give_up(self._is_ours)
         if lost:
             names = ", ".join(lost[:10]) + ("" if len(lost) <= 10 else ", ...")
-            _log.warning("%d entities were simulated here by a log that was taken back: %s", len(lost), names)
+            _log.warning(
+                "%d entities were simulated here by a log that was taken back, and are put aside "
+                "(docs/operations.md, what was put aside): %s",
+                len(lost),
+                names,
+            )
+
+
+def _copy_of(holding: Holding) -> Copy | None:
+    """What an entity has come to here, if it can be written."""
+    life = holding.life
+    state = None if life.over else life.encoded_if_portable(whole=True)
+    return None if state is None else new_copy(life.fence, life.tick, state, CopySource.OWN)

@@ -10,8 +10,11 @@ from authority.settings import (
     Address,
     ConfigError,
     InstanceName,
+    LinkAddress,
+    RestAddress,
     RotationPeriod,
     ServerName,
+    ServerUrl,
     Settings,
     TelemetrySettings,
 )
@@ -29,9 +32,9 @@ class SimserverConfig(Settings):
     name: ServerName
     instance: InstanceName
     directory: Path
-    rest: Address = Address()
-    link: Address = Address()
-    home_urls: tuple[str, ...] = Field(min_length=1)
+    rest: RestAddress = Address()
+    link: LinkAddress = Address()
+    home_urls: tuple[ServerUrl, ...] = Field(min_length=1)
     join_token_file: Path
     # Without it, nobody can look into its actors over HTTP.
     operator_token_file: Path | None = None

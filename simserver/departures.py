@@ -564,7 +564,7 @@ class Departures:
             case machine.ForwardJournal():
                 self._forward_journal(departure)
             case machine.Retire(fence):
-                self._went_on(departure)
+                self._went_on(departure, plan.target)
                 self._retire(departure, plan.target, fence)
             case machine.StepDown(authority, fence):
                 self._begun.taken(plan.transfer_id)
@@ -576,10 +576,10 @@ class Departures:
             case machine.Report():
                 self.reports.tell(departure.report())
 
-    def _went_on(self, departure: Departure) -> None:
+    def _went_on(self, departure: Departure, to: str = "") -> None:
         # A pass leaves the epoch as it is.
         if departure.machine.case is not Case.DIRECT:
-            self.handed_on.note(departure.plan.entity, departure.machine.fence.epoch)
+            self.handed_on.note(departure.plan.entity, departure.machine.fence.epoch, to)
 
     def _send_home(
         self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, attempt: int, *, on_path: bool

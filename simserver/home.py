@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from actors.clock import Clock
 from actors.combining import Combiner
+from authority.addresses import with_usable_addresses
 from authority.enrolment import CLOCK, DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -190,7 +191,7 @@ class Home:
         # Of all that were shown: one that is not believed is no news with every renewal.
         self.members_digest = digest_of_members(rows)
         self._members = sorted(members, key=lambda row: (row.name != leader, row.name))
-        leading = [row.rest_url for row in self._members]
+        leading = [row.rest_url for row in self._members if row.rest_url]
         self._urls = leading + [url for url in self._urls if url not in leading]
 
     def is_member(self, name: str) -> bool:
@@ -511,7 +512,7 @@ class Home:
                         method, url + path, params=params, json=json_body, headers=headers
                     )
                 answer = response.json() if response.content else {}
-            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError) as error:
                 problem = f"{url}: {type(error).__name__}"
                 continue
             if response.is_success and isinstance(answer, dict):
@@ -539,7 +540,7 @@ def _answered(opened: Opened, member: str) -> Opened | Exception | None:
 
 def _rows(rows: Iterable[Any]) -> list[DirectoryRow]:
     try:
-        return [DirectoryRow.from_data(row) for row in rows]
+        return [with_usable_addresses(DirectoryRow.from_data(row)) for row in rows]
     except ValidationError as error:
         raise HomeUnreachable("the directory answered rows of another form") from error
 

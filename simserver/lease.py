@@ -34,7 +34,7 @@ from authority.recovery import may_follow
 from authority.release import PROTOCOL_VERSION, why_other_release
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
-from tree.disk import replace_file
+from tree.disk import DiskFailed, replace_file
 
 __all__ = ["LeaseKeeper", "Nonces"]
 
@@ -445,7 +445,7 @@ class LeaseKeeper:
             self.log_went_back = f"it has followed a log that went back, and asks {sender} what is its own"
         try:
             is_astray = await self.find_way_back(position)
-        except (HomeUnreachable, HomeRefused) as error:
+        except (HomeUnreachable, HomeRefused, DiskFailed) as error:
             self._not_granted(f"{self.log_went_back} ({error})")
             return False
         if self._home_log.doubtful == position:

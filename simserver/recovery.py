@@ -26,6 +26,7 @@ from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import Life, Snapshot
 from simserver.portable import NotPortable
+from simserver.put_aside import PutAside
 from simserver.stages import Stages
 
 __all__ = ["Recovery"]
@@ -67,6 +68,8 @@ class Recovery:
         # What home was told of is not staged any more as soon as the log says that nothing comes of the hand-over.
         # Not among the copies: a state that nobody has asked for yet displaces none that an authority sent.
         self._staged: Final = CopyTable(copier.table.max_bytes, MAX_STAGED)
+        self.put_aside = PutAside()
+        """What this server was told to give up."""
 
     # --- giving up -------------------------------------------------------------------------------------------------
 
@@ -134,8 +137,15 @@ class Recovery:
                 found.append(one)
         deaths = {item.entity: died for item in message.items if (died := self._holdings.black_box.deaths(item.entity))}
         handed_on = [item.entity for item in message.items if self._went_on(item.entity, item.own_epoch)]
-        number, incarnation = message.number, self._lease.incarnation
-        answer = Collected(number=number, incarnation=incarnation, items=found, deaths=deaths, handed_on=handed_on)
+        handed_to = {entity: to for entity in handed_on if (to := self._moved_to(entity))}
+        answer = Collected(
+            number=message.number,
+            incarnation=self._lease.incarnation,
+            items=found,
+            deaths=deaths,
+            handed_on=handed_on,
+            handed_to=handed_to,
+        )
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
 
     def _forget_what_does_not_count(self, own: Fence, item: RaisedItem) -> None:
@@ -155,12 +165,21 @@ class Recovery:
         """Whether this server's stay under an epoch went on under a later one: elsewhere, or here ever since."""
         if self._departures.handed_on.has(entity, epoch):
             return True
+        gone = self._holdings.gone(entity)
+        if gone is not None and 0 < epoch < gone.fence.epoch:
+            # Also of before this process: it is written down. Who asks was given that stay by the log of this server.
+            return True
         holding, lived, copy = self._holdings.get(entity), self._holdings.lived(entity), self._copier.table.get(entity)
         fences = [lived] if holding is None else [holding.fence]
         if copy is not None and copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
             fences.append(copy.fence)
         last = max((fence.epoch for fence in fences if fence is not None), default=0)
         return 0 < self._holdings.since(entity) <= epoch < last
+
+    def _moved_to(self, entity: str) -> str:
+        """Which server had an entity next that left this one, as far as that is known."""
+        gone = self._holdings.gone(entity)
+        return self._departures.handed_on.to(entity) if gone is None else gone.moved_to
 
     def _take_away(self, item: RaisedItem) -> None:
         """What lives here under an earlier epoch is nobody's by the log: it must not go on, whoever is given it next.
@@ -210,7 +229,7 @@ class Recovery:
         if not holds:
             self._copier.asked_for(item.entity)
         # The latest need not count of whoever is asked, and one that does must not stay unsaid for that.
-        known = (self._staged_of(item), table.get(item.entity))
+        known = (self._staged_of(item), table.get(item.entity), self._put_aside_of(item))
         copies = [copy for copy in known if copy is not None and copy.fence < item.counts_below]
         if not copies:
             return None
@@ -227,6 +246,12 @@ class Recovery:
             source=copy.source,
             holds=holds or was_taken,
         )
+
+    def _put_aside_of(self, item: RaisedItem) -> Copy | None:
+        """What this server has given up, if home has heard that it is later than what the log gave."""
+        if not item.later_count:
+            return None
+        return self.put_aside.of(item.entity, item.own_epoch, min(item.fence, item.counts_below))
 
     def _staged_of(self, item: RaisedItem) -> Copy | None:
         """The latest staged state that counts, of those under fences that the log has given when it asks."""
@@ -285,6 +310,7 @@ class Recovery:
             return "another_life"
         copies = (self._copier.table.get(item.entity), self._staged.get(item.entity))
         copy = next((one for one in copies if one is not None and one.state_hash == item.state_hash), None)
+        copy = self.put_aside.with_hash(item.entity, item.state_hash) if copy is None else copy
         if copy is None:
             self._counts["adopt_without_copy"] += 1
             return "without_copy"

@@ -21,6 +21,7 @@ from authority.names import instance_of
 from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from tree.disk import DiskFailed
 
 __all__ = ["Visitors"]
 
@@ -130,11 +131,16 @@ class Visitors:
         elif self._unknown.get(entity) != fence:
             self._unknown[entity] = fence
         else:
-            del self._unknown[entity]
-            self._counts["disowned"] += 1
             _log.error(
-                "%s is simulated here under %s, and by the log of its home it is not this server's: it is given up",
+                "%s is simulated here under %s, and by the log of its home it is not this server's: it is put aside "
+                "(docs/operations.md, what was put aside)",
                 entity,
                 fence,
             )
-            await self._disown(entity, fence)
+            try:
+                await self._disown(entity, fence)
+            except DiskFailed as error:
+                _log.error("%s cannot be put aside, and stays for now: %s", entity, error)
+                return
+            del self._unknown[entity]
+            self._counts["disowned"] += 1

@@ -312,7 +312,8 @@ class Peers:
         try:
             with trio.fail_after(HANDSHAKE_TIMEOUT_S):
                 stream = await trio.open_tcp_stream(member.host, member.port)
-        except (OSError, trio.TooSlowError):
+        except (OSError, ValueError, trio.TooSlowError):
+            # A host that is no name cannot even be looked up.
             self._hear(member.name, None)
             return False
         return await self._run(stream, member, knocking=knocking)

@@ -1,10 +1,11 @@
 """What requests and answers about the members of an instance look like."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field
 
 from actors.web import RequestBody, Text
+from authority.certificates import Name
 from authority.settings import ServerName
 from homeserver.node import Node
 from tree.replica import Replica
@@ -14,6 +15,8 @@ __all__ = [
     "AlarmView",
     "ClockView",
     "ClusterView",
+    "HeldBody",
+    "HeldView",
     "LeaderBody",
     "LeaderView",
     "MemberBody",
@@ -22,6 +25,10 @@ __all__ = [
     "RefusalView",
     "cluster_view",
 ]
+
+
+MAX_COMPARED: Final = 4096
+"""Entities of one server in one question."""
 
 
 class OfficesView(BaseModel):
@@ -42,6 +49,22 @@ class AlarmView(BaseModel):
     """That the log was found to be an older one than it was."""
 
     why: str = Field(description="empty if there was no alarm")
+    entities: int = Field(description="how many this log knows; all of them go on under another fence")
+
+
+class HeldBody(RequestBody):
+    """Entities that a simulation server says to have."""
+
+    server: ServerName
+    entities: Annotated[list[Name], Field(max_length=MAX_COMPARED)]
+
+
+class HeldView(BaseModel):
+    """How many of them this log says to be there, to be elsewhere, and does not know."""
+
+    here: int
+    elsewhere: int
+    unknown: int
 
 
 class MemberView(BaseModel):

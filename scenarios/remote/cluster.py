@@ -1,10 +1,11 @@
 """`baton cluster`: the members of an instance, and changing them."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
@@ -96,22 +97,82 @@ def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool)
 
 
 @click.command(name="accept-loss", short_help="Accept that the log is an older one than it was.")
+@click.option("--yes", is_flag=True, help="Yes: do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what is concerned, and change nothing.")
 @_as_json
 @_operator()
-def accept_loss(server: Server, json_wanted: bool) -> int:
+def accept_loss(server: Server, yes: bool, dry_run: bool, json_wanted: bool) -> int:
     """Go on with a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
 
-    What was decided since is lost: servers give up what this log has not given to them, and go on with the rest.
+    Says first how many entities are concerned, and asks. Every entity goes on from the newest state that a server can
+    prove to have. What servers have that this log does not know is put aside on their disks.
     docs/operations.md, "Restoring homeservers", says what that means for entities that have moved.
     """
+    concerned = _concerned(server)
+    if not concerned["why"]:
+        if json_wanted:
+            show(concerned)
+        else:
+            click.echo("there is no alarm: nothing is changed")
+        return 0
+    if not json_wanted:
+        _tell(concerned)
+    if dry_run:
+        if json_wanted:
+            show(concerned)
+        return 0
+    if not yes:
+        if json_wanted:
+            raise click.UsageError("with --json nobody is asked: give --yes, or --dry-run to see what is concerned")
+        click.confirm("Is the newer log gone for good, and is its loss accepted?", abort=True)
     answer = server.call("DELETE", "/v1/cluster/log-alarm")
     if json_wanted:
-        show(answer)
-    elif answer["why"]:
-        click.echo(f"accepted, although {answer['why']}")
+        show(concerned | answer)
     else:
-        click.echo("there was no alarm: nothing is changed")
+        click.echo(f"accepted, although {answer['why']}")
     return 0
+
+
+_COMPARED: Final = 4096
+
+
+def _concerned(server: Server) -> dict[str, Any]:
+    """The alarm, and of each simulation server what it has by this log and otherwise; None of one that is silent."""
+    alarm: dict[str, Any] = server.call("GET", "/v1/cluster/log-alarm")
+    if not alarm["why"]:
+        return alarm
+    servers: dict[str, Any] = {}
+    for row in server.call("GET", "/v1/servers"):
+        if row["role"] != "simserver":
+            continue
+        try:
+            with Server(row["rest_url"], None, server.timeout_s) as one:
+                ids = one.call("GET", "/v1/local/entities")
+        except (EnvironmentFailed, RemoteRefused, click.UsageError):
+            servers[row["name"]] = None
+            continue
+        found = {"here": 0, "elsewhere": 0, "unknown": 0}
+        for first in range(0, len(ids), _COMPARED):
+            body = {"server": row["name"], "entities": ids[first : first + _COMPARED]}
+            for name, count in server.call("POST", "/v1/cluster/log-alarm/held", json=body).items():
+                found[name] += count
+        servers[row["name"]] = found
+    return alarm | {"servers": servers}
+
+
+def _tell(concerned: dict[str, Any]) -> None:
+    click.echo(f"{concerned['why']}.")
+    click.echo(f"This log knows {concerned['entities']} entities; all of them go on under another fence.")
+    listing = table("What simulation servers have", "server", "by this log", "elsewhere by it", "unknown to it")
+    for name, found in concerned["servers"].items():
+        counts = ["does not answer", "", ""] if found is None else [str(count) for count in found.values()]
+        listing.add_row(name, *counts)
+    print_table(listing)
+    click.echo(
+        "What is elsewhere by this log goes on where it is if the server that handed it on can say so. What is unknown "
+        "to it, or cannot be proved, is put aside on the disk of its server (docs/operations.md, what was put aside). "
+        "What only a server has that does not answer may be gone on with from an earlier state."
+    )
 
 
 def _within(server: Server, wait_s: float) -> dict[str, float]:

@@ -38,6 +38,7 @@ async def serving(
     identity: Identity,
     directory: Directory | None = None,
     *,
+    host: str = "127.0.0.1",
     port: int = 0,
     inbox_capacity: int = 1024,
     unreachable_after_s: float = 5.0,
@@ -48,6 +49,7 @@ async def serving(
         name,
         identity,
         directory if directory is not None else Directory(),
+        host=host,
         port=port,
         inbox_capacity=inbox_capacity,
         unreachable_after_s=unreachable_after_s,
@@ -387,14 +389,51 @@ async def test_under_load_only_those_who_receive_at_their_address_are_answered()
         assert beta.stats["cookies_sent"] == 1
 
 
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        (("localhost", 1), "not a numeric IP address"),
+        (("a" * 10**5, 1), "not a numeric IP address"),
+        (("\ud800", 1), "not a numeric IP address"),
+        (("", 0), "not a numeric IP address"),
+        (("::1", 1), "another IP version"),
+        (("127.0.0.1", 0), "0 is no port"),
+        (("127.0.0.1", 70_000), "70000 is no port"),
+    ],
+    ids=str,
+)
+async def test_a_peer_whose_address_cannot_be_used_is_a_peer_that_cannot_be_reached(
+    address: tuple[str, int], sentence: str
+) -> None:
+    """A directory says where peers are: what it says of one concerns no other."""
+    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
+        with pytest.raises(LinkDown, match=sentence):
+            alpha.post("gamma.s1", address, b"nobody gets this")
+        with pytest.raises(LinkDown, match=sentence):
+            await alpha.send("gamma.s1", address, b"nor this")
+        await alpha.send("beta.s1", beta.address, b"still here")
+        assert (await receive(beta)).message == b"still here"
+        # Nor is one that could be reached until now found where it cannot be.
+        with pytest.raises(LinkDown, match=sentence):
+            alpha.post("beta.s1", address, b"moved")
+        alpha.post("beta.s1", beta.address, b"not moved")
+        assert (await receive(beta)).message == b"not moved"
+        assert alpha.stats["unusable_addresses"] == 3
+
+
+async def test_links_of_ip_version_6_carry_messages() -> None:
+    async with serving("alpha.s1", ALPHA, host="::1") as alpha, serving("beta.s1", BETA, host="::1") as beta:
+        await alpha.send("beta.s1", beta.address, b"to ::1")
+        received = await receive(beta)
+        assert (received.message, received.address[0]) == (b"to ::1", "::1")
+        with pytest.raises(LinkDown, match="another IP version"):
+            alpha.post("beta.s1", ("127.0.0.1", 1), b"")
+
+
 async def test_mistakes_of_the_caller_are_named() -> None:
     async with serving("alpha.s1", ALPHA) as alpha:
         with pytest.raises(ValueError, match="itself"):
             alpha.post("alpha.s1", alpha.address, b"")
-        with pytest.raises(ValueError, match="not a numeric IP address"):
-            alpha.post("beta.s1", ("localhost", 1), b"")
-        with pytest.raises(ValueError, match="another IP version"):
-            alpha.post("beta.s1", ("::1", 1), b"")
         with pytest.raises(ValueError, match="not a name"):
             alpha.post("b s", ("127.0.0.1", 1), b"")
         with pytest.raises(ValueError, match="the largest is"):

@@ -10,6 +10,7 @@ from authority.errors import Reason
 from authority.lease_procedures import lease_office
 from authority.records import RecoveryRow, Role
 from authority.recovery import Candidate, CopySource
+from authority.recovery_procedures import MAX_HAD
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, Log, request
 from tests.authority.rows import directory_row
 
@@ -516,3 +517,22 @@ def test_where_it_was_before_it_was_to_go_to_a_third_instance_is_not_forgotten_b
     row = dies(log, S2, epoch=6)
     assert "beta" in row.abroad + row.abroad_too
     assert is_possible(row, FAR, 2)
+
+
+def test_failures_row_42_whoever_another_history_handed_it_on_to_is_asked_in_its_instance_too(log: Log) -> None:
+    before = dies(log, S1, epoch=1)
+    lowest = log.run("log.parted", office=1)
+    assert log.run("recovery.anew", items=[{"entity": before.entity, "epoch": before.epoch}]) == [before.entity]
+    row = recovery(log)
+    assert (row.epoch, row.own_epoch, row.abroad) == (lowest, 1, ())
+    item = {"entity": row.entity, "epoch": lowest, "servers": [FAR]}
+    assert log.run("recovery.handed_on", items=[item | {"epoch": lowest + 1}]) == [], "of another recovery"
+    assert log.run("recovery.handed_on", items=[item]) == [row.entity]
+    assert recovery(log).abroad == ("beta",)
+    assert FAR in recovery(log).had
+    assert is_possible(recovery(log), FAR, 7, was_handed_on=True)
+    assert not is_possible(recovery(log), FAR, 7)
+    many = item | {"servers": [f"gamma.s{number}" for number in range(MAX_HAD)]}
+    assert log.run("recovery.handed_on", items=[many]) == [], "it is bounded"
+    goes_on(log, S2, epoch=lowest, of_epoch=7)
+    assert log.run("recovery.handed_on", items=[item]) == [], "it is decided"

@@ -175,3 +175,18 @@ def test_who_has_said_that_it_does_not_go_on_had_no_stay(leased: Log) -> None:
     leased.run("recovery.finish", **found())
     assert leased.run("recovery.again", items=[{"entity": BALL, "epoch": 3}]) == [BALL]
     assert stay(leased) == (S1, Fence(1))
+
+
+def test_failures_row_42_what_another_history_handed_on_waits_for_whoever_may_have_it() -> None:
+    """A copy of the last stay that this log gave is of before that; of a later one those alone have a later one yet."""
+    row = recovery(Fence(3)).changed(own_epoch=3, had=(S1, S3))
+
+    def waits_for(best: Candidate | None, *silent: str) -> tuple[str, ...]:
+        return waited_for(row, best, silent, was_handed_on=True)
+
+    assert waits_for(copy(Fence(3)), S2, S3) == (S2, S3)
+    assert waits_for(None, S2) == (S2,)
+    assert waits_for(copy(Fence(4)), S2, S3) == (S3,)
+    assert waits_for(copy(Fence(4)), S2) == ()
+    assert waits_for(copy(Fence(3))) == ()
+    assert waits_for(copy(Fence(3)), "gamma.s1") == (), "nobody says that it was there"

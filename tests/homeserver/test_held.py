@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 import trio
 
@@ -16,6 +17,7 @@ from authority.sealing import Opened
 from homeserver.held import Held
 from simserver.life import state_hash
 from simserver.node import Node as SimNode
+from simserver.put_aside import PutAside
 from simserver.stages import Stage
 from tests.homeserver.served import DEADLINE_S, Home, until
 from tests.homeserver.test_abroad import homes, patiently
@@ -293,3 +295,77 @@ async def test_while_it_is_not_known_what_the_log_says_nothing_is_given_up(homes
     alpha.node.store.confirmed = known  # type: ignore[method-assign]
     await asked_until(far, "disowned")
     await is_a_ghost_no_more(far)
+
+
+async def lost_with_the_log(alpha: Home, *, moved_before: bool) -> tuple[SimNode, SimNode]:
+    """The ball went from alpha.s1 to alpha.s2 by a log that is lost; by the one that is left it is with alpha.s1."""
+    first, second = [await alpha.simserver(name) for name in ("alpha.s1", "alpha.s2")]
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball", ada, "alpha.s1")
+    await lives(first, "alpha.ball")
+    fence = given(alpha)
+    first.holdings.leave("alpha.ball", "alpha.s2", Fence(fence.epoch + 1))
+    if not moved_before:
+        first.departures.handed_on.note("alpha.ball", fence.epoch, "alpha.s2")
+    await first.ledger.flush()
+    haunted(second, "alpha.ball", Fence(fence.epoch + 1))
+    second.departures.handed_on.forget("alpha.ball")
+    haunted(second)
+    return first, second
+
+
+@pytest.mark.parametrize("moved_before", [False, True], ids=["since its start", "before its start"])
+async def test_failures_row_42_where_a_loss_is_accepted_what_has_moved_goes_on_where_it_lives(
+    homes: tuple[Home, Home], moved_before: bool
+) -> None:
+    """The server that has it by the log that is left says that it handed it on, also after a restart."""
+    alpha, _ = homes
+    first, second = await lost_with_the_log(alpha, moved_before=moved_before)
+    tick = second.holdings.get("alpha.ball").life.tick  # type: ignore[union-attr]
+    for node in (first, second):
+        node.home_log.position = position(alpha, LOST)
+    await until(lambda: first.lease.log_went_back and second.lease.log_went_back)
+    await alpha.node.store.submit("log.accept")
+    await until(lambda: (one := second.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
+    assert second.holdings.get("alpha.ball").life.tick >= tick  # type: ignore[union-attr]
+    assert first.holdings.get("alpha.ball") is None
+    # What the log does not know at all is on the disk, for people.
+    await is_a_ghost_no_more(second)
+    kept = PutAside(second.config.directory / "put_aside").of(GHOST, 0, Fence(2))
+    assert kept is not None
+    assert kept.fence == Fence(1)
+
+
+async def test_failures_row_42_where_a_loss_is_accepted_what_went_abroad_since_goes_on_there(
+    homes: tuple[Home, Home],
+) -> None:
+    """The log that is left says that it never left its home: the server that handed it on says to whom."""
+    alpha, beta = homes
+    first, far = await alpha.simserver("alpha.s1"), await beta.simserver("beta.s1")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball", ada, "alpha.s1")
+    await lives(first, "alpha.ball")
+    fence = given(alpha)
+    first.holdings.leave("alpha.ball", "beta.s1", Fence(fence.epoch + 1))
+    haunted(far, "alpha.ball", Fence(fence.epoch + 1))
+    far.departures.handed_on.forget("alpha.ball")
+    first.home_log.position = position(alpha, LOST)
+    await until(lambda: first.lease.log_went_back)
+    await alpha.node.store.submit("log.accept")
+    await until(lambda: (one := far.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
+    assert first.holdings.get("alpha.ball") is None
+
+
+async def test_an_operator_sees_what_would_be_concerned_before_a_loss_is_accepted(homes: tuple[Home, Home]) -> None:
+    alpha, _ = homes
+    assert alpha.node.secrets.operator_token is not None
+    token = {"Authorization": f"Bearer {alpha.node.secrets.operator_token.decode()}"}
+    _, second = await lost_with_the_log(alpha, moved_before=False)
+    async with httpx.AsyncClient(base_url=alpha.api.url, headers=token) as operator:
+        alarm = (await operator.get("/v1/cluster/log-alarm")).json()
+        assert (alarm["why"], alarm["entities"]) == ("", 1)
+        body = {"server": "alpha.s2", "entities": [one.id for one in second.holdings]}
+        held = (await operator.post("/v1/cluster/log-alarm/held", json=body)).json()
+    assert held == {"here": 0, "elsewhere": 1, "unknown": 1}
+    async with httpx.AsyncClient(base_url=alpha.api.url) as anybody:
+        assert (await anybody.get("/v1/cluster/log-alarm")).status_code == 401

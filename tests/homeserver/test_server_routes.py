@@ -37,7 +37,7 @@ class Server:
             "keys": self.sealer.identity.public.to_jwks(),
             "rest_url": "http://127.0.0.1:1",
             "link_host": "127.0.0.1",
-            "link_port": 9,
+            "link_port": 9009,
             "protocol": PROTOCOL_VERSION,
         } | changes
         join_token = (self.home.directory / "join").read_bytes()
@@ -108,9 +108,9 @@ async def paper(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> Server:
 async def test_a_server_registers_again_after_every_start_with_the_same_keys(alpha: Home) -> None:
     server = Server(alpha, "alpha.p1")
     row = await server.register()
-    assert (row["name"], row["role"], row["link_port"]) == ("alpha.p1", "simserver", 9)
-    moved = await server.register(link_port=10)
-    assert moved == row | {"link_port": 10}
+    assert (row["name"], row["role"], row["link_port"]) == ("alpha.p1", "simserver", 9009)
+    moved = await server.register(link_port=9010)
+    assert moved == row | {"link_port": 9010}
     other = Server(alpha, "alpha.p1").registration()
     assert await alpha.api.refused(409, "key_conflict", "PUT", "/v1/servers/alpha.p1", other) == "alpha.p1"
     assert await alpha.api.get("/v1/servers/alpha.p1") == moved
@@ -119,7 +119,7 @@ async def test_a_server_registers_again_after_every_start_with_the_same_keys(alp
 async def test_registration_takes_the_join_token_over_every_field(alpha: Home) -> None:
     good = Server(alpha, "alpha.p1").registration()
     for changed in (
-        {"link_port": 10},
+        {"link_port": 9010},
         {"rest_url": "http://elsewhere"},
         {"proof": ""},
         {"proof": "🦆"},
@@ -167,6 +167,31 @@ async def test_no_lease_of_a_server_of_another_release_is_renewed_and_it_is_told
     answer = await server.ask(good, on_path=False)
     assert isinstance(answer, RenewReply)
     assert answer.verdict in ("granted", "returning")
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [
+        {"link_host": "::1"},
+        {"link_host": "localhost"},
+        {"link_host": "0.0.0.0"},
+        {"link_host": "224.0.0.1"},
+        {"link_host": "255.255.255.255"},
+        {"link_port": 53},
+        {"rest_url": "file:///etc/passwd"},
+        {"rest_url": "http://user:secret@127.0.0.1:1"},
+        {"rest_url": "http://0.0.0.0:1"},
+        {"rest_url": "http://127.0.0.1:0"},
+        {"rest_url": ""},
+    ],
+    ids=str,
+)
+async def test_a_server_is_not_registered_where_nobody_could_reach_it(alpha: Home, unusable: dict[str, Any]) -> None:
+    """Also not where only one IP version can: a link reaches the one of the homeservers."""
+    body = Server(alpha, "alpha.p1").registration(**unusable)
+    assert await alpha.api.refused(422, "bad_address", "PUT", "/v1/servers/alpha.p1", body) == "alpha.p1"
+    await alpha.api.refused(404, "not_found", "GET", "/v1/servers/alpha.p1")
+    await Server(alpha, "alpha.p1").register()
 
 
 async def test_a_player_cannot_become_a_server_nor_a_server_a_player(alpha: Home) -> None:

@@ -168,8 +168,8 @@ def test_members_are_shown_and_only_an_operator_changes_them(baton: Baton, home:
     assert baton("cluster", "remove", "alpha.h1")[0] == 1
     assert "(unknown_member)" in baton("cluster", "replace", "alpha.h9", "alpha.h2", "127.0.0.1:1")[2]
     assert "alpha.h1 leads" in baton("cluster", "transfer", "alpha.h1")[1]
-    assert "there was no alarm" in baton("cluster", "accept-loss")[1]
-    assert json.loads(baton("cluster", "accept-loss", "--json")[1]) == {"why": ""}
+    assert "there is no alarm" in baton("cluster", "accept-loss")[1]
+    assert json.loads(baton("cluster", "accept-loss", "--json")[1])["why"] == ""
     client = str(home[1] / "client")
     assert "(wrong_token)" in baton("cluster", "add", "alpha.h2", "127.0.0.1:1", "--token-file", client)[2]
 

@@ -82,7 +82,7 @@ async def test_who_registered_later_or_moved_is_known_as_soon_as_there_is_word_o
         instance.home.members_changed()
         await trio.testing.wait_all_tasks_blocked()
         assert instance.asked() == ["alpha.h1", "alpha.h2", "alpha.h3"]
-        moved = instance.rows[1].model_copy(update={"link_port": 7})
+        moved = instance.rows[1].model_copy(update={"link_host": "127.0.0.1", "link_port": 7007})
         instance.rows[1] = moved
         assert instance.home.members_digest != digest_of_members(instance.rows)
         instance.is_there = False
