@@ -19,7 +19,7 @@ from authority.certificate_reader import Asked
 from authority.certificates import UnprovenChain, token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Refused
-from authority.hops import Trace
+from authority.hops import REPEATED, Trace
 from authority.letters import Letter
 from authority.messages import Delegation, Grant, HandoffReply, HandoffRequest, NoAnswer, Report, ReportReply
 from authority.names import instance_of
@@ -293,6 +293,8 @@ class InBulk:
         is_committed, is_pending = (decided["outcome"] == one for one in (Outcome.COMMITTED, Outcome.PENDING))
         trace = opened.trace.mark(self._name, "ruling", began_ns).mark(self._name, "deciding", began_ns)
         committed_ns = self._clock.monotonic_ns()
+        if item.repeated:
+            trace = trace.mark(self._name, REPEATED, committed_ns)
         trace = trace.mark(self._name, "committed", committed_ns)
         item.told.decided(committed_ns, decided, steps)
         if is_committed and transfer.sub:

@@ -366,7 +366,12 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
 @telemetry_handler_option
 @click.option(
-    "--timeout", "timeout_s", type=SECONDS, default=60.0, metavar="SECONDS", help="For all to come up. [default: 60]"
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    default=180.0,
+    metavar="SECONDS",
+    help="For one more server to become ready. [default: 180]",
 )
 @click.option("--grace", "grace_s", type=SECONDS, default=10.0, metavar="SECONDS", help="For all to end. [default: 10]")
 def up(**flags: Any) -> int:

@@ -374,7 +374,14 @@ class TransferView(BaseModel):
     successor: str = Field(description="the transfer under which the next master was asked anew (`master_changed`)")
     epoch: int
     sub: int
-    hops: int | None = Field(description="numbered hops, counted on the wire; null until its old authority reports")
+    hops: int | None = Field(
+        description="numbered hops, counted on the wire; null until its old authority reports, and if it is `repeated`"
+    )
+    repeated: bool | None = Field(
+        description="messages were lost or late, and the decision was told in answer to a repetition: `trace` is not "
+        "that of one way, so its hops are not counted, and of its timings only state and total are known; null until "
+        "its old authority reports"
+    )
     trace: dict[str, Any] | None = Field(description="every hop and mark with its time in ns (monotonic)")
     timings_ms: dict[str, float] | None = Field(
         description="; ".join(f"{phase}: {meaning}" for phase, meaning in PHASES.items())
@@ -388,25 +395,27 @@ class TransferView(BaseModel):
         """From the record in the log; `is_left` if it is committed and nobody will report its end."""
         report = json.loads(record.report) if record.report else None
         fields = record.model_dump(include=set(cls.model_fields))
-        trace = None if report is None else report["trace"]
+        data = None if report is None else report["trace"]
+        trace = None if data is None else Trace.from_data_untrusted(data)
         return cls(
             **fields | {"direct": record.goes_directly},
             transfer_id=record.id,
             mode_taken=None if trace is None else _mode_taken(trace),
-            hops=None if trace is None else len(trace["hops"]),
-            trace=trace,
-            timings_ms=None if trace is None else timings_ms(Trace.from_data_untrusted(trace)),
+            hops=None if trace is None or trace.is_repeated else trace.count,
+            repeated=None if trace is None else trace.is_repeated,
+            trace=data,
+            timings_ms=None if trace is None else timings_ms(trace),
             off_path=None if report is None else report["off_path"],
             counters=None if report is None else report["counters"],
             result=result_of(record, is_left=is_left),
         )
 
 
-def _mode_taken(trace: dict[str, Any]) -> Literal["eager", "staged"] | None:
+def _mode_taken(trace: Trace) -> Literal["eager", "staged"] | None:
     """In which mode an entity was handed over: in staged mode its state goes before the request, and is a hop."""
-    if not trace["hops"]:
+    if not trace.count:
         return None
-    return "staged" if any(kind == "stage" for _, kind, *_ in trace["hops"]) else "eager"
+    return "staged" if any(hop.kind == "stage" for hop in trace.hops) else "eager"
 
 
 class KeysBody(RequestBody):
