@@ -53,6 +53,8 @@ WARM_UP: Final = 4
 GIVE_UP_AFTER: Final = 3
 # Without a single acknowledgement.
 DRAIN_S: Final = 60.0
+# The cases are about transfers and not about dead servers: one that the machine gives no time for a while is none.
+LEASE_TERM_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def cases_spec(directory: Path | None = None) -> ClusterSpec:
         ),
         directory=directory,
         log_level="WARNING",
+        lease_term_s=LEASE_TERM_S,
     )
 
 

@@ -101,6 +101,7 @@ class _DefaultGroup(_LazyGroup):
     members={
         "drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server."),
         "recoveries": ("scenarios.remote.recoveries:recoveries", "What dead servers left, and who goes on with it."),
+        "why": ("scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),
     },
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -163,6 +163,12 @@ class LeaseKeeper:
         """Whether anything may be simulated at this moment."""
         return not self.log_went_back and self.holder.may_act(now_ns)
 
+    def why_unleased(self, now_ns: int) -> str:
+        """Why nothing may be simulated at this moment; empty if it may."""
+        if self.may_act(now_ns):
+            return ""
+        return self.log_went_back or f"it was not renewed: {self.why_not or 'its home instance was not asked yet'}"
+
     def home_answers(self, now_ns: int) -> bool:
         """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
 

@@ -14,12 +14,13 @@ from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import MAX_NOTICE_MS
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
-from authority.recovery import OrphanPolicy, Standing
+from authority.recovery import OrphanPolicy
 from authority.rules import Rule, Want
 from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
 from crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 from crypto.public_keys import MAX_REVOKED
+from homeserver.standings import SeenAs, seen_by_log
 from tree.data import encode
 from tree.errors import BadData
 
@@ -153,7 +154,12 @@ class EntityView(BaseModel):
     previous_owner: str = Field(description="who would own it again if its owner handed it back; empty: its master")
     locks: dict[str, LockView] = Field(description="what keeps others from becoming owner")
     locks_rev: int
-    standing: Standing = Field(description="simulated; recovering: its authority died; lost: no copy is known")
+    standing: SeenAs = Field(
+        description="simulated; recovering: its authority died; lost: no copy is known; frozen: being handed over; "
+        "quarantined: its world failed on it, or does not take it; suspended: its owner left, under the policy freeze; "
+        "unleased: the lease of its server ran out; unreachable: its server does not answer this homeserver. "
+        "GET /v1/entities/{entity_id}/why says more"
+    )
     orphans: OrphanPolicy = Field(description="what becomes of it when its authority dies")
     on_leave: LeavePolicy = Field(description="what becomes of it when its owner leaves, or is silent for too long")
     heir: str = Field(description="who owns it then, if that is adopt; empty: its master")
@@ -166,9 +172,10 @@ class EntityView(BaseModel):
     children: list[str] = Field(description="what moves with it")
 
     @classmethod
-    def of(cls, record: EntityRecord) -> "EntityView":
-        """From the record in the log."""
-        return cls(**record.model_dump())
+    def of(cls, record: EntityRecord, standing: SeenAs | None = None) -> "EntityView":
+        """From the record in the log; `standing` if more is known than that says."""
+        seen = standing or seen_by_log(record, is_over=False)
+        return cls(**record.model_dump() | {"standing": seen})
 
 
 class RecoveriesView(BaseModel):
@@ -187,6 +194,9 @@ class RecoveriesView(BaseModel):
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"
     )
     counts: dict[str, int] = Field(description="since this member started: taken, recovered, lost, from which source")
+    log_went_back: str = Field(
+        description="why nothing is recovered and no lease granted: the log is older than it was; empty if it is not"
+    )
     abroad: list[dict[str, Any]] = Field(
         description="{instance, entities by server, reason, silent_since_s} of other instances that have entities of "
         "this one, of the member that grants leases; with a reason nobody takes over from there"
@@ -357,6 +367,11 @@ class TransferView(BaseModel):
     target: str
     phase: Phase
     reason: str
+    waits: str = Field(
+        default="",
+        description="while it is pending: why it waits, by the last word of who is to go on with it, who is asked for "
+        "that; empty if that is not known, and where several are listed, or `local` is asked for",
+    )
     requester: str
     want: Want
     stay: bool = Field(description="only ownership was asked for: the entity stays where it is")
