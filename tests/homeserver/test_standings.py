@@ -57,7 +57,7 @@ class Servers:
         age_s = self.reports.get(server)
         return None if age_s is None else Reported(cast(Any, SimpleNamespace()), age_s)
 
-    async def post(self, message: Any, _trace: Any, to: str, *, on_path: bool) -> None:
+    async def post(self, message: Any, trace: Any, to: str, *, on_path: bool) -> None:
         self.asked.append((to, message))
         if to == "alpha.gone":
             raise PeerUnreachable(f"{to} has no address")
@@ -143,7 +143,7 @@ async def test_nobody_answers_for_another_server_nor_twice_nor_about_what_was_no
     row = StandingRow(entity=BALL, at=At.QUARANTINED)
     strange = StandingRow(entity="alpha.other", at=At.RUNS)
 
-    async def post(message: Any, _trace: Any, to: str, *, on_path: bool) -> None:
+    async def post(message: Any, trace: Any, to: str, *, on_path: bool) -> None:
         word = StandingWord(number=message.number, rows=[row, strange])
         heard = [servers.standings.heard(word, sender) for sender in (S2, to, to)]
         assert heard == [False, True, False]

@@ -12,7 +12,7 @@ from authority.messages import HandoffReply
 from authority.ownership import Ownership
 from authority.sealing import Opened
 from authority.standing_messages import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
-from simserver import departing
+from simserver import turnstile
 from simserver.standings import Standings
 from simserver.waits import MAX_WAITS, Wait, Waits
 from tests.simserver.stage import BALL
@@ -125,7 +125,7 @@ async def test_what_is_ordered_while_home_is_silent_says_so_until_it_is_handed_o
 
 
 async def test_what_waits_for_its_turn_says_so(scene: Scene) -> None:
-    for number in range(departing.AT_ONCE):
+    for number in range(turnstile.AT_ONCE):
         entity = f"alpha.one-{number}"
         scene.holdings.spawn(entity, "ball", {}, Fence(1), Ownership("alpha.ada", 1))
         scene.departures.begin(replace(PLAN, transfer_id=f"{TRANSFER}-{number}", entity=entity))
