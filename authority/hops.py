@@ -19,7 +19,10 @@ from typing import Any, Final, Self
 from authority import routes
 from authority.routes import MAX_HOPS, MAX_MARKS, NUMBERS_OF_A_HOP, START, BadTrace, Route
 
-__all__ = ["MAX_HOPS", "MAX_MARKS", "BadTrace", "Hop", "Mark", "Trace"]
+__all__ = ["MAX_HOPS", "MAX_MARKS", "REPEATED", "BadTrace", "Hop", "Mark", "Trace"]
+
+REPEATED: Final = "repeated"
+"""The mark of a homeserver that has answered a repeated request from its log: others were not asked again."""
 
 _MAX_WHOLE: Final = 2**63
 _TRACE_FIELDS: Final = frozenset({"transfer_id", "hops", "marks"})
@@ -184,6 +187,15 @@ class Trace:
             if noted == label:
                 return at_ns
         return None
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether this is not the trace of one way from freeze to activation, because messages were lost or late.
+
+        The decision was told in answer to a repetition, or by other means than the messages of its case: the hops and
+        times that led to the decision are not here. So they are not to be held against a formula.
+        """
+        return self.at(REPEATED) is not None or self.at("frozen") is None or self.at("activated") is None
 
     def digest(self, count: int | None = None) -> str:
         """Hex SHA-256 of the first `count` hops (all by default) as they were when the last of them left its sender.

@@ -47,6 +47,7 @@ from authority.player_messages import (
 )
 from authority.precopy import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_RECIPE_BYTES, MAX_ROUNDS
 from authority.recovery_messages import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
+from authority.standing_messages import StandingInquiry, StandingWord
 
 __all__ = [
     "INLINE_STATE_BYTES",
@@ -123,6 +124,8 @@ __all__ = [
     "StageInquiry",
     "StageWord",
     "Staged",
+    "StandingInquiry",
+    "StandingWord",
     "StateTransfer",
     "Stranded",
     "decode_link_untrusted",
@@ -483,6 +486,8 @@ Message = Annotated[
     | CensusRequest
     | Census
     | Moves
+    | StandingInquiry
+    | StandingWord
     | NoAnswer
     | Batch,
     Field(discriminator="type"),

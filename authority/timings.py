@@ -23,7 +23,8 @@ PHASES: Final = {
 def timings_ms(trace: Trace) -> dict[str, float]:
     """How long each of the `PHASES` took, in milliseconds; those whose ends were not noted are left out.
 
-    Request, rule, commit and activation add up to `total`; the state travels beside them.
+    Request, rule, commit and activation add up to `total`; the state travels beside them. Of a repeated transfer only
+    the state and the total are known: the other marks are those of the repetition.
     """
     frozen, activated, staged = trace.at("frozen"), trace.at("activated"), trace.at("staged")
     ruling, deciding, committed = trace.at("ruling"), trace.at("deciding"), trace.at("committed")
@@ -37,4 +38,6 @@ def timings_ms(trace: Trace) -> dict[str, float]:
         "activation": (staged if committed is None else committed, activated),
         "total": (frozen, activated),
     }
-    return {name: (end - begin) / 1e6 for name, (begin, end) in spans.items() if begin is not None and end is not None}
+    known = ("state", "total") if trace.is_repeated else tuple(spans)
+    ends = {name: spans[name] for name in known}
+    return {name: (end - begin) / 1e6 for name, (begin, end) in ends.items() if begin is not None and end is not None}

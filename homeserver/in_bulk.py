@@ -22,7 +22,7 @@ from authority.certificate_reader import Asked
 from authority.certificates import UnprovenChain, token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused
-from authority.hops import Trace
+from authority.hops import REPEATED, Trace
 from authority.letters import Letter
 from authority.messages import (
     Decline,
@@ -395,6 +395,8 @@ class InBulk:
         is_committed, is_pending = (decided["outcome"] == one for one in (Outcome.COMMITTED, Outcome.PENDING))
         trace = item.trace.mark(self._name, "deciding", began_ns)
         committed_ns = self._clock.monotonic_ns()
+        if item.repeated:
+            trace = trace.mark(self._name, REPEATED, committed_ns)
         trace = trace.mark(self._name, "committed", committed_ns)
         item.told.decided(committed_ns, decided, steps)
         source, target = item.args["source"], item.args["target"]

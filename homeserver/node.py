@@ -30,6 +30,7 @@ from authority.messages import (
     NoAnswer,
     Parcel,
     Spawned,
+    StandingWord,
     decode_link_untrusted,
 )
 from authority.records import Role
@@ -58,6 +59,7 @@ from homeserver.recovery import Recoveries
 from homeserver.reminders import Reminders
 from homeserver.renewal_lane import RenewalLane
 from homeserver.request_gate import RequestGate
+from homeserver.standings import Standings
 from homeserver.store import Store
 from homeserver.transfers import Transfers
 from homeserver.vouching import Vouching
@@ -138,6 +140,7 @@ class Node:
     registered: bool = False
     dropped: dict[str, int] = field(default_factory=dict)
     balancer: Balancer = field(init=False, repr=False)
+    standings: Standings = field(init=False, repr=False)
     hierarchies: Hierarchies = field(init=False, repr=False)
     owners: Owners = field(init=False, repr=False)
     recoveries: Recoveries = field(init=False, repr=False)
@@ -164,6 +167,13 @@ class Node:
         self.questions = Questions(self.store, lambda: self.replica, self.clock)
         self.births = Births(self.store, self.transfers.post, self.clock)
         self.vouching = Vouching(self.sealer, self.store)
+        # The balancer is wired later.
+        self.standings = Standings(
+            self.store,
+            self.transfers.post,
+            lambda server: self.balancer.report(server),  # noqa: PLW0108
+            self.config.instance,
+        )
 
     @property
     def replica(self) -> Backend:
@@ -285,6 +295,10 @@ class Node:
                 self.recoveries.adopted(message, opened.sender)
             case LoadReport() as message if self._is_ours(opened.sender):
                 self.balancer.reported(opened.sender, message.load, message.still)
+            case StandingWord() as message:
+                # Of whichever instance: it must be one that was asked.
+                if not self.standings.heard(message, opened.sender):
+                    self.drop("unexpected_standing")
             case Census() as message if self._is_ours(opened.sender):
                 self.balancer.took_census(opened.sender, message)
             case _:

@@ -602,7 +602,7 @@ class Recoveries:
         rows = [(row, self._store.entity(row.entity)) for row in self._store.recoveries()]
         return {
             "waiting": [
-                row.to_data() | {"standing": record.standing.value, "waits_for": self._waits_for(row)}
+                row.to_data() | {"standing": record.standing.value, "waits_for": self.waits_for(row)}
                 for row, record in rows
                 if record
             ],
@@ -610,7 +610,7 @@ class Recoveries:
             "counts": dict(self.counts),
         }
 
-    def _waits_for(self, row: RecoveryRow) -> list[str]:
+    def waits_for(self, row: RecoveryRow) -> list[str]:
         """Servers that may have later copies than those that were found, as far as this member was to find any."""
         epoch, servers = self._waited_for.get(row.entity, (0, ()))
         return list(servers) if epoch == row.epoch and not row.target else []

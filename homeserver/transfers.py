@@ -21,7 +21,7 @@ from authority.breakpoints import Breakpoint, BreakpointReached
 from authority.certificates import token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused, UnknownSender
-from authority.hops import Trace
+from authority.hops import REPEATED, Trace
 from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import (
     AdmitReply,
@@ -411,6 +411,9 @@ class Transfers:
             self._reached(Breakpoint.DECIDED, request.transfer_id)
             committed_ns = self._clock.monotonic_ns()
             told.decided(committed_ns, decided)
+        if repeated:
+            # The hops and times that led to the decision are gone with the answer to the first request.
+            trace = trace.mark(self._sealer.name, REPEATED, committed_ns)
         return decided, trace.mark(self._sealer.name, "committed", committed_ns)
 
     def note(self, transfer: TransferRecord, *, is_known: bool = True) -> None:

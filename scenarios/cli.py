@@ -104,6 +104,7 @@ class _DefaultGroup(_LazyGroup):
         "put-aside": ("scenarios.put_aside:put_aside", "What a simulation server was told to give up, on its disk."),
         "recoveries": ("scenarios.remote.recoveries:recoveries", "What dead servers left, and who goes on with it."),
         "restore": ("scenarios.backups:restore", "Have a stopped homeserver begin with a backup."),
+        "why": ("scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),
     },
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -369,7 +370,12 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
 @telemetry_handler_option
 @click.option(
-    "--timeout", "timeout_s", type=SECONDS, default=60.0, metavar="SECONDS", help="For all to come up. [default: 60]"
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    default=180.0,
+    metavar="SECONDS",
+    help="For one more server to become ready. [default: 180]",
 )
 @click.option("--grace", "grace_s", type=SECONDS, default=10.0, metavar="SECONDS", help="For all to end. [default: 10]")
 def up(**flags: Any) -> int:

@@ -55,6 +55,8 @@ _WAVES = {Role.RELAY: 0, Role.HOMESERVER: 0, Role.SIMSERVER: 1}
 _ENVIRONMENT = {"PYTHONFAULTHANDLER": "1"}
 HEALTH_POLL_S = 0.1
 HEALTH_TIMEOUT_S = 2.0
+# Without a server that became ready. A machine that does much else takes its time, and is no reason to fail.
+PATIENCE_S = 180.0
 MAX_REASON_CHARS = 200
 _NO_ANSWER = "its REST address does not answer"
 
@@ -124,7 +126,7 @@ class LocalCluster:
         spec: ClusterSpec,
         *,
         progress: Progress = _silent,
-        timeout_s: float = 60.0,
+        timeout_s: float = PATIENCE_S,
         grace_s: float = 10.0,
         impatient: trio.Event | None = None,
         launcher: Launcher = baton_launcher,
@@ -138,7 +140,7 @@ class LocalCluster:
         Args:
             spec: what to start.
             progress: told what happens, as it happens.
-            timeout_s: for all servers together, from start to ready.
+            timeout_s: how long to wait while no server becomes ready.
             grace_s: for a server to end in peace before it is killed.
             impatient: when somebody sets it, servers are no longer given that time.
             launcher: the command line for a server, given its plan.
@@ -244,7 +246,7 @@ class LocalCluster:
 
     # ---- servers that come and go ----
 
-    async def add_simserver(self, instance: str, *, timeout_s: float = 60.0) -> ServerInfo:
+    async def add_simserver(self, instance: str, *, timeout_s: float = PATIENCE_S) -> ServerInfo:
         """Start one more simulation server of an instance, and wait until it is ready; a later start has it too.
 
         Raises:
@@ -307,7 +309,7 @@ class LocalCluster:
         await self._processes.stop(child)
         return await child.wait()
 
-    async def restart(self, name: str, *, timeout_s: float = 60.0, same_code: bool = False) -> ServerInfo:
+    async def restart(self, name: str, *, timeout_s: float = PATIENCE_S, same_code: bool = False) -> ServerInfo:
         """Start a server again with the same configuration and state (after stopping it, if it runs); wait for it.
 
         It runs the code that is installed by now, as after an upgrade. With `same_code` it may run what the others have
@@ -329,14 +331,16 @@ class LocalCluster:
         """Let a frozen server run on (SIGCONT)."""
         self._children[name].resume()
 
-    async def wait_ready(self, *names: str, timeout_s: float = 60.0) -> None:
+    async def wait_ready(self, *names: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until these servers (all of them, if none is named) say that they are ready.
 
+        `timeout_s` begins anew with every server that becomes ready.
+
         Raises:
-            ClusterFailed: one ended, or was not ready in time; the sentence repeats the reason it gave.
+            ClusterFailed: one ended, or none became ready in time; the sentence repeats the reasons they gave.
         """
-        waiting = _Waiting(dict.fromkeys(names or self._plans, _NO_ANSWER), self._progress)
-        with trio.move_on_after(timeout_s):
+        with trio.move_on_after(timeout_s) as patience:
+            waiting = _Waiting(dict.fromkeys(names or self._plans, _NO_ANSWER), self._progress, patience, timeout_s)
             # Only loopback, hence no proxies from the environment.
             client = httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=HEALTH_TIMEOUT_S)
             async with client, trio.open_nursery() as nursery:
@@ -346,7 +350,8 @@ class LocalCluster:
             raise ClusterFailed(waiting.failure)
         if waiting.reasons:
             missing = "; ".join(f"{name}: {reason}" for name, reason in waiting.reasons.items())
-            raise ClusterFailed(f"not ready after {timeout_s:g} s: {missing}; logs are in {self.directory}")
+            text = f"not ready, and no other server became ready for {timeout_s:g} s: {missing}"
+            raise ClusterFailed(f"{text}; logs are in {self.directory}")
 
     # ---- inside ----
 
@@ -448,10 +453,17 @@ def _only_ends(error: BaseException) -> bool:
 
 
 class _Waiting:
-    """Who is waited for, and the last reason each gave; shared by the tasks of one `wait_ready`."""
+    """Who is waited for, and the last reason each gave; shared by the tasks of one `wait_ready`.
 
-    def __init__(self, reasons: dict[str, str], progress: Progress) -> None:
+    `patience` ends `timeout_s` after the last of them that became ready.
+    """
+
+    def __init__(
+        self, reasons: dict[str, str], progress: Progress, patience: trio.CancelScope, timeout_s: float
+    ) -> None:
         self.reasons = reasons
+        self._patience = patience
+        self._timeout_s = timeout_s
         self.failure: str | None = None
         self._servers = len(reasons)
         self._progress = progress
@@ -463,6 +475,7 @@ class _Waiting:
 
     def is_ready(self, name: str) -> None:
         del self.reasons[name]
+        self._patience.deadline = trio.current_time() + self._timeout_s
         ready = self._servers - len(self.reasons)
         self._progress(Ready(name, ready, self._servers, trio.current_time() - self._since_s))
 

@@ -152,7 +152,7 @@ def sectors_report(
         failed=len(crossings.failed),
         failures=dict(Counter(reason for _, reason in crossings.failed)),
         cases=_case_counts(crossings),
-        latency_ms=statistics.summarise([measured.latency_ms for _, _, measured in crossings.done]),
+        latency_ms=statistics.summarise([m.latency_ms for _, _, m in crossings.done if not m.repeated]),
         gap_ticks=statistics.tick_gap(gaps),
         custody_overlaps=evidence.custody.two_authorities + len(twice),
         custody_holes=len(holes) + len(nowhere),
@@ -178,9 +178,11 @@ def _finished(plan: SectorsPlan, observed: Observed) -> dict[str, bool]:
 
 
 def _case_counts(crossings: Crossings) -> tuple[CaseCount, ...]:
+    done = Counter(crossing for crossing, _, _ in crossings.done)
     hops: dict[Crossing, list[int]] = defaultdict(list)
     for crossing, _, measured in crossings.done:
-        hops[crossing].append(measured.hops)
+        if not measured.repeated:
+            hops[crossing].append(measured.hops)
     failed = Counter(crossing for crossing, _ in crossings.failed)
     return tuple(
         CaseCount(
@@ -188,10 +190,11 @@ def _case_counts(crossings: Crossings) -> tuple[CaseCount, ...]:
             h=crossing.h,
             expected_hops=crossing.expected_hops,
             measured_hops=statistics.hop_range(hops[crossing]),
-            transfers=len(hops[crossing]),
+            transfers=done[crossing],
+            repeated=done[crossing] - len(hops[crossing]),
             failed=failed[crossing],
         )
-        for crossing in sorted({*hops, *failed}, key=lambda crossing: (crossing.case, crossing.h or 0))
+        for crossing in sorted({*done, *failed}, key=lambda crossing: (crossing.case, crossing.h or 0))
     )
 
 

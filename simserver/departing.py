@@ -121,6 +121,8 @@ class Departure:
     stays_nowhere: bool = False
     # Its home instance has said that it could not decide, or was not there to be asked.
     undecided: bool = False
+    # What was said last of why it is not decided, for people.
+    last_word: str = ""
     state_sent_ns: int = 0
     # Whether the next message with the state makes use of what has gone ahead; repetitions bring all of it.
     uses_ahead: bool = True

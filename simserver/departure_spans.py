@@ -74,9 +74,10 @@ class DepartureSpans:
             measurements = {
                 "state_bytes": counters["state_bytes"],
                 "retransmissions": self._retransmissions,
-                "hops": trace.count,
                 "forwarded_inputs": counters["forwarded_inputs"],
             }
+            if not trace.is_repeated:
+                measurements["hops"] = trace.count
             self._whole.stop(now_ns, outcome, measurements, reason=reason)
 
 

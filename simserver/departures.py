@@ -60,11 +60,17 @@ from simserver.patience import EACH_NS, Patience
 from simserver.portable import NotPortable
 from simserver.reports import Reports
 from simserver.stayers import Stayers
+from simserver.waits import Waits
 
 __all__ = ["Departures"]
 
 _log = logging.getLogger("simserver.departures")
 _HOME_SILENT: Final = "order_home_silent"
+# What keeps an order from being followed yet, and not for good.
+_WAITS: Final = {
+    _HOME_SILENT: "its home instance does not answer, so nobody could decide",
+    "order_without_lease": "its server has no lease at the moment",
+}
 
 # Large states take longer to be staged: time for 10 MB a second.
 STAGE_NS_PER_BYTE = 100
@@ -110,6 +116,7 @@ class Departures:
         self._asking_for_room: set[str] = set()
         self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
         self._begun: Final = Begun()
+        self.waits: Final = Waits()
         self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
         self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, spans)
@@ -144,6 +151,10 @@ class Departures:
         """The home instance grants this server's lease again: what waits for a decision need not wait for its turn."""
         for departure in list(self._leaving.values()):
             self._perform(departure, departure.machine.asks())
+
+    def departure_of(self, entity: str) -> Departure | None:
+        """How far the hand-over is for which an entity stands still, if it does."""
+        return self._leaving.get(entity)
 
     def step_down(self) -> None:
         """This server's lease is over: whatever is refused from here on is not gone on with here."""
@@ -236,6 +247,7 @@ class Departures:
             self._admitted(plan, may_wait, Reason.SAME_SERVER)
             return
         self._asking_for_room.add(plan.entity)
+        self._wait(plan, f"{plan.target} has not said yet whether it has room for it")
         need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
         # Who may wait goes because home says so, not only its world.
         self._admission.ask(plan.target, need, partial(self._admitted, plan, may_wait), afresh=may_wait)
@@ -245,6 +257,8 @@ class Departures:
         holding = self._holdings.get(plan.entity)
         if (reason := self._why_not(plan, holding)) or holding is None:
             self._counts[reason] += 1
+            if holding is not None and reason in _WAITS:
+                self._wait(plan, _WAITS[reason])
             if reason == _HOME_SILENT and plan.ordered:
                 self._home_awaited.hold(plan.entity, partial(self._safely, again))
             _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
@@ -256,6 +270,7 @@ class Departures:
         self._asking_for_room.discard(plan.entity)
         if not reason:
             go = partial(self._safely, self._copy_ahead, plan, may_wait)
+            self._wait(plan, "its owner and its world have notice, or its state goes ahead of it")
             self._safely(self._leave_taking.begin, plan, go)
         else:
             self._counts[f"declined_{reason}"] += 1
@@ -287,6 +302,7 @@ class Departures:
 
     def _decline(self, plan: Plan, reason: str) -> None:
         _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
+        self.waits.over(plan.entity, plan.transfer_id)
         if plan.ordered:
             self.reports.tell(plan.declined(self._sealer.name, reason))
 
@@ -297,7 +313,10 @@ class Departures:
         if not plan.grouped and not self._convoys.turnstile.enter(plan, holding.life.state_bytes):
             self._counts["departure_crowded"] += 1
             if may_wait:
+                self._wait(plan, f"as many as may be are on their way to {plan.target}: it waits for its turn")
                 self._convoys.turnstile.wait(plan)
+            else:
+                self.waits.over(plan.entity, plan.transfer_id)
             return
         try:
             self._freeze(plan, holding)
@@ -392,6 +411,11 @@ class Departures:
             return _HOME_SILENT
         return ""
 
+    def _wait(self, plan: Plan, why: str) -> None:
+        """An order goes on as soon as this is over; what nobody ordered is nobody's question."""
+        if plan.ordered:
+            self.waits.note(plan.entity, plan.transfer_id, why, self._clock.monotonic_ns())
+
     def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
         """Run a part of one departure beside the others; what goes wrong in it stays its own.
 
@@ -466,6 +490,7 @@ class Departures:
         if reply.outcome == "committed" and not departure.machine.over and departure.machine.case is not Case.DIRECT:
             departure.trace = opened.trace
         if reply.outcome == "pending":
+            departure.last_word = "others of its group are not frozen yet"
             # The others of its group are not frozen yet; it is asked again.
             return
         self._event(departure, self._reading(departure, reply))
@@ -609,7 +634,7 @@ class Departures:
             if not is_wanted():
                 return
             # Not the log's word: the machine asks again.
-            departure.undecided = True
+            departure.undecided, departure.last_word = True, str(error)
             _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)
             return
         finally:
@@ -678,6 +703,7 @@ class Departures:
         self._forget(departure)
 
     def _forget(self, departure: Departure) -> None:
+        self.waits.over(departure.plan.entity, departure.plan.transfer_id)
         if self._leaving.get(departure.plan.entity) is departure:
             del self._leaving[departure.plan.entity]
             self._convoys.turnstile.leave(departure.plan.entity)

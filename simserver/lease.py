@@ -194,6 +194,12 @@ class LeaseKeeper:
             return self.log_went_back
         return f"{self._server} has no lease now, and asks for nothing else until it has"
 
+    def why_unleased(self, now_ns: int) -> str:
+        """Why nothing may be simulated at this moment; empty if it may."""
+        if self.may_act(now_ns):
+            return ""
+        return self.log_went_back or f"it was not renewed: {self.why_not or 'its home instance was not asked yet'}"
+
     def home_answers(self, now_ns: int) -> bool:
         """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
 

@@ -19,6 +19,7 @@ from actors.udp import Received
 from authority.audit import Audit
 from authority.epoch import Fence
 from authority.errors import MessageError
+from authority.hops import Trace
 from authority.messages import (
     Activate,
     Activated,
@@ -54,6 +55,7 @@ from authority.messages import (
     Stage,
     Staged,
     StageDiscard,
+    StandingInquiry,
     StateTransfer,
     decode_link_untrusted,
 )
@@ -90,6 +92,7 @@ from simserver.recovery import Recovery
 from simserver.renewal_lane import RenewalLane
 from simserver.silence import Silences
 from simserver.stages import Stages
+from simserver.standings import Standings
 from simserver.visitors import Visitors
 
 __all__ = ["Node"]
@@ -414,6 +417,11 @@ class Node:
             case Adopt() as message:
                 await self._check_home_of(opened.sender, message)
                 self.recovery.adopt(message, opened.sender)
+            case StandingInquiry() as message:
+                for instance in sorted({instance_of(entity) for entity in message.entities}):
+                    await self._check_homeserver(opened.sender, instance)
+                asked = Standings(self.holdings, self.departures, self.clock, self.lease.why_unleased)
+                self.courier.send(asked.answer(message), Trace("standing"), opened.sender, on_path=False)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
 

@@ -13,6 +13,7 @@ from homeserver.rest.homes import check_home
 from homeserver.rest.models import Proof
 from homeserver.rest.rights import EntityId
 from homeserver.rest.rights_models import Revision
+from homeserver.standings import SeenAs
 
 if TYPE_CHECKING:
     from homeserver.node import Node
@@ -47,6 +48,7 @@ class OwnedView(BaseModel):
     owner_rev: int
     authority: str
     on_leave: LeavePolicy
+    standing: SeenAs = Field(description="as of GET /v1/entities/{entity_id}; the servers that have them are asked")
 
 
 def absence_routes(node: "Node") -> APIRouter:
@@ -75,9 +77,15 @@ def absence_routes(node: "Node") -> APIRouter:
     async def get_owned(player: Name, limit: Annotated[int, Query(ge=1, le=MAX_OWNED)] = 100) -> list[OwnedView]:
         """The entities of this instance that a player owns, by id: what it has to leave when it goes away."""
         await node.store.fresh()
+        records = node.store.owned_by(player)[:limit]
+        seen = await node.standings.of_each(records)
         return [
-            OwnedView(entity=record.id, **record.model_dump(include=set(OwnedView.model_fields)))
-            for record in node.store.owned_by(player)[:limit]
+            OwnedView(
+                entity=record.id,
+                standing=seen[record.id],
+                **record.model_dump(include={"owner_rev", "authority", "on_leave"}),
+            )
+            for record in records
         ]
 
     return routes

@@ -58,6 +58,7 @@ from homeserver.rest.transactions import transaction_routes
 from homeserver.rest.transport import MAX_IMPORTED_VALUES, transport_routes
 from homeserver.rest.tree import tree_routes
 from homeserver.rest.watches import watch_routes
+from homeserver.rest.why import why_routes
 from homeserver.transfers import NOT_TOLD
 from tree.commands import MAX_COMMAND_BYTES
 
@@ -116,6 +117,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(deletion_routes(node))
     app.include_router(hierarchy_routes(node))
     app.include_router(absence_routes(node))
+    app.include_router(why_routes(node))
     app.include_router(quarantine_routes(node, _entity))
     app.include_router(rights_routes(node, _entity))
     app.include_router(_player_routes(node))
@@ -184,7 +186,8 @@ def _server_list_routes(node: Node) -> APIRouter:
     @routes.get("/v1/recoveries")
     async def recoveries() -> RecoveriesView:
         """The entities of dead simulation servers: who goes on with them, and from which copy."""
-        return RecoveriesView(**node.recoveries.to_data(), abroad=node.abroad.to_data())
+        data = node.recoveries.to_data() | {"log_went_back": node.leases.went_back}
+        return RecoveriesView(**data, abroad=node.abroad.to_data())
 
     @routes.get("/v1/servers/{name}")
     async def server(name: Name) -> ServerView:
@@ -203,9 +206,15 @@ def _entity_routes(node: Node) -> APIRouter:
 
     @routes.get("/{entity_id}")
     async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
-        """Owner, master, authority, epoch and rule of an entity."""
+        """Owner, master, authority, epoch and rule of an entity, and how it stands: its authority is asked.
+
+        With `local` nobody is asked: `standing` is what the log alone says, and whether its server reports.
+        """
         record = await _entity(node, entity_id, consistency)
-        return EntityView.of(record, node.balancer.why_still(entity_id, record.authority))
+        still = node.balancer.why_still(entity_id, record.authority)
+        if consistency == "local":
+            return EntityView.of(record, node.standings.known(record), still)
+        return EntityView.of(record, await node.standings.of(record), still)
 
     @routes.post("", status_code=201, dependencies=[client])
     async def create_entity(body: NewEntity) -> EntityView:
@@ -372,7 +381,10 @@ def _transfer_routes(node: Node) -> APIRouter:
         if is_late or (record.phase not in DECIDED and node.store.entity(record.entity) is None):
             data = await node.store.submit("transfer.expire", transfer_id=transfer_id, now_s=now_s)
             record = TransferRecord.from_data(data)
-        return TransferView.of(record, is_left=node.store.is_left(record))
+        view = TransferView.of(record, is_left=node.store.is_left(record))
+        if view.result == "pending" and consistency == "linearizable":
+            view.waits = await node.standings.why_waits(record)
+        return view
 
     @routes.delete("/{transfer_id}", dependencies=[Depends(operator_access(node.secrets.operator_token))])
     async def take_back(transfer_id: TransferId) -> TransferView:

@@ -123,6 +123,9 @@ class ClusterView(BaseModel):
     members: list[MemberView]
     latency: LatencyView
     refusals: list[RefusalView] = Field(description="would-be members that were refused lately, and why")
+    log_went_back: str = Field(
+        description="why this instance grants no leases and writes nothing: its log is older than it was; empty if not"
+    )
     routes: dict[str, int] = Field(description="other instances and how many hops away they are (H)")
 
 
@@ -182,6 +185,7 @@ def cluster_view(node: Node) -> ClusterView:
         members=[view(member) for member in status.members] if isinstance(node.replica, Replica) else _clients(node),
         latency=LatencyView(count=latency.count, p50_ms=latency.p50_ms, p99_ms=latency.p99_ms, max_ms=latency.max_ms),
         refusals=[RefusalView.model_validate(refusal) for refusal in node.refusals()],
+        log_went_back=node.leases.went_back,
         routes=node.federation.reachable_instances(),
     )
 

@@ -17,12 +17,13 @@ from authority.messages import MAX_BODY_BYTES, MAX_NOTICE_MS
 from authority.parcels import WAIT_HEADER
 from authority.placement_messages import StillRow
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
-from authority.recovery import OrphanPolicy, Standing
+from authority.recovery import OrphanPolicy
 from authority.rules import Rule, Want
 from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
 from crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 from crypto.public_keys import MAX_REVOKED
+from homeserver.standings import SeenAs, seen_by_log
 from tree.data import encode
 from tree.errors import BadData
 
@@ -183,7 +184,12 @@ class EntityView(BaseModel):
     previous_owner: str = Field(description="who would own it again if its owner handed it back; empty: its master")
     locks: dict[str, LockView] = Field(description="what keeps others from becoming owner")
     locks_rev: int
-    standing: Standing = Field(description="simulated; recovering: its authority died; lost: no copy is known")
+    standing: SeenAs = Field(
+        description="simulated; recovering: its authority died; lost: no copy is known; frozen: being handed over; "
+        "quarantined: its world failed on it, or does not take it; suspended: its owner left, under the policy freeze; "
+        "unleased: the lease of its server ran out; unreachable: its server does not answer this homeserver. "
+        "GET /v1/entities/{entity_id}/why says more"
+    )
     orphans: OrphanPolicy = Field(description="what becomes of it when its authority dies")
     on_leave: LeavePolicy = Field(description="what becomes of it when its owner leaves, or is silent for too long")
     heir: str = Field(description="who owns it then, if that is adopt; empty: its master")
@@ -201,10 +207,11 @@ class EntityView(BaseModel):
     )
 
     @classmethod
-    def of(cls, record: EntityRecord, still: StillRow | None = None) -> "EntityView":
-        """From the record in the log, and what its server says of it."""
+    def of(cls, record: EntityRecord, standing: SeenAs | None = None, still: StillRow | None = None) -> "EntityView":
+        """From the record in the log; `standing` and `still` (what its server says of it) if more is known than that."""
+        seen = standing or seen_by_log(record, is_over=False)
         view = None if still is None else StillView(why=still.why, untaken=still.untaken, for_s=still.still_ms / 1000)
-        return cls(**record.model_dump(), still=view)
+        return cls(**record.model_dump() | {"standing": seen, "still": view})
 
 
 class RecoveriesView(BaseModel):
@@ -223,6 +230,9 @@ class RecoveriesView(BaseModel):
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"
     )
     counts: dict[str, int] = Field(description="since this member started: taken, recovered, lost, from which source")
+    log_went_back: str = Field(
+        description="why nothing is recovered and no lease granted: the log is older than it was; empty if it is not"
+    )
     abroad: list[dict[str, Any]] = Field(
         description="{instance, entities by server, reason, silent_since_s} of other instances that have entities of "
         "this one, of the member that grants leases; with a reason nobody takes over from there"
@@ -393,6 +403,11 @@ class TransferView(BaseModel):
     target: str
     phase: Phase
     reason: str
+    waits: str = Field(
+        default="",
+        description="while it is pending: why it waits, by the last word of who is to go on with it, who is asked for "
+        "that; empty if that is not known, and where several are listed, or `local` is asked for",
+    )
     requester: str
     want: Want
     stay: bool = Field(description="only ownership was asked for: the entity stays where it is")
@@ -410,7 +425,14 @@ class TransferView(BaseModel):
     successor: str = Field(description="the transfer under which the next master was asked anew (`master_changed`)")
     epoch: int
     sub: int
-    hops: int | None = Field(description="numbered hops, counted on the wire; null until its old authority reports")
+    hops: int | None = Field(
+        description="numbered hops, counted on the wire; null until its old authority reports, and if it is `repeated`"
+    )
+    repeated: bool | None = Field(
+        description="messages were lost or late, and the decision was told in answer to a repetition: `trace` is not "
+        "that of one way, so its hops are not counted, and of its timings only state and total are known; null until "
+        "its old authority reports"
+    )
     trace: dict[str, Any] | None = Field(description="every hop and mark with its time in ns (monotonic)")
     timings_ms: dict[str, float] | None = Field(
         description="; ".join(f"{phase}: {meaning}" for phase, meaning in PHASES.items())
@@ -424,25 +446,27 @@ class TransferView(BaseModel):
         """From the record in the log; `is_left` if it is committed and nobody will report its end."""
         report = json.loads(record.report) if record.report else None
         fields = record.model_dump(include=set(cls.model_fields))
-        trace = None if report is None else report["trace"]
+        data = None if report is None else report["trace"]
+        trace = None if data is None else Trace.from_data_untrusted(data)
         return cls(
             **fields | {"direct": record.goes_directly},
             transfer_id=record.id,
             mode_taken=None if trace is None else _mode_taken(trace),
-            hops=None if trace is None else len(trace["hops"]),
-            trace=trace,
-            timings_ms=None if trace is None else timings_ms(Trace.from_data_untrusted(trace)),
+            hops=None if trace is None or trace.is_repeated else trace.count,
+            repeated=None if trace is None else trace.is_repeated,
+            trace=data,
+            timings_ms=None if trace is None else timings_ms(trace),
             off_path=None if report is None else report["off_path"],
             counters=None if report is None else report["counters"],
             result=result_of(record, is_left=is_left),
         )
 
 
-def _mode_taken(trace: dict[str, Any]) -> Literal["eager", "staged"] | None:
+def _mode_taken(trace: Trace) -> Literal["eager", "staged"] | None:
     """In which mode an entity was handed over: in staged mode its state goes before the request, and is a hop."""
-    if not trace["hops"]:
+    if not trace.count:
         return None
-    return "staged" if any(kind == "stage" for _, kind, *_ in trace["hops"]) else "eager"
+    return "staged" if any(hop.kind == "stage" for hop in trace.hops) else "eager"
 
 
 class KeysBody(RequestBody):

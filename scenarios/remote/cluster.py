@@ -7,7 +7,7 @@ import click
 
 from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.options import FiniteRange, QualifiedName
-from scenarios.remote.connection import Server, print_table, remote_options, show, table
+from scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
 
 __all__ = ["accept_loss", "add", "remove", "replace", "status", "transfer"]
 
@@ -203,6 +203,7 @@ def _show(view: dict[str, Any], json_wanted: bool) -> None:
     if json_wanted:
         show(view)
         return
+    show_went_back(view["log_went_back"])
     title = f"{view['instance']}, as {view['name']} sees it: leader {view['leader']}, term {view['term']}"
     listing = table(title, "member", "role", "raft", "REST", "connected", "match", "lag", "clock")
     for member in view["members"]:

@@ -27,6 +27,7 @@ __all__ = [
     "print_table",
     "remote_options",
     "show",
+    "show_went_back",
     "stream_lines",
     "table",
 ]
@@ -191,6 +192,16 @@ def as_json(text: str, what: str) -> Any:
         return value
     except ValueError as error:
         raise click.UsageError(f"{what} {text!r:.60} is not JSON ({error}); text needs quotes: '\"text\"'") from error
+
+
+def show_went_back(why: str) -> None:
+    """Say that the log of an instance is older than it was, and what to do, if it is; `why` is empty if it is not."""
+    if why:
+        click.echo(f"log_went_back: no leases are granted and nothing is written: {why}")
+        click.echo(
+            "what to do: put the newer log back, or if it is gone for good: baton cluster accept-loss "
+            '(docs/operations.md, "Restoring homeservers")'
+        )
 
 
 def show(value: Any) -> None:

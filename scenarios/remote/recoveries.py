@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from scenarios.remote.connection import Server, print_table, remote_options, show, table
+from scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
 
 __all__ = ["recoveries"]
 
@@ -44,6 +44,7 @@ def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
     if json_wanted:
         show(view)
         return 0
+    show_went_back(view["log_went_back"])
     _show_waiting(view["waiting"], limit)
     _show_recent(view["recent"], limit)
     for there in view["abroad"]:

@@ -17,6 +17,7 @@ from scenarios.report.files import write_atomically
 from scenarios.report.model import CaseResult, Report
 from scenarios.report.verdict import case_problems, hops_as_expected, measured_text, report_problems
 from scenarios.report.words import (
+    AGAIN_MEANS,
     HOP_SENTENCE,
     case_title,
     counted,
@@ -42,6 +43,7 @@ def cases_page(report: Report) -> str:
             report=report,
             problems=report_problems(report),
             hop_sentence=HOP_SENTENCE,
+            again_means=AGAIN_MEANS,
             sections=sections,
             hops_described=charts.describe_hops(report.cases),
             invariants=report.invariants.model_dump(),

@@ -41,7 +41,7 @@ class Percentiles(ReportModel):
 
 
 class HopRange(ReportModel):
-    """Fewest and most on-path hops that any transfer of a case took; both None when none was completed."""
+    """Fewest and most on-path hops that any transfer of a case took; both None when none was measured."""
 
     min: Count | None = None
     max: Count | None = None
@@ -110,6 +110,9 @@ class CaseResult(ReportModel):
     measured_hops: HopRange
     transfers: Count
     """Transfers that were completed."""
+    repeated: Count = 0
+    """How many of them took a repetition, because messages were lost or late. Their hops and times are in no number
+    here: what led to the decision went with the answer that was lost. Gaps, resent messages and failures count all."""
     failed: Count
     """Transfers that were asked for and not completed."""
     latency_ms: Percentiles
@@ -192,6 +195,8 @@ class CaseCount(ReportModel):
     expected_hops: Count
     measured_hops: HopRange
     transfers: Count
+    repeated: Count = 0
+    """As in `CaseResult`."""
     failed: Count = 0
 
 

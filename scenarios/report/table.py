@@ -7,7 +7,7 @@ from rich.text import Text
 
 from scenarios.report.model import CaseResult, HopRange, Invariants, Report, RunFacts, SectorsReport
 from scenarios.report.verdict import hops_as_expected, measured_text, report_problems, sectors_problems
-from scenarios.report.words import case_title, counted, number_text, whole_text
+from scenarios.report.words import AGAIN_MEANS, case_title, counted, number_text, whole_text
 
 TABLE_WIDTH = 100
 """The tables fit a terminal this many columns wide."""
@@ -40,9 +40,9 @@ def _hops_table(report: Report) -> Table:
     table = _table("Transfer cases: hops and latency")
     for name in ("case", "via", "mode"):
         table.add_column(name)
-    for name in ("formula", "expected", "measured", "done", "failed"):
+    for name in ("formula", "hops", "measured", "done", "again", "failed"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("p50 ms", "p95", "p99", "max", "gap ticks"):
+    for name in ("p50 ms", "p95", "p99", "max", "gap"):
         # Folding is ugly; cutting digits off with an ellipsis would be a lie.
         table.add_column(name, justify="right", overflow="fold")
     for case in report.cases:
@@ -55,11 +55,12 @@ def _hops_table(report: Report) -> Table:
             str(case.expected_hops),
             _measured_cell(case.expected_hops, case.measured_hops),
             f"{case.transfers:,}",
+            f"{case.repeated:,}",
             Text(f"{case.failed:,}", style="bold red" if case.failed else ""),
             *(number_text(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
             f"{whole_text(case.gap_ticks.p50)}/{whole_text(case.gap_ticks.max)}",
         )
-    table.caption = "gap ticks: median/largest number of ticks in which nobody simulated the entity"
+    table.caption = f"gap: median/largest number of ticks in which nobody simulated the entity\nagain: {AGAIN_MEANS}"
     return table
 
 
@@ -116,13 +117,15 @@ def _traffic_table(report: SectorsReport) -> Table:
 def _crossings_table(report: SectorsReport) -> Table:
     table = _table("Border crossings by transfer case")
     table.add_column("case")
-    for name in ("crossings", "failed", "hops expected", "hops measured"):
+    for name in ("crossings", "again", "failed", "hops expected", "hops measured"):
         table.add_column(name, justify="right")
     for count in report.cases:
-        measured: Text = _measured_cell(count.expected_hops, count.measured_hops) if count.transfers else Text("–")
+        is_measured = count.transfers > count.repeated
+        measured: Text = _measured_cell(count.expected_hops, count.measured_hops) if is_measured else Text("–")
         table.add_row(
             case_title(count.case, count.h),
             f"{count.transfers:,}",
+            f"{count.repeated:,}",
             f"{count.failed:,}",
             str(count.expected_hops),
             measured,

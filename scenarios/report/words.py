@@ -12,6 +12,9 @@ HOP_SENTENCE = (
 )
 
 
+AGAIN_MEANS = "done by a repetition, as messages were late or lost; their hops and times are not counted"
+
+
 def case_title(case: str, h: int | None, transport: str | None = None) -> str:
     """The name of a case for people: `Case 1, H = 2, rest`."""
     parts = [f"Case {case}"]

@@ -13,6 +13,7 @@ from authority.log_messages import HeldInquiry, HeldItem, HeldWord, LogShown, Lo
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
 from authority.placement_messages import CensusRow, Load, MoveItem
 from authority.recovery import CopySource
+from authority.standing_messages import At, StandingInquiry, StandingRow, StandingWord
 
 NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])
 IDS = st.sampled_from(["transfer-1", "0123456789abcdef01234567"])
@@ -174,6 +175,8 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (RenewReply, "position_known"): st.booleans(),
     (RenewReply, "lost"): st.booleans(),
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
+    (StandingInquiry, "entities"): st.lists(NAMES, min_size=1, max_size=3),
+    (StandingWord, "rows"): _rows(StandingRow, entity=NAMES, at=st.sampled_from(At), why=st.text(max_size=20)),
     (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),
     (messages.CopiesKept, "items"): _rows(recovery_messages.KeptItem, **ROWS, tick=WHOLE),
     (messages.Collect, "items"): _rows(recovery_messages.RaisedItem, **ROWS),

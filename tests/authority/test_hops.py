@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from authority import routes
 from authority.errors import MessageError
-from authority.hops import MAX_HOPS, MAX_MARKS, BadTrace, Hop, Mark, Trace
+from authority.hops import MAX_HOPS, MAX_MARKS, REPEATED, BadTrace, Hop, Mark, Trace
 
 SERVERS = st.sampled_from(["alpha.s1", "alpha.h1", "beta.h1", "beta.s1", "relay.r1"])
 KINDS = st.sampled_from(["handoff", "admit", "grant", "activate", "direct"])
@@ -28,6 +28,14 @@ def traces(draw: st.DrawFn, min_hops: int = 0) -> Trace:
     for _ in range(draw(st.integers(0, 3))):
         trace = trace.mark(draw(SERVERS), draw(KINDS), draw(TIMES))
     return trace
+
+
+def test_a_trace_is_of_one_way_if_it_has_both_ends_and_no_mark_of_a_repetition() -> None:
+    whole = Trace("t").mark("alpha.s1", "frozen", 1).mark("alpha.s2", "activated", 2)
+    assert not whole.is_repeated
+    assert whole.mark("alpha.h1", REPEATED, 3).is_repeated
+    assert Trace("t").mark("alpha.s1", "frozen", 1).is_repeated, "it was not the target that said that it simulates"
+    assert Trace("t").mark("alpha.s2", "activated", 2).is_repeated, "it was told by other means than its own request"
 
 
 def test_a_hop_leaves_and_arrives() -> None:

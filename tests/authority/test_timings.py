@@ -2,7 +2,7 @@
 
 import pytest
 
-from authority.hops import Trace
+from authority.hops import REPEATED, Trace
 from authority.timings import PHASES, timings_ms
 
 MS = 1_000_000
@@ -38,6 +38,12 @@ def test_in_a_direct_pass_nobody_rules_and_the_message_is_the_state() -> None:
     trace = trace.leave("alpha.s1", "direct", 1 * MS).arrive("alpha.s2", 3 * MS)
     trace = trace.mark("alpha.s2", "staged", 4 * MS).mark("alpha.s2", "activated", 6 * MS)
     assert timings_ms(trace) == {"request": 3.0, "state": 4.0, "activation": 2.0, "total": 6.0}
+
+
+def test_of_a_repeated_transfer_only_the_state_and_the_whole_are_known() -> None:
+    """The decision was made earlier than its marks say: they are those of the answer to the repetition."""
+    trace = through_home().mark("alpha.h1", REPEATED, 7 * MS)
+    assert timings_ms(trace) == {"state": 5.0, "total": 9.0}
 
 
 @pytest.mark.parametrize("trace", [Trace("transfer-1"), Trace("transfer-1").leave("alpha.s1", "handoff", 5)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from authority.certificates import PassCertificate, token_hash
 from authority.group_rows import is_behind
-from authority.hops import Trace
+from authority.hops import REPEATED, Trace
 from authority.letters import MAX_BATCH, Letter
 from authority.messages import (
     AdmitReply,
@@ -237,6 +237,51 @@ async def test_marks_say_when_it_was_taken_and_when_it_was_decided(monkeypatch: 
         ["ruling", "deciding", "committed"]
     ] * 2
     assert all(letter.on_path for letter in letters)
+
+
+@pytest.mark.parametrize("in_company", [True, False], ids=["in_bulk", "alone"])
+async def test_an_answer_to_a_repetition_says_that_it_is_one(in_company: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hops and times are not those that led to the decision: reports leave them out (`Trace.is_repeated`)."""
+    home = Home(log_of_three())
+    granted: list[Any] = []
+
+    async def post_all(_to: str, posted: Any) -> list[None]:
+        granted.extend(posted)
+        return [None] * len(posted)
+
+    monkeypatch.setattr(home, "post_all", post_all)
+    both = [handoff("t-000001"), handoff("t-000002", OTHER)]
+    for is_repetition in (False, True, True):
+        granted.clear()
+        answers = await home.replies(both) if in_company else [await home.reply(one) for one in both]
+        assert [one.trace.at(REPEATED) is not None for one in granted] == [is_repetition] * 2
+        if is_repetition:
+            assert all(one is not None and one.trace.at(REPEATED) is not None for one in answers)
+
+
+class Asking(Home):
+    """One that another instance answers, whose homeserver is one hop away."""
+
+    asked = 0
+
+    async def _far(self, _home: str, message: Any, trace: Trace, **_: Any) -> Any:
+        self.asked += 1
+        trace = trace.leave(HOMESERVER, "admit", 1).arrive("beta.h1", 2)
+        trace = trace.leave("beta.h1", "admit_reply", 3).arrive(HOMESERVER, 4)
+        return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=1), trace
+
+
+async def test_a_repeated_request_to_go_abroad_is_answered_from_the_log_and_says_so() -> None:
+    """The target's home is not asked again, so the answer has crossed fewer servers than the decision took."""
+    home = Asking(log_of_three())
+    request = replace(handoff("t-000001", target=FAR), in_batch=False)
+    first, again = await home.reply(request), await home.reply(request)
+    assert first is not None
+    assert again is not None
+    assert home.asked == 1
+    assert told(first.message) == told(again.message), "the decision is the same"
+    assert (first.trace.count, first.trace.at(REPEATED)) == (2, None)
+    assert (again.trace.count, again.trace.at(REPEATED) is not None) == (0, True)
 
 
 async def test_where_nothing_is_decided_everybody_hears_it() -> None:

@@ -211,6 +211,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("get", "/v1/entities/{entity_id}"),
         ("patch", "/v1/entities/{entity_id}"),
         ("put", "/v1/entities/{entity_id}/delegation"),
+        ("get", "/v1/entities/{entity_id}/why"),
         ("get", "/v1/entities/{entity_id}/transfers"),
         ("post", "/v1/entities/{entity_id}/transfers"),
         ("get", "/v1/transfers/{transfer_id}"),

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from authority.enrolment import registration_proof, rows_proof
-from authority.hops import Trace
+from authority.hops import REPEATED, Trace
 from authority.lease_messages import Renew, RenewReply
 from authority.messages import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel, Report, ReportReply, Spawned
 from authority.parcels import WAIT_HEADER
@@ -346,7 +346,21 @@ async def test_no_report_makes_a_transfer_unreadable(paper: Server) -> None:
     )
     assert isinstance(await paper.ask(report, on_path=False), ReportReply)
     view = await paper.home.api.get("/v1/transfers/transfer-1")
-    assert (view["result"], view["hops"], view["timings_ms"]) == ("done", 0, {})
+    assert (view["result"], view["timings_ms"]) == ("done", {})
+
+
+async def test_hops_of_a_transfer_that_took_a_repetition_are_not_shown_as_if_they_were_counted(paper: Server) -> None:
+    await paper.home.api.call("POST", "/v1/handoffs", {"parcel": paper.seal(handoff())})
+    trace = Trace("transfer-1").mark("alpha.p1", "frozen", 1_000_000)
+    trace = trace.leave("alpha.p1", "handoff", 2).arrive("alpha.h1", 3).mark("alpha.h1", REPEATED, 4)
+    trace = trace.mark("alpha.h1", "committed", 5).mark("alpha.p2", "activated", 3_000_000)
+    report = Report(
+        transfer_id="transfer-1", entity="alpha.ball-1", source="alpha.p1", trace=trace, off_path={}, counters={}
+    )
+    assert isinstance(await paper.ask(report, on_path=False), ReportReply)
+    view = await paper.home.api.get("/v1/transfers/transfer-1")
+    assert (view["result"], view["repeated"], view["hops"], view["timings_ms"]) == ("done", True, None, {"total": 2.0})
+    assert view["trace"] == trace.to_data(), "what there is of it can be looked at"
 
 
 # ---- the federation ----

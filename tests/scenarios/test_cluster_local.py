@@ -127,12 +127,28 @@ async def test_a_server_that_is_never_ready_is_named_with_its_reason(
     ready: set[str] = set()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(let_the_deadline_pass_when_only_one_is_missing)
-        with pytest.raises(ClusterFailed, match=r"not ready after 1000 s: alpha\.h1: no leader yet; logs are in /"):
+        with pytest.raises(ClusterFailed, match=r"became ready for 1000 s: alpha\.h1: no leader yet; logs are in /"):
             await start_and_leave(
                 progress=lambda event: ready.add(event.name) if isinstance(event, Ready) else None,
                 timeout_s=1_000.0,
                 alpha_h1="unready",
             )
+
+
+async def test_the_time_to_come_up_begins_anew_with_every_server_that_is_ready(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    """A busy machine starts one server after the other, and all of them in the end."""
+    mock_clock.rate = 1.0
+    seen: list[str] = []
+
+    def slowly(event: ClusterEvent) -> None:
+        if isinstance(event, Ready):
+            seen.append(event.name)
+            mock_clock.jump(900.0)
+
+    await start_and_leave(progress=slowly, timeout_s=1_000.0)
+    assert len(seen) == len({*seen}) > 2
 
 
 async def test_a_stranger_on_the_port_of_a_server_is_not_taken_for_it() -> None:

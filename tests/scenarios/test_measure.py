@@ -1,5 +1,6 @@
 """From a finished transfer to numbers: counted on the wire, timed by marks, nothing computed from the formula."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from authority.hops import Trace
 from scenarios.measure import Measured, case_result, read_transfer
 from scenarios.report.model import CaseResult, TickGap
+from scenarios.report.verdict import case_problems
 
 MS = 1_000_000
 BALL = "alpha.ball"
@@ -76,8 +78,8 @@ def test_what_was_sent_again_is_counted(counters: dict[str, int], repeats: int) 
 def test_a_transfer_without_both_ends_is_no_measurement(missing: str) -> None:
     trace = case_2_trace()
     marks = tuple(mark for mark in trace.marks if mark.label != missing)
-    with pytest.raises(ValueError, match="transfer-1 was reported without the times"):
-        read_transfer(view(Trace(trace.transfer_id, trace.hops, marks)))
+    assert not read_transfer(view()).repeated
+    assert read_transfer(view(Trace(trace.transfer_id, trace.hops, marks))).repeated
 
 
 def test_a_transfer_that_is_not_finished_has_no_trace() -> None:
@@ -121,6 +123,33 @@ def test_a_case_summarises_its_transfers() -> None:
 def test_hops_that_differ_from_the_formula_show() -> None:
     case = result([slowed(1), slowed(2, hops=5)])
     assert (case.expected_hops, case.measured_hops.min, case.measured_hops.max) == (3, 3, 5)
+
+
+def repeated(factor: int, *, hops: int, epoch: int) -> Measured:
+    """One of which home was asked again when it had decided."""
+    return replace(slowed(factor, hops=hops, epoch=epoch), repeated=True)
+
+
+def test_what_took_a_repetition_is_counted_and_in_no_number_of_hops_or_times() -> None:
+    plain = [slowed(1), slowed(2, epoch=3)]
+    case = result([*plain, repeated(1000, hops=1, epoch=4)])
+    assert (case.transfers, case.repeated, case.failed) == (3, 1, 0)
+    alone = result(plain)
+    of_all = {"transfers": 3, "repeated": 1, "gap_ticks": TickGap(p50=2, max=5), "retransmissions": 1 + 999}
+    assert case == alone.model_copy(update=of_all), "hops, latency, phases, messages and bytes are those of the others"
+
+
+def test_wrong_hops_show_also_beside_repeated_transfers() -> None:
+    case = result([slowed(1, hops=5), repeated(2, hops=3, epoch=3)])
+    assert (case.measured_hops.min, case.measured_hops.max) == (5, 5)
+    assert case_problems(case) == ("3 expects 3 hops, measured 5",)
+
+
+def test_where_all_took_a_repetition_nothing_was_measured_and_the_run_has_not_passed() -> None:
+    case = result([repeated(1, hops=3, epoch=2)])
+    assert (case.transfers, case.repeated, case.measured_hops.min, case.latency_ms.p50) == (1, 1, None, None)
+    (problem,) = case_problems(case)
+    assert problem.startswith("all of 1 transfer took a repetition, so there is nothing to compare with 3")
 
 
 def test_gaps_are_those_of_the_stints_that_these_transfers_began() -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from homeserver.config import HomeserverConfig
+from homeserver.why import Cause
 from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.remote import servers, tree
 from scenarios.remote.connection import Server
@@ -408,6 +409,7 @@ RECOVERIES: dict[str, Any] = {
         }
     ],
     "counts": {"taken": 5, "recovered": 1},
+    "log_went_back": "",
     "abroad": [
         {"instance": "beta", "entities": {"beta.s1": 2}, "reason": "home_unreachable", "silent_since_s": 0.0},
         {"instance": "gamma", "entities": {"gamma.s1": 1}, "reason": "", "silent_since_s": None},
@@ -438,3 +440,77 @@ def test_recoveries_say_what_is_waited_for(baton: Baton, monkeypatch: pytest.Mon
 def test_where_nobody_died_nothing_waits(baton: Baton) -> None:
     assert baton("recoveries")[:2] == (0, "nothing waits to be gone on with\n")
     assert "baton server remove SERVER" in baton("recoveries", "--help")[1]
+
+
+def test_recoveries_and_the_status_of_a_cluster_say_that_the_log_went_back_and_what_to_do(
+    baton: Baton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Server.call
+    why = "alpha.s1 proves that the log was at revision 7"
+    for command in (["recoveries"], ["cluster", "status"]):
+        assert "log_went_back" not in baton(*command)[1]
+
+    def went_back(*args: Any, **more: Any) -> Any:
+        return cluster(*args, **more) | {"log_went_back": why}
+
+    monkeypatch.setattr(Server, "call", went_back)
+    for command in (["recoveries"], ["cluster", "status"]):
+        status, out, _ = baton(*command)
+        assert (status, f"log_went_back: no leases are granted and nothing is written: {why}" in out) == (0, True)
+        assert "what to do: put the newer log back" in out
+        assert "baton cluster accept-loss" in out
+
+
+WHY: dict[str, Any] = {
+    "entity": "alpha.ball-1",
+    "runs": False,
+    "cause": "frozen",
+    "text": "alpha.s1 hands it over, phase requested: its home instance has not decided yet",
+    "remedy": "see to that server",
+    "authority": "alpha.s1",
+    "epoch": 4,
+    "sub": 0,
+    "transfer_id": "transfer-1",
+    "phase": "requested",
+    "since_s": 2.5,
+    "told_by": "alpha.h1",
+}
+
+
+def test_why_says_in_a_line_each_what_the_cause_is_and_what_to_do(
+    baton: Baton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def call(_server: Server, *args: Any) -> Any:
+        asked.append(args)
+        return WHY
+
+    monkeypatch.setattr(Server, "call", call)
+    assert baton("why", "alpha.ball-1") == (
+        1,
+        "alpha.ball-1 does not run: frozen, transfer transfer-1, for 2.5 s (epoch 4, as alpha.h1 sees it)\n"
+        f"cause:  {WHY['text']}\n"
+        "remedy: see to that server\n",
+        "",
+    )
+    assert asked == [("GET", "/v1/entities/alpha.ball-1/why")]
+    status, out, _ = baton("why", "alpha.ball-1", "--json")
+    assert (status, json.loads(out)) == (1, WHY)
+    monkeypatch.setattr(Server, "call", lambda *_: WHY | {"runs": True, "transfer_id": "", "since_s": None})
+    status, out, _ = baton("why", "alpha.ball-1")
+    assert (status, out.splitlines()[0]) == (0, "alpha.ball-1 runs (epoch 4, as alpha.h1 sees it)")
+    assert baton("why", "alpha.ball-1", "--json")[0] == 0
+
+
+def test_the_exit_status_of_why_says_whether_it_runs_was_asked_wrongly_or_could_not_be_asked(baton: Baton) -> None:
+    status, out, _ = baton("why", "alpha.nobody")
+    assert (status, out.splitlines()[0]) == (1, "alpha.nobody does not run: not_known (epoch 0, as alpha.h1 sees it)")
+    assert baton("why", "beta.ball-1")[0] == 1, "another instance is its home"
+    assert "wrong_home" in baton("why", "beta.ball-1")[2]
+    assert baton("why", "no name")[0] == 2
+    assert baton("why", "alpha.ball-1", "--url", "http://127.0.0.1:1")[0] == 3
+    help_text = baton("why", "--help")[1]
+    assert all(cause.value in help_text for cause in Cause)
+    for line in ("0  the entity runs", "1  it does not", "2  wrong usage", "3  the homeserver cannot be reached"):
+        assert line in help_text

@@ -37,8 +37,8 @@ from scenarios.report.words import number_text, whole_text
 from tests.scenarios.factories import make_case, make_report, make_sectors_report
 
 CASE_KEYS = [
-    "case", "h", "mode", "transport", "formula", "expected_hops", "measured_hops", "transfers", "failed",
-    "latency_ms", "phases_ms", "gap_ticks",
+    "case", "h", "mode", "transport", "formula", "expected_hops", "measured_hops", "transfers", "repeated",
+    "failed", "latency_ms", "phases_ms", "gap_ticks",
 ]  # fmt: skip
 EXTRA_KEYS = ["on_path", "off_path", "retransmissions", "raft_rounds", "bytes_p50", "failures", "sample"]
 
@@ -184,6 +184,13 @@ def test_a_wrong_hop_count_is_red_and_its_reason_stands_below() -> None:
     text = printed(cases_table(make_report(cases=(wrong,))))
     assert "7–9 ≠ 7" in text
     assert "FAILED: 1 problem\n  - Case 1, H = 2, rest: 3 + 2H expects 7 hops, measured 7–9" in text
+
+
+def test_transfers_that_took_a_repetition_have_a_column_of_their_own() -> None:
+    lines = printed(cases_table(make_report(cases=(make_case("2", None, repeated=17, failed=1),)))).splitlines()
+    (row,) = [line for line in lines if line.strip().startswith("2 ") and "eager" in line]
+    assert row.split()[6:9] == ["200", "17", "1"]
+    assert any(line.strip().startswith("again: done by a repetition, as messages were late or lost") for line in lines)
 
 
 def test_a_broken_invariant_is_red() -> None:

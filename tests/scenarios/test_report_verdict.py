@@ -23,6 +23,14 @@ def test_hops_that_differ_from_the_formula_are_a_problem_even_if_some_transfers_
     assert report_problems(report) == (f"Case 1, H = 2, rest: 3 + 2H expects 7 hops, measured {text}",)
 
 
+def test_repeated_transfers_are_no_problem_while_others_were_measured() -> None:
+    busy = make_case("1", 2, repeated=150)
+    assert report_problems(make_report(cases=(busy,))) == ()
+    wrong = busy.model_copy(update={"measured_hops": HopRange(min=3, max=7)})
+    (problem,) = report_problems(make_report(cases=(wrong,)))
+    assert problem == "Case 1, H = 2, rest: 3 + 2H expects 7 hops, measured 3–7"
+
+
 def test_a_case_without_a_completed_transfer_is_a_problem_not_a_success() -> None:
     (problem,) = report_problems(make_report(cases=(make_case("3", None, transfers=0, measured_hops=HopRange()),)))
     assert problem == "Case 3, link: no transfer was completed, so there is nothing to compare with 2"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.hops import Trace
+from authority.hops import REPEATED, Trace
 from scenarios import cli, sectors
 from scenarios.airspace import Airspace
 from scenarios.blueprint import hold_directory, lay_out
@@ -20,7 +20,7 @@ from scenarios.evidence import Evidence
 from scenarios.flights import Traffic, generate_flights
 from scenarios.ports import Ports
 from scenarios.report.json_file import read_sectors, write_sectors
-from scenarios.report.model import Invariants, SectorsReport
+from scenarios.report.model import HopRange, Invariants, SectorsReport
 from scenarios.report.verdict import sectors_problems
 from scenarios.sectors_feed import Flown
 from scenarios.sectors_judgement import Observed, custody_holes, peaks, sectors_report
@@ -290,7 +290,7 @@ def test_a_run_in_which_everything_is_accounted_for_passes(tmp_path: Path) -> No
             "1 of 1 transfer failed (unfinished 1)",
         ),
         (
-            {"transfers": [make_transfer("alpha.s1", "beta.s1", 2, trace=Trace("t1").to_data())]},
+            {"transfers": [make_transfer("alpha.s1", "beta.s1", 2, trace=None)]},
             "1 of 1 transfer failed (untimed 1)",
         ),
         ({"sent": {AIRCRAFT: 3}}, "3 inputs sent, 2 applied"),
@@ -299,6 +299,16 @@ def test_a_run_in_which_everything_is_accounted_for_passes(tmp_path: Path) -> No
 def test_whatever_is_not_accounted_for_is_a_problem(changes: dict[str, Any], problem: str) -> None:
     _, problems = judged(**changes)
     assert any(problem in found for found in problems), problems
+
+
+def test_a_crossing_that_took_a_repetition_is_done_and_not_measured() -> None:
+    """What led to its decision is not known, so it is held against no formula; alone it is no reason to fail."""
+    repeated = Trace("t1").mark("alpha.s1", "frozen", 1).mark("alpha.h1", REPEATED, 2).mark("beta.s1", "activated", 3)
+    report, problems = judged(transfers=[make_transfer("alpha.s1", "beta.s1", 2, trace=repeated.to_data())])
+    (count,) = report.cases
+    assert (count.transfers, count.repeated, count.failed, count.measured_hops) == (1, 1, 0, HopRange())
+    assert (report.transfers, report.failed, report.latency_ms.p50) == (1, 0, None)
+    assert not any("hops" in problem for problem in problems), problems
 
 
 # ---- the command ----
