@@ -163,7 +163,7 @@ class Chain(Server[list[Any]]):
     def init(self, arg: list[Any]) -> list[Any]:
         return arg
 
-    def handle_cast(self, message: int | None | str, state: list[Any]) -> Any:
+    def handle_cast(self, message: int | str | None, state: list[Any]) -> Any:
         if isinstance(message, str):
             state.append(message)
             return None
@@ -215,7 +215,7 @@ async def test_no_message_comes_between_the_steps_of_a_chain_however_many_turns_
     ref = await system.start(Chain, done)
     ref.cast(5 * SLICE_MESSAGES)
     ref.cast("after it")
-    while not done:  # noqa: ASYNC110 -- what is waited for is a step of an actor, which has no event
+    while not done:
         await trio.lowlevel.checkpoint()
     ref.cast("and after that")
     await trio.testing.wait_all_tasks_blocked()
