@@ -28,17 +28,20 @@ Heard = dict[Link, None]
 
 class Demultiplexer:
     """`links` is who owns which session id; `on_hello(counter, body, source, now)` takes what has none yet, and raises
-    Malformed. `counters` counts what is dropped."""
+    Malformed. `counters` counts what is dropped. What else is raised is an error of ours, and ends nothing but the link
+    that it is in: `on_fault` is told, with None for what has none yet."""
 
     def __init__(
         self,
         links: dict[int, Link | None],
         counters: Counter[str],
         on_hello: Callable[[int, bytes, Address, float], None],
+        on_fault: Callable[[Link | None, Exception], None],
     ) -> None:
         self._links = links
         self._counters = counters
         self._on_hello = on_hello
+        self._on_fault = on_fault
 
     def on_arrivals(self, arrived: Sequence[Arrival], now: float, heard: Heard) -> None:
         """What has arrived, datagrams and trains. Budget: 1 us each beside what the link does."""
@@ -73,7 +76,11 @@ class Demultiplexer:
             ):
                 break
             run.append(following)
-        taken = link.receive_pieces(session_id, counter, run, now, source) if len(run) > 1 else 0
+        try:
+            taken = link.receive_pieces(session_id, counter, run, now, source) if len(run) > 1 else 0
+        except Exception as error:
+            self._on_fault(link, error)
+            return len(run)
         if taken:
             heard[link] = None
         return taken
@@ -90,7 +97,11 @@ class Demultiplexer:
         if kind == _DATA and not zero and not zeros:
             link = self._links.get(session_id)
             if link is not None:
-                return link.receive_data(session_id, counter, datagram, now, source), link
+                try:
+                    return link.receive_data(session_id, counter, datagram, now, source), link
+                except Exception as error:
+                    self._on_fault(link, error)
+                    return UNUSUAL, None
             self._counters["dropped_no_session"] += 1
             return UNUSUAL, None
         return UNUSUAL, self._on_handshake(datagram, now, source)
@@ -104,11 +115,18 @@ class Demultiplexer:
         except Malformed:
             self._counters["dropped_malformed"] += 1
             return None
+        except Exception as error:
+            self._on_fault(None, error)
+            return None
         link = self._links.get(session_id)
         if link is None:
             self._counters["dropped_no_session"] += 1
             return None
-        link.receive(datagram, now, source)
+        try:
+            link.receive(datagram, now, source)
+        except Exception as error:
+            self._on_fault(link, error)
+            return None
         return link
 
     def on_train(self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: Heard) -> None:
@@ -139,9 +157,14 @@ class Demultiplexer:
         while arrived:
             train = arrived[: data_run_length(arrived, segment_bytes) * segment_bytes]
             link = self._links.get(read_header_untrusted(train).session_id) if train else None
-            if link is None or not link.receive_train(train, segment_bytes, now, source):
+            if link is None:
                 break
-            heard[link] = None
+            try:
+                if not link.receive_train(train, segment_bytes, now, source):
+                    break
+                heard[link] = None
+            except Exception as error:
+                self._on_fault(link, error)
             arrived = arrived[len(train) :]
         return arrived
 
@@ -154,7 +177,10 @@ class Demultiplexer:
         heard: Heard,
     ) -> None:
         if link is not None:
-            link.receive_run(run, now, source)
-            heard[link] = None
+            try:
+                link.receive_run(run, now, source)
+                heard[link] = None
+            except Exception as error:
+                self._on_fault(link, error)
         elif run:
             self._counters["dropped_no_session"] += len(run)

@@ -18,7 +18,6 @@ This module is pure: it imports no trio.
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -64,20 +63,6 @@ def cause_of(reason: Reason) -> BaseException | None:
     if isinstance(reason, tuple) and len(reason) == 2 and is_shutdown(reason):
         reason = reason[1]
     return reason if isinstance(reason, BaseException) else None
-
-
-def forget_frames(reason: Reason) -> None:
-    """Let go of the local variables in the traceback of a reason; the lines of it stay.
-
-    Whoever keeps a ref keeps its reason, and so would keep the state that the callback had in its hands when it failed.
-    """
-    errors, seen = [cause_of(reason)], set[int]()
-    while errors:
-        error = errors.pop()
-        if error is not None and id(error) not in seen:
-            seen.add(id(error))
-            traceback.clear_frames(error.__traceback__)
-            errors += (error.__cause__, error.__context__)
 
 
 def reason_of(error: BaseException) -> BaseException:

@@ -60,7 +60,13 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
     Nothing is dropped here: what is not taken gives no credit back, so the senders wait.
     """
 
-    def __init__(self, lookout: Lookout, on_credit: Callable[[Link], None], claimed: int | None = None) -> None:
+    def __init__(
+        self,
+        lookout: Lookout,
+        on_credit: Callable[[Link], None],
+        on_fault: Callable[[Link, Exception], None],
+        claimed: int | None = None,
+    ) -> None:
         self._claimed = claimed
         self._ready: deque[tuple[Link, Sequence[ReceivedMessage]]] = deque()  # who has something, and what
         self._listed: set[Link] = set()
@@ -68,6 +74,7 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         self._lookout = lookout
         self._parked: Parked = deque()
         self._on_credit = on_credit
+        self._on_fault = on_fault
         self._is_closed = False
         self._turn_left = BATCH_MESSAGES
 
@@ -107,7 +114,13 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
                 self._listed.discard(link)
                 self._held[link.peer] = link
                 continue
-            message = link.take(self._claimed)
+            try:
+                message = link.take(self._claimed)
+            except Exception as error:
+                ready.popleft()
+                self._listed.discard(link)
+                self._on_fault(link, error)
+                continue
             if not messages:
                 ready.popleft()
                 self._listed.discard(link)

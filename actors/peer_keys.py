@@ -88,7 +88,11 @@ class PeerKeys:
         self._on_end(peer)
         now = trio.current_time()
         if keys is not None:
-            self._on_keys(peer, keys, knock, now)
+            try:
+                self._on_keys(peer, keys, knock, now)
+            except Exception:  # of this peer's keys, or HELLO: the others go on
+                log.exception("%s: the keys of %s could not be used", self._name, peer)
+                self._counters["internal_errors"] += 1
         elif peer not in self._links:
             self._counters["dropped_unknown_peer"] += 1
             self._remember_unknown(peer, now)

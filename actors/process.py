@@ -25,7 +25,6 @@ from actors.exits import (
     NoProc,
     Reason,
     cause_of,
-    forget_frames,
     is_normal,
     is_orderly,
     shown,
@@ -222,7 +221,6 @@ class Process:
             system.crashes += 1
             system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {"ref": self.ref, "reason": reason})
             logger.error("%s ended: %s%s", self.ref, shown(reason), report, exc_info=cause_of(reason))
-            forget_frames(reason)
 
     def require_loop(self) -> None:
         """Raises `WrongThread` in another thread than that of the system."""
@@ -308,6 +306,12 @@ class Process:
         """
         if self.status is Status.DEAD:
             return
+        with self.system.memory as memory:
+            self._end_life(reason, quiet=quiet, report=report)
+            # All who are to be told the reason itself have been told.
+            self.reason = self.pending_exit = memory.of(reason)
+
+    def _end_life(self, reason: Reason, *, quiet: bool, report: str) -> None:
         self.status = Status.DEAD
         self.reason = reason
         self.accepts = 0
@@ -350,15 +354,22 @@ class Process:
         return await self.wait_dead()
 
     async def wait_dead(self) -> Reason:
-        """Wait until the actor has ended; its exit reason."""
-        if self.alive:
-            ended = trio.Event()
-            token = self.watch(lambda _reason: ended.set())
-            try:
-                await ended.wait()
-            finally:
-                self.unwatch(token)
-        return self.reason
+        """Wait until the actor has ended; its exit reason, or a likeness of that if it has ended already."""
+        if not self.alive:
+            return self.reason
+        reasons: list[Reason] = []
+        ended = trio.Event()
+
+        def tell(reason: Reason) -> None:
+            reasons.append(reason)
+            ended.set()
+
+        token = self.watch(tell)
+        try:
+            await ended.wait()
+        finally:
+            self.unwatch(token)
+        return reasons[0]
 
     def remains(self) -> Iterator[Process]:
         """Of what ended together with this: those below it that have not quite, because they clean up."""

@@ -547,6 +547,7 @@ class ServerProcess(ControlledProcess):
             self._die_pending(from_)
         elif failure is not None:
             self._crash(failure, from_)
+            failure = None  # its traceback has this frame
         elif self._settle(result, from_, callback):
             self._resume()
 

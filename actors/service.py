@@ -43,6 +43,8 @@ class _Started:
         self.event = trio.Event()
         self.value: Any = None
         self.called = False
+        self.failure: Reason = None
+        """Why it ended before it was ready, for who waits for that."""
 
     def started(self, value: Any = None) -> None:
         self._process.require_loop()
@@ -113,7 +115,7 @@ class ServiceProcess(Process):
             late = f"timeout: no task_status.started() within {timeout_s} s"
             raise StartError(self.label, late if given_up == TIMED_OUT else given_up)
         if not self._ready.called:
-            reason = self.reason
+            reason, self._ready.failure = self._ready.failure, None
             raise StartError(self.label, "returned without task_status.started()" if is_normal(reason) else reason)
         self.started_value = self._ready.value
 
@@ -135,5 +137,8 @@ class ServiceProcess(Process):
             reason, failed = reason_of(error), True
         else:
             reason = NORMAL if self.pending_exit is ALIVE_STILL else self.pending_exit
+        if not self._ready.called:
+            self._ready.failure = reason
         self._die(reason, quiet=not (failed and self._ready.called))
         self._ready.event.set()
+        reason = None  # its traceback has this frame

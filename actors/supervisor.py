@@ -374,6 +374,7 @@ class Supervisor(Server[None]):
         me = self.ref.process
         child.process = yield from begin_life(child.spec, self.system, me)
         child.restarting = False
+        child.failure = None
         if child.process is None:
             self._forget_if_temporary(child)
         else:

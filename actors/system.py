@@ -26,6 +26,7 @@ from actors.links import LinkSignals
 from actors.loop import Loop, get_ident
 from actors.names import Named, Names
 from actors.process import Process, logger
+from actors.remembering import Memory
 from actors.restart import AutoShutdown, Strategy
 from actors.scheduler import Scheduler
 from actors.server import Stop
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 
     from actors.children import ChildSpec
+    from actors.exits import Reason
     from actors.ref import Ref
     from actors.remote.distribution import Distribution, RemoteNode
     from actors.server import Server
@@ -86,6 +88,7 @@ class System:
         self.telemetry = Telemetry(clock_s) if telemetry is None else telemetry
         self.scheduler = Scheduler(slow_callback_s, clock_s, self.telemetry)
         self.link_signals = LinkSignals()
+        self.memory = Memory()
         self.debug = Debug(clock_s, self.telemetry)
         self.dropped = 0
         self.crashes = 0
@@ -102,6 +105,7 @@ class System:
         self._starts: dict[Process, trio.CancelScope] = {}
         """Starts that somebody waits for, and what ends that."""
         self._root: Ref | None = None
+        self._root_reason: Reason = None
         self._engine: list[trio.CancelScope] = []
         self._broken = trio.CancelScope()
         self.telemetry.on_demand(MESSAGE_HANDLED, self._watch_everybody)
@@ -165,7 +169,16 @@ class System:
 
     async def _start_root(self, flags: SupervisorFlags, block: trio.CancelScope) -> None:
         self._root = await self.start(Supervisor, flags, name=ROOT)
-        self._root.process.watch(lambda _reason: block.cancel())
+        root = self._root.process
+
+        def ended(reason: Reason) -> None:
+            self._root_reason = reason
+            block.cancel()
+
+        if root.alive:
+            root.watch(ended)
+        else:
+            ended(root.reason)
 
     # Starting actors
 
@@ -420,6 +433,6 @@ class System:
     def _root_failure(self) -> BaseException | None:
         if self._root is None:
             return None
-        reason = self._root.process.reason
+        reason, self._root_reason = self._root_reason, None
         cause = cause_of(reason)
         return cause if cause is not None or is_orderly(reason) else Exit(reason, str(self._root))

@@ -124,6 +124,7 @@ class TaskProcess(Process):
                 reason = self.pending_exit
         if self.alive:
             self._die(reason, quiet=not failed)
+        reason = None  # its traceback has this frame
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import random
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
@@ -140,7 +141,7 @@ class LinkEndpoint:
             gate=self._gate,
             claimed=self._claimed,
         )
-        self._demultiplexer = Demultiplexer(self._ids.links, self._counters, self._on_hello)
+        self._demultiplexer = Demultiplexer(self._ids.links, self._counters, self._on_hello, self._give_up)
         self._links = self._table.links
         self._waiters = WaitingSends()
         self._deadlines: Deadlines[Link] = Deadlines()
@@ -161,7 +162,7 @@ class LinkEndpoint:
         self._address: Address | None = None
         self._lone_drains = 0
         self._lookout = Lookout(self._drain, self._settle)
-        self.inbox: Final = Inbox(self._lookout, self._mark)
+        self.inbox: Final = Inbox(self._lookout, self._mark, self._give_up)
         self._inboxes = [self.inbox]
         self._listeners: list[Callable[[str, Event], object]] = []
 
@@ -206,7 +207,7 @@ class LinkEndpoint:
         require_sendable(b"", channel)
         inbox = self._claimed.get(channel)
         if inbox is None:
-            inbox = self._claimed[channel] = Inbox(self._lookout, self._mark, channel)
+            inbox = self._claimed[channel] = Inbox(self._lookout, self._mark, self._give_up, channel)
             self._inboxes.append(inbox)
             for link in self._links.values():
                 link.claim(channel)
@@ -413,7 +414,11 @@ class LinkEndpoint:
 
     def _follow_up_all(self, heard: Heard, now: float) -> None:
         for link in heard:
-            self._follow_up(link, now)
+            if self._links.get(link.peer) is link:  # it was not given up meanwhile
+                try:
+                    self._follow_up(link, now)
+                except Exception as error:
+                    self._give_up(link, error)
         if self._dirty and self._socket is not None:
             self._flush(self._socket, now)
 
@@ -478,29 +483,38 @@ class LinkEndpoint:
                 await trio.sleep_forever()
             now = trio.current_time()
             for link in self._deadlines.pop_due(now):
-                if link.has_work(now):
-                    self._flush_link(udp, link, now)
-                else:  # most deadlines move back before they come
-                    self._look_again(link)
-                link.be_ready()
+                try:
+                    if link.has_work(now):
+                        self._flush_link(udp, link, now)
+                    else:  # most deadlines move back before they come
+                        self._look_again(link)
+                    link.be_ready()
+                except Exception as error:
+                    self._give_up(link, error)
 
     def _settle(self) -> None:
         """Send what was held back: the task that would have added to it is about to wait."""
         if self._expected:
-            for link in self._expected:
-                if link.owes_ack:  # no answer has taken the acknowledgement along, so it has a time of its own
-                    self._look_again(link)
-            self._expected.clear()
+            expected, self._expected = self._expected, {}
+            for link in expected:
+                try:
+                    if link.owes_ack:  # no answer has taken the acknowledgement along, so it has a time of its own
+                        self._look_again(link)
+                except Exception as error:
+                    self._give_up(link, error)
         if self._dirty and self._socket is not None and self._nursery is not None:
             self._flush(self._socket, trio.current_time())
 
     def _flush(self, udp: DatagramSocket, now: float) -> None:
         while self._dirty:
             link, _ = self._dirty.popitem()
-            if link.has_work(now) or link in self._waiters:
-                self._flush_link(udp, link, now)
-            else:
-                self._look_again(link)
+            try:
+                if link.has_work(now) or link in self._waiters:
+                    self._flush_link(udp, link, now)
+                else:
+                    self._look_again(link)
+            except Exception as error:
+                self._give_up(link, error)
 
     def _flush_link(self, udp: DatagramSocket, link: Link, now: float) -> None:
         self._transmit(udp, link.datagrams_to_send(now, by_runs=True))
@@ -531,6 +545,32 @@ class LinkEndpoint:
 
     # Consequences
 
+    def _give_up(self, link: Link | None, error: Exception) -> None:
+        """A link has run into an error of ours: it ends, the peer is told and begins again, and nobody else notices."""
+        self._counters["internal_errors"] += 1
+        count = self._counters["internal_errors"]
+        if count & (count - 1) == 0:  # whoever causes them may cause many
+            peer = "a stranger" if link is None else link.peer
+            log.error("%s: the link to %s ran into an error of ours, no. %d", self.name, peer, count, exc_info=error)
+        if link is None:
+            return
+        if self._socket is not None:
+            with suppress(Exception):
+                self._transmit(self._socket, link.close(self._now()))
+        link.abandon()
+        self._forget(link, "this side ran into an error")
+        for listener in tuple(self._listeners):
+            listener(link.peer, LinkExpired(0))
+
+    def _forget(self, link: Link, why: str) -> None:
+        self._waiters.fail(link, why)
+        self._deadlines.remove(link)
+        self._dirty.pop(link, None)
+        self._expected.pop(link, None)
+        if self._links.get(link.peer) is link:
+            del self._links[link.peer]
+            self._peer_keys.looked_up_s.pop(link.peer, None)
+
     def _on_event(self, link: Link, event: Event, now: float) -> None:
         for listener in tuple(self._listeners):
             listener(link.peer, event)
@@ -548,7 +588,4 @@ class LinkEndpoint:
             case LinkExpired(dropped_messages):
                 if dropped_messages:
                     log.warning("%s: gave up on %s, %d messages dropped", self.name, link.peer, dropped_messages)
-                self._waiters.fail(link, "given up")
-                self._deadlines.remove(link)
-                self._links.pop(link.peer, None)
-                self._peer_keys.looked_up_s.pop(link.peer, None)
+                self._forget(link, "given up")

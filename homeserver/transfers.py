@@ -351,7 +351,7 @@ class Transfers:
         known = self._store.transfer(request.transfer_id)
         repeated = known is not None and known.phase in DECIDED
         means = self._means(opened)
-        decided, trace = await self._ruled_and_decided(request, opened, means)
+        decided, trace = await self._ruled_and_decided(request, opened, means, repeated=repeated)
         transfer = TransferRecord.from_data(decided["transfer"])
         reply = await self._reply(decided, transfer, means)
         if reply.outcome == "committed" and decided["transfer"].get("sub"):
@@ -394,7 +394,7 @@ class Transfers:
         return grave is None or grave["epoch"] < request.epoch
 
     async def _ruled_and_decided(
-        self, request: HandoffRequest, opened: Opened, means: Means
+        self, request: HandoffRequest, opened: Opened, means: Means, *, repeated: bool
     ) -> tuple[dict[str, Any], Trace]:
         """The log's answer, when the home of a target that is elsewhere has said whether it would have the entity."""
         ruling_ns = self._clock.monotonic_ns()

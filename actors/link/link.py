@@ -11,6 +11,7 @@ Acknowledged means that the peer has the message and all before it on its channe
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from typing import Final
@@ -220,6 +221,12 @@ class Link:
         datagram = self._sender.seal(current, CLOSE)
         self._sessions.end_all()
         return [(datagram, address)]
+
+    def abandon(self) -> None:
+        """This link has run into an error of ours: give back what it shares with others, whatever state it is in."""
+        for give_back in (self._sessions.end_all, self._incoming.restart):
+            with suppress(Exception):
+                give_back()
 
     @property
     def is_credit_awaited(self) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-import trio
-
 from actors.exits import NOPROC, Exit, NoProc, Reason
 from actors.names import Named
 from actors.process import ALIVE_STILL, NO_MAIL, Process, Status
@@ -178,24 +176,6 @@ class RemoteProcess(Process):
         self.route.stop(self, reason, from_)
         ended: Reason = await from_.wait(None)
         return ended
-
-    async def wait_dead(self) -> Reason:
-        """Wait until it has ended or cannot be reached; why."""
-        if not self.alive:
-            return self.reason
-        reasons: list[Reason] = []
-        ended = trio.Event()
-
-        def tell(reason: Reason) -> None:
-            reasons.append(reason)
-            ended.set()
-
-        token = self.watch(tell)
-        try:
-            await ended.wait()
-        finally:
-            self.unwatch(token)
-        return reasons[0]
 
     # Watching and links
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-import weakref
 from contextvars import ContextVar
 from typing import Any
 
@@ -292,31 +290,6 @@ async def test_waiting_for_its_own_end_is_calling_itself(system: System) -> None
             return Reply("told")
 
     assert await (await system.start(Waiting)).call("wait", timeout_s=None) == "told"
-
-
-async def test_a_ref_to_a_crashed_actor_keeps_nothing_of_it(system: System) -> None:
-    class State:
-        pass
-
-    kept: list[weakref.ref[State]] = []
-
-    class Crashing(Server[State]):
-        def init(self, arg: Any) -> State:
-            state = State()
-            kept.append(weakref.ref(state))
-            return state
-
-        def handle_call(self, request: Any, from_: From, state: State) -> Any:
-            raise ValueError("boom")
-
-    ref = await system.start(Crashing)
-    with pytest.raises(Exit) as crashed:
-        await ref.call("crash")
-    assert "boom" in str(crashed.value)
-    del crashed
-    gc.collect()
-    assert kept[0]() is None
-    assert isinstance(await ref.exited(), ValueError)
 
 
 async def test_a_crash_at_the_end_of_a_long_chain_is_told_in_a_sentence(system: System) -> None:

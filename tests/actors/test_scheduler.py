@@ -163,7 +163,7 @@ class Chain(Server[list[Any]]):
     def init(self, arg: list[Any]) -> list[Any]:
         return arg
 
-    def handle_cast(self, message: int | None | str, state: list[Any]) -> Any:
+    def handle_cast(self, message: int | str | None, state: list[Any]) -> Any:
         if isinstance(message, str):
             state.append(message)
             return None

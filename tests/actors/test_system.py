@@ -297,15 +297,15 @@ async def test_a_start_that_is_given_up_leaves_the_others_their_orderly_end(
         ),
         start_timeout_s=None,
     )
-    async with trio.open_nursery() as nursery:
-        async with System.open("node", [ActorSpec("elder", Trapper, happened)]) as system:
 
-            async def start() -> None:
-                with pytest.raises(StartError):
-                    await system.start_child(begun)
+    async def start(system: System) -> None:
+        with pytest.raises(StartError):
+            await system.start_child(begun)
 
-            nursery.start_soon(start)
-            await trio.testing.wait_all_tasks_blocked()
+    elder = ActorSpec("elder", Trapper, happened)
+    async with trio.open_nursery() as nursery, System.open("node", [elder]) as system:
+        nursery.start_soon(start, system)
+        await trio.testing.wait_all_tasks_blocked()
     assert happened == [("terminate", "shutdown")] * 3
 
 

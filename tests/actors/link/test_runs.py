@@ -88,7 +88,7 @@ def arrive(network: Network, datagrams: list[bytes]) -> None:
     session = link._sessions.current
     assert session is not None
     counters = network.beta.counters
-    demultiplexer = Demultiplexer({session.session_id: link}, counters, lambda *_: None)
+    demultiplexer = Demultiplexer({session.session_id: link}, counters, lambda *_: None, lambda *_: None)
     source = network.alpha.address
     arrived = [(memoryview(bytearray(datagram)), 0, source) for datagram in datagrams]
     demultiplexer.on_arrivals(arrived, network.now, {})

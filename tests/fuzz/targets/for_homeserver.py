@@ -19,6 +19,7 @@ from authority.messages import Spawned, encode_link
 from authority.records import Role
 from authority.reserved import PathReserved
 from crypto import jose
+from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.births import Births
 from homeserver.certification import Certification
@@ -318,7 +319,7 @@ TARGETS = [
         _take,
         ["homeserver.node:Node._take_untrusted", "homeserver.transfers:Transfers.open_untrusted"],
         lambda: [encode_link(parcel())],
-        (MessageError,),
+        (MessageError, CryptoError),
         plain="cbor",
     ),
     Target(

@@ -1,12 +1,19 @@
 """What reaches a simulation server over the link."""
 
+from collections import Counter
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
+
+import trio
+from trio.testing import MockClock
 
 from actors.inbox import Received
+from authority.audit import Audit
 from authority.errors import MessageError
 from authority.lease_messages import RENEWAL_CHANNEL
-from authority.messages import Parcel, encode_link
+from authority.messages import Input, KeyAhead, LetGo, Parcel, Present, encode_link
 from crypto.errors import CryptoError
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
@@ -14,7 +21,7 @@ from simserver.node import Node
 from simserver.offered_states import OfferedStates
 from simserver.renewal_lane import RenewalLane
 from tests.fuzz.plain import from_cbor, to_cbor
-from tests.fuzz.target import Target
+from tests.fuzz.target import Failed, Target
 from tests.fuzz.targets.for_authority import SEALERS, parcel
 from tests.fuzz.targets.for_homeserver import CLOCK, KnownServers, run_at_once
 
@@ -34,6 +41,86 @@ def _state_seeds() -> list[bytes]:
     return [Snapshot("ball", 9, {"x": 1.5}, Inbox().to_data()).encode(), Snapshot("ball", 9, None, inbox).encode()]
 
 
+class _Inbox:
+    """What the link hands out: messages of a registered peer, and those of another among them."""
+
+    is_empty = False
+
+    def __init__(self, hostile: list[bytes]) -> None:
+        self._messages = [Received(_HONEST, _INPUT, 0, _HERE)]
+        for message in hostile:
+            self._messages += [
+                Received("alpha.h1", message, 0, _HERE),
+                Received("alpha.h1", message, 0, _HERE),
+                Received(_HONEST, _INPUT, 0, _HERE),
+            ]
+        self.of_honest = len(hostile) + 1
+
+    async def __aiter__(self) -> AsyncIterator[Received]:
+        for message in self._messages:
+            yield message
+
+    def hold(self, _peer: str) -> None:
+        """Nothing waits here for long."""
+
+    def go_on(self, _peer: str) -> None:
+        """The other half of it."""
+
+
+class _Serving(Node):
+    """A node of which only the way of messages is real: what they are for does nothing, or fails."""
+
+    def __init__(self, inbox: _Inbox) -> None:
+        self.link = cast(Any, SimpleNamespace(inbox=inbox))
+        self.home, self.sealer, self.clock = cast(Any, KnownServers()), SEALERS["beta.h1"], cast(Any, CLOCK)
+        self.counts, self.audit = Counter(), Audit()
+        self.lease = cast(Any, SimpleNamespace(log_went_back=False, may_act=lambda _now_ns: True))
+        self.courier, self.silences, self.holdings = MagicMock(), MagicMock(), MagicMock()
+        self.holdings.get.return_value = None
+        self.holdings.gone.return_value = None
+        self.arrivals = MagicMock()
+        self.arrivals.keep_early.return_value = False
+        fails = MagicMock(side_effect=ZeroDivisionError)
+        self.copier = cast(Any, SimpleNamespace(keep=fails, kept=fails))
+        self.departures = cast(Any, SimpleNamespace(let_go=fails))
+
+
+def _stream(data: bytes) -> None:
+    """Any messages of one registered peer, each of them twice, among those of another, of which none may be missed."""
+    value = from_cbor(data)
+    hostile = (
+        [item if isinstance(item, bytes) else to_cbor(item) for item in value[:20]]
+        if isinstance(value, list)
+        else [data]
+    )
+    inbox = _Inbox(hostile)
+    node = _Serving(inbox)
+
+    async def serve() -> None:
+        with trio.move_on_after(1):
+            await node.serve_link()
+
+    trio.run(serve, clock=MockClock(autojump_threshold=0.0))
+    heard = [call.args for call in cast(Any, node.silences).heard.call_args_list].count((_HONEST,))
+    if heard != inbox.of_honest:
+        raise Failed(f"of {inbox.of_honest} messages of another peer {heard} were taken, beside {hostile}")
+
+
+_HONEST, _HERE = "alpha.ada", ("127.0.0.1", 1)
+_INPUT = encode_link(Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base=0, floor=0))
+
+
+def _stream_seeds() -> list[bytes]:
+    bare = [
+        Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base=0, floor=0),
+        LetGo(entity="alpha.e"),
+        Present(),
+        KeyAhead(header=b"x"),
+        parcel(),
+    ]
+    return [to_cbor([from_cbor(encode_link(message)) for message in bare] + [b"", b"x"]), b"x"]
+
+
 TARGETS = [
     Target(
         "simserver-renewal",
@@ -42,6 +129,14 @@ TARGETS = [
         lambda: [encode_link(parcel())],
         (MessageError, CryptoError),
         plain="cbor",
+    ),
+    Target(
+        "simserver-inbox",
+        _stream,
+        ["simserver.node:Node._take_link_untrusted"],
+        _stream_seeds,
+        plain="cbor",
+        slow=True,
     ),
     Target(
         "simserver-parcel",
