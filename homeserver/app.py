@@ -5,7 +5,6 @@ import math
 from functools import partial
 from typing import Any, Final, NoReturn
 
-import httpx
 import trio
 
 from actors.application import run_application
@@ -13,7 +12,7 @@ from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ServiceSpec
 from actors.clock import Clock
 from actors.exits import reason_of
-from actors.http_client import trusted_authorities
+from actors.http_client import HttpClient
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
@@ -72,7 +71,7 @@ _log = logging.getLogger("homeserver")
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
-def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> Node:
+def build(config: HomeserverConfig, client: HttpClient, clock: Clock) -> Node:
     """Wire the parts of one homeserver; nothing runs yet.
 
     Raises:
@@ -308,8 +307,7 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
         ConfigError, KeyFileError: secrets or keys cannot be used.
         Exception: what `Backend.serve` raises; that an address cannot be used; and as `run_application`.
     """
-    limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
-    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
+    async with HttpClient() as client:
         node = build(config, client, Clock())
 
         def started(system: System) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
-import httpx
 import trio
 from pydantic import ValidationError
 
 from actors.clock import Clock
+from actors.http_client import HttpClient, HttpFailed
 from authority.enrolment import federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -75,7 +75,7 @@ class Federation:
         sealer: Sealer,
         peers: tuple[PeerConfig, ...],
         secret: bytes,
-        client: httpx.AsyncClient,
+        client: HttpClient,
         clock: Clock,
         pins: Pins | None = None,
     ) -> None:
@@ -353,23 +353,24 @@ class Federation:
         problem = "no address"
         for url in urls:
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    response = await self._client.post(f"{url}/v1/federation", json=body)
+                answered = await self._client.request(
+                    "POST", f"{url}/v1/federation", json=body, timeout_s=REQUEST_TIMEOUT_S
+                )
             except trio.Cancelled:
                 # Whoever asked does not wait any longer.
                 self._doubt(url)
                 raise
-            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError) as error:
-                problem = f"{url}: {type(error).__name__}"
+            except HttpFailed as error:
+                problem = f"{url}: {error}"
                 self._doubt(url)
                 continue
             self._doubted.discard(url)
             try:
-                answer = response.json()
+                answer = answered.json()
             except ValueError:
                 answer = None
-            if response.status_code == 200 and isinstance(answer, dict):
+            if answered.status == 200 and isinstance(answer, dict):
                 return answer
             message = answer.get("message", "") if isinstance(answer, dict) else ""
-            problem = f"{url}: HTTP {response.status_code} {message}"
+            problem = f"{url}: HTTP {answered.status} {message}"
         raise PeerUnreachable(f"instance {instance} did not answer ({problem})")

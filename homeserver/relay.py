@@ -7,12 +7,10 @@ import logging
 from dataclasses import replace
 from typing import Any, Final
 
-import httpx
-import trio
 from fastapi import FastAPI
 
 from actors.clock import Clock
-from actors.http_client import trusted_authorities
+from actors.http_client import HttpClient, HttpFailed
 from actors.stopping import run_until_signalled
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app, serve_app
 from authority.hops import BadTrace
@@ -31,7 +29,7 @@ ROLE: Final = "relay"
 class Relay:
     """Passes federation messages on, towards the instance that they name."""
 
-    def __init__(self, config: RelayConfig, client: httpx.AsyncClient, clock: Clock) -> None:
+    def __init__(self, config: RelayConfig, client: HttpClient, clock: Clock) -> None:
         self._name = config.name
         self._peers = {peer.instance: peer for peer in config.peers}
         self._client = client
@@ -71,19 +69,20 @@ class Relay:
         problem: ApiError | None = None
         for url in await self._order(peer, to):
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    response = await self._client.post(f"{url}/v1/federation", json=body)
-                    answer = response.json()
-            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
-                text = f"{self._name} got no answer from {url}: {type(error).__name__}"
+                answered = await self._client.request(
+                    "POST", f"{url}/v1/federation", json=body, timeout_s=REQUEST_TIMEOUT_S
+                )
+                answer = answered.json()
+            except (HttpFailed, ValueError) as error:
+                text = f"{self._name} got no answer from {url}: {error}"
                 problem = ApiError(502, "peer_unreachable", text, url)
                 continue
-            if response.status_code == 200 and isinstance(answer, dict):
+            if answered.status == 200 and isinstance(answer, dict):
                 return answer
-            code, message = "peer_error", f"{url} answered HTTP {response.status_code}"
+            code, message = "peer_error", f"{url} answered HTTP {answered.status}"
             if isinstance(answer, dict):
                 code, message = str(answer.get("code", code)), str(answer.get("message", message))
-            problem = ApiError(502 if response.status_code >= 500 else response.status_code, code, message)
+            problem = ApiError(502 if answered.status >= 500 else answered.status, code, message)
         raise problem or ApiError(502, "peer_unreachable", f"no address of {peer.instance} is configured")
 
     async def _order(self, peer: PeerConfig, to: str | None) -> tuple[str, ...]:
@@ -97,10 +96,10 @@ class Relay:
     async def _learn(self, peer: PeerConfig) -> None:
         for url in peer.urls:
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    health = (await self._client.get(f"{url}/healthz")).json()
+                asked = self._client.request("GET", f"{url}/healthz", timeout_s=REQUEST_TIMEOUT_S)
+                health = (await asked).json()
                 self._urls[str(health["name"])] = url
-            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError, KeyError, TypeError):
+            except (HttpFailed, ValueError, KeyError, TypeError):
                 continue
 
 
@@ -125,7 +124,7 @@ def make_relay_app(relay: Relay, name: str) -> FastAPI:
 
 async def run(config: RelayConfig) -> None:
     """Run one relay until cancelled."""
-    async with httpx.AsyncClient(timeout=10.0, trust_env=False, verify=trusted_authorities()) as client:
+    async with HttpClient() as client:
         relay = Relay(config, client, Clock())
         await serve_app(make_relay_app(relay, config.name), config.rest.host, config.rest.port)
 

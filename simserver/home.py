@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-import httpx
 import trio
 from pydantic import ValidationError
 
 from actors.clock import Clock
 from actors.combining import Combiner
+from actors.http_client import HttpClient, HttpFailed
 from authority.enrolment import DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -89,7 +89,7 @@ class Home:
         instance: str,
         urls: tuple[str, ...],
         join_token: bytes,
-        client: httpx.AsyncClient,
+        client: HttpClient,
         clock: Clock,
         pins: Pins | None = None,
     ) -> None:
@@ -440,19 +440,20 @@ class Home:
         problem = "no address is configured"
         for url in list(urls or self._urls):
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    response = await self._client.request(method, url + path, params=params, json=json_body)
-                answer = response.json() if response.content else {}
-            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
-                problem = f"{url}: {type(error).__name__}"
+                answered = await self._client.request(
+                    method, url + path, params=params, json=json_body, timeout_s=REQUEST_TIMEOUT_S
+                )
+                answer = answered.json() if answered.body else {}
+            except (HttpFailed, ValueError) as error:
+                problem = f"{url}: {error}"
                 continue
-            if response.is_success and isinstance(answer, dict):
+            if answered.is_success and isinstance(answer, dict):
                 return answer
             code = answer.get("code", "") if isinstance(answer, dict) else ""
             sentence = answer.get("message", "") if isinstance(answer, dict) else ""
-            problem = f"{url}: HTTP {response.status_code} {code} {sentence}"
-            if response.status_code < 500:
-                raise HomeRefused(f"{method} {path}: {code or response.status_code}: {sentence}", code)
+            problem = f"{url}: HTTP {answered.status} {code} {sentence}"
+            if answered.status < 500:
+                raise HomeRefused(f"{method} {path}: {code or answered.status}: {sentence}", code)
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
 
 

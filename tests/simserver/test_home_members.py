@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from actors.clock import Clock
+from actors.http_client import HttpClient
 from authority.enrolment import DIRECTORY, rows_proof
 from authority.hops import Trace
 from authority.lease_messages import digest_of_members
@@ -32,7 +33,7 @@ class Instance:
     def __init__(self) -> None:
         self.rows = [member("alpha.h1"), member("alpha.h2")]
         self.is_there = True
-        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        self.http = HttpClient(transport=httpx.MockTransport(self._answer))
         self.home = Home(Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, Clock())
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
