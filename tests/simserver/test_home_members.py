@@ -13,7 +13,8 @@ from authority.enrolment import DIRECTORY, rows_proof
 from authority.hops import Trace
 from authority.lease_messages import digest_of_members
 from authority.letters import Letter
-from authority.messages import OwnerRequest, Renew
+from authority.log_messages import HeldInquiry
+from authority.messages import OwnerRequest
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from crypto.keys import Identity
@@ -115,12 +116,14 @@ async def test_while_nobody_says_who_there_is_the_known_ones_are_asked() -> None
     await instance.http.aclose()
 
 
-async def test_a_renewal_waits_for_nothing_that_is_asked_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_asked_alone_waits_for_nothing_that_is_asked_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     instance, parcels, held = Instance(), list[list[str]](), trio.Event()
 
     async def perform(letters: list[Letter]) -> list[Exception]:
         parcels.append([letter.message.type for letter in letters])
-        if letters[0].message.type != "renew":
+        if letters[0].message.type != "held_inquiry":
             await held.wait()
         return [HomeUnreachable("answered")] * len(letters)
 
@@ -135,7 +138,7 @@ async def test_a_renewal_waits_for_nothing_that_is_asked_at_the_same_moment(monk
         for number in range(5):
             nursery.start_soon(ask, number)
         with pytest.raises(HomeUnreachable):
-            await instance.home.ask_alone(Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=1), trace)
+            await instance.home.ask_alone(HeldInquiry(number=1, server="alpha.s1", items=[]), trace)
         held.set()
-    assert sorted(parcels) == [["owner_request"] * 5, ["renew"]]
+    assert sorted(parcels) == [["held_inquiry"], ["owner_request"] * 5]
     await instance.http.aclose()
