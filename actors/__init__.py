@@ -76,6 +76,7 @@ from actors.exits import (
     Reason,
     StartError,
 )
+from actors.loop import WrongThread
 from actors.messages import TIMEOUT, Down, ExitSignal, Monitor, TaskResult
 from actors.names import AlreadyRegistered, Named, Names, Via
 from actors.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
@@ -183,6 +184,7 @@ __all__ = [
     "TooManyChildren",
     "Unregistered",
     "Via",
+    "WrongThread",
     "async_stream",
     "await_many",
     "every",

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import trio
 
 from actors.children import ChildSpec, RestartLimitReached
+from actors.clock import Bell
 from actors.exits import Exit, StartError, cause_of, reason_of, shown
 from actors.service import AsyncService
 from actors.supervisor import ChildStartFailed
@@ -35,19 +36,19 @@ class LastWord:
     """Why a server must end although its supervisors could go on trying. Only the first one counts."""
 
     def __init__(self) -> None:
-        self._said: Final = trio.Event()
+        self._said: Final = Bell()
         self.error: Exception | None = None
 
     def say(self, error: Exception) -> None:
-        """End the server with `error`."""
+        """End the server with `error`. From any thread."""
         if self.error is None:
             self.error = error
-            self._said.set()
+            self._said.ring()
 
     async def heard(self) -> NoReturn:
         """Wait until it is said, and raise it."""
-        await self._said.wait()
-        assert self.error is not None  # noqa: S101 — set before the event is
+        while self.error is None:
+            await self._said.wait()
         raise self.error
 
     def of(self, serve: AsyncService) -> AsyncService:

@@ -64,6 +64,7 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         self._claimed = claimed
         self._ready: deque[tuple[Link, Sequence[ReceivedMessage]]] = deque()  # who has something, and what
         self._listed: set[Link] = set()
+        self._held: dict[str, Link | None] = {}  # of whom nothing is taken, and whose link has something
         self._lookout = lookout
         self._parked: Parked = deque()
         self._on_credit = on_credit
@@ -85,9 +86,13 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
             if not self._turn_left:
                 self._turn_left = BATCH_MESSAGES
                 await trio.lowlevel.checkpoint()
-        while not self._ready and not self._is_closed:
-            await self._lookout.wait(self._parked)
-        return self.receive_nowait()
+        while True:
+            while not self._ready and not self._is_closed:
+                await self._lookout.wait(self._parked)
+            try:
+                return self.receive_nowait()
+            except trio.WouldBlock:  # all that there was is of peers that are held
+                continue
 
     def receive_nowait(self) -> Received:
         """The next message. Raises trio.WouldBlock when there is none, trio.EndOfChannel when none will come.
@@ -97,6 +102,11 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         ready = self._ready
         while ready:
             link, messages = ready[0]
+            if self._held and link.peer in self._held:
+                ready.popleft()
+                self._listed.discard(link)
+                self._held[link.peer] = link
+                continue
             message = link.take(self._claimed)
             if not messages:
                 ready.popleft()
@@ -108,6 +118,16 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
             if message is not None:
                 return _new_received((link.peer, message[1], message[0], link.path.address or _NOWHERE))
         raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
+
+    def hold(self, peer: str) -> None:
+        """Take no more of this peer until `go_on`: its credit runs out, and nobody else waits for it."""
+        self._held.setdefault(peer, None)
+
+    def go_on(self, peer: str) -> None:
+        """Take what this peer has sent, and sends, again."""
+        link = self._held.pop(peer, None)
+        if link is not None and self.look(link):
+            self._lookout.disturb()  # whoever receives may wait for the socket itself
 
     async def aclose(self) -> None:
         """Stop receiving: messages that were not taken stay untaken, and the peers' credit runs out."""
@@ -125,6 +145,9 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         """`link` may have a message to take; whether it has."""
         messages = link.ready_of(self._claimed)
         if not messages:
+            return False
+        if self._held and link.peer in self._held:
+            self._held[link.peer] = link
             return False
         if link not in self._listed:
             self._listed.add(link)

@@ -52,6 +52,7 @@ class Names:
             return
         if name is None:
             raise ValueError("None is not a name: it means that an actor has none")
+        ref.process.require_loop()
         if not ref.alive:
             raise NoProc(str(ref))
         holder = self._refs.setdefault(name, ref)
@@ -73,9 +74,12 @@ class Names:
 
     def unregister(self, name: Hashable) -> None:
         """Take the name away from whoever has it, if anybody."""
-        ref = self._refs.pop(name, None)
-        if ref is not None and ref.process.names is not None:
-            ref.process.names.pop(name, None)
+        ref = self._refs.get(name)
+        if ref is not None:
+            ref.process.require_loop()
+            del self._refs[name]
+            if ref.process.names is not None:
+                ref.process.names.pop(name, None)
 
     def vacate(self, name: Hashable, ref: Ref) -> None:
         """`ref` has ended: forget that it had this name. For the runtime."""

@@ -16,7 +16,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, forget_frames, is_normal, is_orderly, shown
+from actors.exits import (
+    KILLED,
+    NOPROC,
+    SHUTDOWN,
+    TIMED_OUT,
+    Exit,
+    NoProc,
+    Reason,
+    cause_of,
+    forget_frames,
+    is_normal,
+    is_orderly,
+    shown,
+)
+from actors.loop import WrongThread, get_ident
 from actors.messages import ChildEnded, Down, ExitSignal, Late, Monitor
 from actors.ref import From, Ref, current_process
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
@@ -210,6 +224,11 @@ class Process:
             logger.error("%s ended: %s%s", self.ref, shown(reason), report, exc_info=cause_of(reason))
             forget_frames(reason)
 
+    def require_loop(self) -> None:
+        """Raises `WrongThread` in another thread than that of the system."""
+        if get_ident() != self.system.thread:
+            raise WrongThread(self.ref)
+
     def waits_for_this_task(self) -> bool:
         """Whether a callback of this cannot end before the present task has: the task runs it, or belongs to it.
 
@@ -229,8 +248,17 @@ class Process:
     async def wait_started(self, timeout_s: float | None) -> None:
         """Wait until a start that could not be finished at once is over. Raises `StartError`, and `Ignored`.
 
-        After `timeout_s`, or if the waiting task is cancelled, the start is given up and this ends.
+        After `timeout_s`, if the waiting task is cancelled or the system closes, the start is given up and this ends.
         """
+
+    async def start_over(self, over: trio.Event, timeout_s: float | None) -> Reason | None:
+        """Wait for the end of a start in progress; None, or why it is to be given up."""
+        with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
+            with self.system.start_in_progress(self, limit):
+                await over.wait()
+        if not limit.cancelled_caught:
+            return None
+        return SHUTDOWN if self.system.closing else TIMED_OUT
 
     # The end
 
@@ -393,6 +421,7 @@ class Process:
 
     def monitor(self, ref: Ref) -> Monitor:
         """Have a `Down` delivered to this when `ref` ends; at once if it has."""
+        self.require_loop()
         target = ref.process
         monitor = Monitor(ref, 0)
         if not target.alive:
@@ -411,6 +440,7 @@ class Process:
 
     def demonitor(self, monitor: Monitor) -> None:
         """Take back a `monitor`, and its `Down` if that is in the mailbox."""
+        self.require_loop()
         if self._monitors is not None and self._monitors.pop(monitor, ALIVE_STILL) is None:
             monitor.ref.process.unwatch(monitor.token)
         else:
@@ -436,6 +466,7 @@ class Process:
         Raises `NoProc` if this has ended, or if `ref` has and this does not trap exits; if it does, it gets the exit
         signal `"noproc"`.
         """
+        self.require_loop()
         peer = ref.process
         if not self.alive:
             raise NoProc(str(self.ref))
@@ -464,6 +495,7 @@ class Process:
 
     def unlink(self, ref: Ref) -> None:
         """Take back a `link`, and the exit signal of `ref` if that has ended and its signal is in the mailbox."""
+        self.require_loop()
         peer = ref.process
         if self.untie(peer):
             peer.untie(self)

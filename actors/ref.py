@@ -15,8 +15,11 @@ import trio
 
 from actors.arguments import need_timeout
 from actors.exits import NORMAL, CallingSelf, CallTimeout, Exit, NoProc, Reason, is_kill
+from actors.loop import WrongThread, get_ident
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.process import Process
 
 DEFAULT_TIMEOUT_S: Final = 5.0
@@ -62,8 +65,8 @@ class From:
         """Whether the caller is still there. If not (timeout, cancelled, already answered) a reply vanishes."""
 
     def reply(self, value: Any) -> None:
-        """Answer the caller. Only the first answer counts; one that comes too late vanishes."""
-        if self.waiting:
+        """Answer the caller, from any thread. Only the first answer counts; one that comes too late vanishes."""
+        if self.is_here(self.reply, value) and self.waiting:
             self.waiting = False
             self._answer = value
             if self.deferred:
@@ -71,6 +74,14 @@ class From:
             # No task: the caller is below us on the stack, having its call handled at once.
             if self._task is not None:
                 trio.lowlevel.reschedule(self._task)
+
+    def is_here(self, function: Callable[[Any], object], value: Any) -> bool:
+        """Whether this is the thread of the actor's loop; if not, `function(value)` is called there, soon."""
+        system = self._process.system
+        if get_ident() == system.thread:
+            return True
+        system.loop.soon(function, value)
+        return False
 
     def fail(self, error: Exit) -> None:
         """Make the call raise `error`. For the runtime; only the first answer or failure counts."""
@@ -155,9 +166,11 @@ class Ref:
         """Send `request` to `handle_call` and wait for the answer.
 
         `timeout_s` None waits as long as the actor lives. Raises `Exit` with the reason if it ends before it answers,
-        `NoProc` if it has ended before, `CallTimeout`, `CallingSelf`, `MailboxFull`.
+        `NoProc` if it has ended before, `CallTimeout`, `CallingSelf`, `MailboxFull`, `WrongThread` in another loop.
         """
         process = self.process
+        if get_ident() != process.system.thread:
+            raise WrongThread(self)
         # A cancelled caller sends nothing, and every call is a checkpoint as far as cancellation is concerned.
         await trio.lowlevel.checkpoint_if_cancelled()
         from_ = From(process)
@@ -178,8 +191,14 @@ class Ref:
         return await from_.wait(timeout_s)
 
     def cast(self, message: Any) -> None:
-        """Send `message` to `handle_cast`. Never waits, never fails: to an actor that ended or is full, it vanishes."""
+        """Send `message` to `handle_cast`. Never waits, never fails: to an actor that ended or is full, it vanishes.
+
+        From any thread; from another than the system's own it comes after what its loop has to do now.
+        """
         process = self.process
+        if get_ident() != process.system.thread:
+            process.system.loop.soon(self.cast, message)
+            return
         if not process.scheduled:
             process.wake()
         elif len(process.mailbox) >= process.accepts:
@@ -190,6 +209,9 @@ class Ref:
     def send(self, message: Any) -> None:
         """Send `message` to `handle_info`, on the same terms as a cast."""
         process = self.process
+        if get_ident() != process.system.thread:
+            process.system.loop.soon(self.send, message)
+            return
         if process.scheduled and len(process.mailbox) >= process.accepts:
             process.refuse(INFO, message)
         else:
@@ -202,6 +224,7 @@ class Ref:
         another reason than this, `CallTimeout` if it has not ended in time (it still will), `CallingSelf` from its own
         callback (return `Stop` there).
         """
+        self.process.require_loop()
         need_timeout(f"timeout_s of the stop of {self}", timeout_s)
         if self.process.waits_for_this_task():
             raise CallingSelf(str(self))
@@ -220,8 +243,9 @@ class Ref:
 
         Without `trap_exit` it ends the actor at once, without `terminate`, except for `"normal"`, which is ignored
         unless the actor sent it to itself. With `trap_exit` it becomes an `ExitSignal` in `handle_info`, or, from the
-        parent, calls `terminate`. The reason `"kill"` is `kill()`.
+        parent, calls `terminate`. The reason `"kill"` is `kill()`. Raises `WrongThread` outside of the system's thread.
         """
+        self.process.require_loop()
         if is_kill(reason):
             self.process.kill()
         else:
@@ -239,7 +263,8 @@ class Ref:
         self.process.unlink(other)
 
     def kill(self) -> None:
-        """End it at once, reason `"killed"`; neither `trap_exit` nor `terminate` matter."""
+        """End it at once, reason `"killed"`; neither `trap_exit` nor `terminate` matter. Raises `WrongThread`."""
+        self.process.require_loop()
         self.process.kill()
 
     async def exited(self) -> Reason:
@@ -247,6 +272,7 @@ class Ref:
 
         Raises `CallingSelf` in its own callback, which would wait for itself.
         """
+        self.process.require_loop()
         if self.process.waits_for_this_task():
             raise CallingSelf(str(self))
         return await self.process.wait_dead()
@@ -259,3 +285,7 @@ STOP: Final = 3
 LATE: Final = 4
 """Something that makes its message when it is handled (`actors.messages.Late`)."""
 SYSTEM: Final = 5
+CONTINUE: Final = 6
+"""What a callback has said with `then=Continue(...)`. It stands before all messages, so none comes in between."""
+HIBERNATION: Final = 7
+"""The same for `then=HIBERNATE`."""

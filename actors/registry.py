@@ -141,6 +141,7 @@ class Registry:
             raise NoProc(str(ref))
         if process.system is not keeper.system:
             raise ValueError(f"{ref} runs in the system {ref.node!r}, not where {self} is: a registry is local")
+        keeper.require_loop()
         holder = self._table.add(key, ref, value)
         if holder is not None:
             raise AlreadyRegistered(key, holder)
@@ -155,6 +156,7 @@ class Registry:
 
         With `where` it is Elixir's unregister_match.
         """
+        self._require_loop()
         removed = self._table.remove(key, ref, where)
         if self._listeners:
             for _ in range(removed):
@@ -168,6 +170,7 @@ class Registry:
         `change` raises; nothing has changed then.
         """
         table = self._require_unique("update_value")
+        self._require_loop()
         found = table.entries(key)
         if not found or found[0].ref is not ref:
             raise NotRegistered(self, key, ref)
@@ -234,10 +237,12 @@ class Registry:
         """Remember `value` until the registry ends. Raises `NoProc` if it is not running."""
         if self._keeper is None:
             raise NoProc(repr(self))
+        self._require_loop()
         self._meta[key] = value
 
     def delete_meta(self, key: Hashable) -> None:
         """Forget what `put_meta` said; harmless if there is nothing."""
+        self._require_loop()
         self._meta.pop(key, None)
 
     # For the runtime
@@ -265,6 +270,10 @@ class Registry:
         signal = SHUTDOWN if is_normal(reason) else reason
         for ref in owners:
             ref.exit(signal, None if keeper is None else keeper.ref)
+
+    def _require_loop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.require_loop()
 
     def _empty_table(self) -> UniqueTable | DuplicateTable:
         return UniqueTable() if self._unique else DuplicateTable()

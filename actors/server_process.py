@@ -17,7 +17,6 @@ from actors.debug import SUSPENDED, SystemRequest
 from actors.exits import (
     KILLED,
     SHUTDOWN,
-    TIMED_OUT,
     BadReturnValue,
     Exit,
     Ignored,
@@ -32,15 +31,14 @@ from actors.hibernation import Drowsiness
 from actors.interrupts import interruptibly, protected
 from actors.messages import TIMEOUT, ExitSignal
 from actors.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
-from actors.ref import CALL, CAST, INFO, LATE, STOP, SYSTEM, From, Ref, current_process
-from actors.server import HIBERNATE, IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
+from actors.ref import CALL, CAST, CONTINUE, HIBERNATION, INFO, LATE, STOP, SYSTEM, From, Ref, current_process
+from actors.server import HIBERNATE, IGNORE, KEEP, NO_REPLY, Continue, NoReply, Ok, Reply, Server, Stop
 from actors.status_report import NO_MESSAGE, ServerStatus, crash_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
 
     from actors.messages import Late, Timeout
-    from actors.server import Continue, Hibernate
     from actors.system import System
     from actors.timers import Timer
 
@@ -64,6 +62,8 @@ _CALLBACKS = {
     STOP: "terminate",
     LATE: "handle_info",
     SYSTEM: "a system request",
+    CONTINUE: "handle_continue",
+    HIBERNATION: "handle_hibernate",
 }
 
 
@@ -123,6 +123,7 @@ class ServerProcess(ControlledProcess):
 
         Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
         """
+        system.loop.require(system)
         label = getattr(factory, "__name__", None) or type(factory).__name__
         label = label if name is None else f"{label} {name!r}"
         if system.closing:
@@ -214,20 +215,19 @@ class ServerProcess(ControlledProcess):
     async def wait_started(self, timeout_s: float | None) -> None:
         """Wait until a start that could not be finished at once is over. Raises `StartError`, and `Ignored`.
 
-        After `timeout_s`, or if the waiting task is cancelled, the start is given up and this ends.
+        After `timeout_s`, if the waiting task is cancelled or the system closes, the start is given up and this ends.
         """
         starting, self._starting = self._starting, None
         if starting is None:
             return
         try:
-            with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
-                await starting.over.wait()
+            given_up = await self.start_over(starting.over, timeout_s)
         except BaseException:
             await self._give_up_start(KILLED)
             raise
-        if limit.cancelled_caught:
-            await self._give_up_start(TIMED_OUT)
-            raise StartError(self.label, TIMED_OUT)
+        if given_up is not None:
+            await self._give_up_start(given_up)
+            raise StartError(self.label, given_up)
         if starting.error is not None:
             raise starting.error
 
@@ -355,7 +355,7 @@ class ServerProcess(ControlledProcess):
         while mailbox and handled < budget:
             kind, payload, from_ = mailbox.popleft()
             handled += 1
-            if self._idle_timer is not None and kind != SYSTEM:
+            if self._idle_timer is not None and kind < SYSTEM:
                 self._idle_timer.cancel()
                 self._idle_timer = None
             try:
@@ -366,7 +366,7 @@ class ServerProcess(ControlledProcess):
                 else:
                     result = self._handle_other(kind, payload)
             except Exception as error:
-                self._crash(error, from_, payload)
+                self._crash(error, from_, payload if kind <= SYSTEM else NO_MESSAGE)
                 return handled, clock_s()
             except BaseException:
                 self._current = from_  # Ctrl-C: the system ends, and `abandon` must find this caller too
@@ -392,6 +392,10 @@ class ServerProcess(ControlledProcess):
             return Stop(stop_reason(payload))
         if kind == SYSTEM:
             return payload.serve(self)
+        if kind == CONTINUE:
+            return self._server.handle_continue(payload, self._state)
+        if kind == HIBERNATION:
+            return self._hibernate()
         message = payload.take()
         return None if message is None else self._server.handle_info(message, self._state)
 
@@ -410,38 +414,34 @@ class ServerProcess(ControlledProcess):
 
     def _settle(self, result: Any, from_: From | None, callback: str) -> bool:
         """Do what a callback returned. False if the server does not go on now: it ends, or waits for a coroutine."""
-        while True:
-            kind = type(result)
-            if kind is Reply and from_ is not None:
-                from_.reply(result.value)
-            elif kind is NoReply:
-                if from_ is not None and from_.waiting:
-                    self._defer(from_)
-            elif result is None and from_ is None:
-                return True
-            else:
-                self._settle_rare(result, from_, callback)
-                return False
-            if result.state is not KEEP:
-                self._state = result.state
-            if result.timeout_s is not None and not self._arm_idle_timer(result, callback):
-                return False
-            then = result.then
-            if then is None or (then is HIBERNATE and (self.mailbox or callback == "handle_hibernate")):
-                return True
-            from_, callback = None, "handle_hibernate" if then is HIBERNATE else "handle_continue"
-            try:
-                result = self._go_on(then)
-            except Exception as error:
-                self._crash(error, None)
-                return False
-            if self.pending_exit is not ALIVE_STILL:
-                self._drop_result(result, None)
-                return False
+        kind = type(result)
+        if kind is Reply and from_ is not None:
+            from_.reply(result.value)
+        elif kind is NoReply:
+            if from_ is not None and from_.waiting:
+                self._defer(from_)
+        elif result is None and from_ is None:
+            return True
+        else:
+            self._settle_rare(result, from_, callback)
+            return False
+        if result.state is not KEEP:
+            self._state = result.state
+        if result.timeout_s is not None and not self._arm_idle_timer(result, callback):
+            return False
+        then = result.then
+        # Not done here: work in many steps has turns of a bounded length like any other, and others have theirs.
+        if type(then) is Continue:
+            self.mailbox.appendleft((CONTINUE, then.value, None))
+        elif then is HIBERNATE:
+            if not self.mailbox and callback != "handle_hibernate":
+                self.mailbox.append((HIBERNATION, None, None))
+        elif then is not None:
+            self._crash(BadReturnValue(self.label, callback, result), None)
+            return False
+        return True
 
-    def _go_on(self, then: Continue | Hibernate) -> Any:
-        if then is not HIBERNATE:
-            return self._server.handle_continue(then.value, self._state)
+    def _hibernate(self) -> Any:
         self.give_back_room()
         self._deferred = dict(self._deferred) if self._deferred else None
         return self._server.handle_hibernate(self._state)
@@ -494,7 +494,7 @@ class ServerProcess(ControlledProcess):
 
     def _idle(self) -> None:
         self._idle_timer = None
-        if not self.scheduled or all(entry[0] == SYSTEM for entry in self.mailbox):
+        if not self.scheduled or all(entry[0] >= SYSTEM for entry in self.mailbox):
             timeout: Timeout = TIMEOUT
             self.deliver_info(timeout)
 

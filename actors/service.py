@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 
-from actors.exits import NORMAL, SHUTDOWN, Reason, StartError, is_normal, reason_of
+from actors.exits import NORMAL, SHUTDOWN, TIMED_OUT, Reason, StartError, is_normal, reason_of
 from actors.interrupts import protected
 from actors.process import ALIVE_STILL, Process, Status
 from actors.ref import current_process
 from actors.shutdown import shut_down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Hashable
 
     from actors.system import System
 
@@ -38,19 +38,20 @@ class AsyncService(Protocol):
 class _Started:
     """Takes `task_status.started(value)` of one service."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, process: Process) -> None:
+        self._process = process
         self.event = trio.Event()
         self.value: Any = None
         self.called = False
 
     def started(self, value: Any = None) -> None:
+        self._process.require_loop()
         if self.called:
             raise RuntimeError("task_status.started() was called twice")
         self.called = True
         self.value = value
         self.event.set()
-        self._tell()
+        self._process.tell_started()
 
 
 @final
@@ -61,7 +62,7 @@ class ServiceProcess(Process):
 
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
-        self._ready = _Started(self.tell_started)
+        self._ready = _Started(self)
         self.enter()
 
     @property
@@ -84,6 +85,7 @@ class ServiceProcess(Process):
 
         Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
         """
+        system.loop.require(system)
         if system.closing:
             raise StartError(label, SHUTDOWN)
         process = cls(system, label, parent)
@@ -99,17 +101,17 @@ class ServiceProcess(Process):
     async def wait_started(self, timeout_s: float | None) -> None:
         """Wait until the service says that it is ready. Raises `StartError` if it ends first.
 
-        After `timeout_s`, or if the waiting task is cancelled, so is the service.
+        After `timeout_s`, if the waiting task is cancelled or the system closes, so is the service.
         """
         try:
-            with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
-                await self._ready.event.wait()
+            given_up = await self.start_over(self._ready.event, timeout_s)
         except BaseException:
             self.kill()
             raise
-        if limit.cancelled_caught:
+        if given_up is not None:
             await shut_down([(self, 0)])
-            raise StartError(self.label, f"timeout: no task_status.started() within {timeout_s} s")
+            late = f"timeout: no task_status.started() within {timeout_s} s"
+            raise StartError(self.label, late if given_up == TIMED_OUT else given_up)
         if not self._ready.called:
             reason = self.reason
             raise StartError(self.label, "returned without task_status.started()" if is_normal(reason) else reason)

@@ -207,6 +207,7 @@ def trace(address: Ref | Named, limit: int = 1024) -> Trace:
     debug = process.system.debug
 
     def untrace(trace: Trace) -> None:
+        process.require_loop()
         probe = debug.probe_of(process)
         if probe is not None:
             probe.untrace(trace)
@@ -283,6 +284,7 @@ def _alive(address: Ref | Named) -> Process:
     ref = address if isinstance(address, Ref) else address.ref
     if ref is None or not ref.alive:
         raise NoProc(str(address))
+    ref.process.require_loop()
     if ref.node != ref.process.system.name:
         raise OnAnotherNode(str(ref))
     return ref.process

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, final
@@ -23,6 +23,7 @@ from actors.debug import Debug
 from actors.exits import Exit, cause_of, is_orderly, reason_of, shown
 from actors.interrupts import await_interruptibly, protected, that_ends_the_program
 from actors.links import LinkSignals
+from actors.loop import Loop, get_ident
 from actors.names import Named, Names
 from actors.process import Process, logger
 from actors.restart import AutoShutdown, Strategy
@@ -36,7 +37,7 @@ from actors.timers import Timers
 from actors.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 
     from actors.children import ChildSpec
     from actors.ref import Ref
@@ -77,6 +78,9 @@ class System:
         telemetry: Telemetry | None = None,
     ) -> None:
         self.name = name
+        self.loop = Loop()
+        """Where all of it runs."""
+        self.thread = self.loop.thread
         self.registry = Names()
         self.timers = Timers()
         self.telemetry = Telemetry(clock_s) if telemetry is None else telemetry
@@ -95,6 +99,8 @@ class System:
         self._last_pid = 0
         self._births = Births()
         self._closing = False
+        self._starts: dict[Process, trio.CancelScope] = {}
+        """Starts that somebody waits for, and what ends that."""
         self._root: Ref | None = None
         self._engine: list[trio.CancelScope] = []
         self._broken = trio.CancelScope()
@@ -255,6 +261,9 @@ class System:
         process = self._processes.get(pid)
         return None if process is None else process.ref
 
+    def __repr__(self) -> str:
+        return f"<the system {self.name!r}>"
+
     @property
     def count(self) -> int:
         """How many actors are alive."""
@@ -293,6 +302,23 @@ class System:
         """Whether nothing can be started any more."""
         return self._closing
 
+    @contextmanager
+    def start_in_progress(self, process: Process, limit: trio.CancelScope) -> Iterator[None]:
+        """Somebody waits for the start of `process`, unless `limit` is cancelled, as it is when the system closes."""
+        self._starts[process] = limit
+        if self._closing:
+            self._give_up_starts()
+        try:
+            yield
+        finally:
+            del self._starts[process]
+
+    def _give_up_starts(self) -> None:
+        """Wait for no start any more: the innermost are given up, and whoever waits for one ends its own in order."""
+        for process, limit in self._starts.items():
+            if not any(child.starting for child in process.children or ()):
+                limit.cancel()
+
     def enroll(self, process: Process) -> int:
         """Enter a new process into the table; its pid."""
         pid = self._last_pid = self._last_pid + 1
@@ -305,6 +331,9 @@ class System:
         self._processes.pop(process.pid, None)
 
     def _watch_everybody(self, on: bool) -> None:
+        if get_ident() != self.thread:
+            self.loop.soon(self._watch_everybody, on)
+            return
         self.debug.watches_everybody = on
         for process in self._processes.values():
             if isinstance(process, ServerProcess):
@@ -356,6 +385,7 @@ class System:
         Whatever interrupts that (Ctrl-C comes to a main task that waits here) ends everything at once instead.
         """
         self._closing = True
+        self._give_up_starts()
         self._broken.shield = True
         try:
             with self._broken:

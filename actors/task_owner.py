@@ -103,6 +103,7 @@ class ActorOwner:
 
     def check(self, task: object) -> None:
         """Raises `TaskError` outside of the actor's async callbacks."""
+        self.process.require_loop()
         if current_process.get() is not self.process:
             raise TaskError(
                 f"{task} belongs to {self.process.ref}: only its own `async def` callbacks may wait for it;"

@@ -79,6 +79,7 @@ class TaskProcess(Process):
 
         Raises `StartError` if the system is closing or the parent has ended, `AlreadyStarted` if the name is taken.
         """
+        system.loop.require(system)
         given: Any = function
         if not callable(given):
             raise TypeError(f"a task runs an `async def` function: give that, and its arguments, not {given!r}")

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from actors.loop import WrongThread, get_ident
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
@@ -108,6 +110,7 @@ class Timer:
 
     def cancel(self) -> bool:
         """Do not fire. True if that was in time."""
+        self._timers.require_loop()
         if self._action is None:
             return False
         self._action = None
@@ -156,7 +159,7 @@ class Interval:
         """Send no more ticks; one that waits in the mailbox is not delivered either. True the first time."""
         if self._timer is None:
             return False
-        self._timer.cancel()
+        self._timer.cancel()  # which may be refused
         self._timer = None
         return True
 
@@ -178,11 +181,15 @@ class Interval:
 
 @final
 class Timers:
-    """All deadlines of one system: a heap, and one task that sleeps until the earliest."""
+    """All deadlines of one system: a heap, and one task that sleeps until the earliest.
 
-    __slots__ = ("_cancelled", "_heap", "_sequence", "_sleep", "_wake_s")
+    In another thread than the one that made this, its methods and those of its timers raise `WrongThread`.
+    """
+
+    __slots__ = ("_cancelled", "_heap", "_sequence", "_sleep", "_thread", "_wake_s")
 
     def __init__(self) -> None:
+        self._thread = get_ident()
         self._heap: list[tuple[float, int, Timer]] = []
         self._sequence = 0
         self._cancelled = 0
@@ -200,6 +207,7 @@ class Timers:
         """
         if math.isnan(deadline_s):
             raise ValueError("a deadline or delay must be a number of seconds, not NaN")
+        self.require_loop()
         timer = Timer(self, deadline_s, action, owner)
         if owner is not None and not owner.own(timer):
             timer._defuse()
@@ -214,6 +222,7 @@ class Timers:
 
     def send_after(self, delay_s: float, ref: Ref, message: Any) -> Timer:
         """Send `message` to `ref` (its `handle_info`) in `delay_s` seconds, unless cancelled or `ref` ends before."""
+        self.require_loop()
         process = ref.process
         return self.at(trio.current_time() + delay_s, lambda: process.deliver_info(message), process)
 
@@ -226,8 +235,14 @@ class Timers:
         from there, so ticks do not drift. While one waits in the mailbox no other is added. `name` is handed on in
         the tick. Raises `ValueError` as `Cadence` does.
         """
+        self.require_loop()
         first_s = trio.current_time() + period_s if start_s is None else start_s
         return Interval(self, Cadence(period_s, first_s, name), ref.process)
+
+    def require_loop(self) -> None:
+        """For timers. Raises `WrongThread`."""
+        if get_ident() != self._thread:
+            raise WrongThread("a timer")
 
     async def run(self) -> None:
         """Fire timers as they come due, for ever. The system runs this in its own task."""

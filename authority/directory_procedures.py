@@ -16,6 +16,9 @@ MAX_PLAYERS: Final = 1_000_000
 def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Pin a server's or player's public keys to its name; the same keys again only update its addresses.
 
+    The addresses of a simulation server are those of the incarnation that has its lease, once that has said which they
+    are (`lease.claim`): who registers is another process perhaps, which will never have the lease.
+
     A name belongs to whoever registered it first. Other keys are a later version of them, and `follows` is the version
     from which the caller has seen that they follow (`crypto.continuity`), which must still be the one that stands here;
     anything else is refused. Signatures are not checked here: what the log decides must not depend on a library.
@@ -43,9 +46,10 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
         if (old.keys, old.role) != (row.keys, row.role) and not _follows(old, row, args.get("follows")):
             text = f"other keys are registered for {row.name}: version {old.version}"
             raise Refused(Reason.KEY_CONFLICT, text, name=row.name)
-        addresses = (row.rest_url, row.link_host, row.link_port)
-        moved = addresses != (old.rest_url, old.link_host, old.link_port)
-        changed = moved or old.keys != row.keys
+        lease = rows.get_or(("leases", row.name), None)
+        if lease is not None and lease.get("addressed"):
+            row = row.changed(rest_url=old.rest_url, link_host=old.link_host, link_port=old.link_port)
+        changed = row.address != old.address or old.keys != row.keys
         row = row.changed(revision=old.revision + 1 if changed else old.revision)
         if old.keys == row.keys:
             row = row.changed(version=old.version, statements=old.statements)

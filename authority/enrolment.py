@@ -9,15 +9,32 @@ from typing import Any
 
 from crypto import mac
 
-__all__ = ["DIRECTORY", "federation_purpose", "is_proof", "registration_proof", "rows_proof"]
+__all__ = [
+    "CLOCK",
+    "DIRECTORY",
+    "federation_clock_purpose",
+    "federation_purpose",
+    "is_proof",
+    "registration_proof",
+    "rows_proof",
+]
 
 DIRECTORY = "directory"
 """The purpose of proofs of directory rows for the servers of an instance, made with its join token."""
 
 
+CLOCK = "clock"
+"""The purpose of proofs of what time it is, made with the join token of an instance."""
+
+
 def federation_purpose(instance: str) -> str:
     """The purpose of proofs of directory rows that `instance` answers to others, made with the federation secret."""
     return f"federation:{instance}"
+
+
+def federation_clock_purpose(instance: str) -> str:
+    """The purpose of proofs of what time it is in `instance`, for others, made with the federation secret."""
+    return f"{CLOCK}:{instance}"
 
 
 def registration_proof(join_token: bytes, name: str, fields: dict[str, Any]) -> str:

@@ -16,10 +16,13 @@ Rules (R7 in FAILURES), none of which needs clocks that show the same time:
    its successor; and while that write is under way, no renewal of this lease is granted.
 5. A lease that is over never comes back. The server claims the next *incarnation*, and has dropped by then whatever it
    simulated under this one.
+6. A renewal is new because it has a *challenge* in it that the granter gave a moment ago, by the granter's own clock;
+   its answer is new because it is one to this renewal. What time it is, which a wrong clock may not know, is not asked.
 
 Both machines are told the time; a holder's is never compared with a granter's.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +30,7 @@ from typing import Final
 
 __all__ = [
     "TABLE",
+    "Challenges",
     "Granter",
     "Holder",
     "HolderPhase",
@@ -179,6 +183,30 @@ class Holder:
 
 
 # --- the granter ---------------------------------------------------------------------------------------------------
+
+
+class Challenges:
+    """What a granter has its holders repeat, so that nobody can keep renewals back and make a dead server look alive.
+
+    Each lasts for two terms, and is another one after every term; nothing is remembered. `secret` is random, and that
+    of one life of one granter: after a restart, or at another granter, everybody is asked once more.
+    """
+
+    def __init__(self, secret: bytes, terms: LeaseTerms) -> None:
+        self._secret: Final = secret
+        self._every_ns: Final = terms.granter_ns
+
+    def now(self, now_ns: int) -> str:
+        """What to give to a holder at this moment."""
+        return self._of(now_ns // self._every_ns)
+
+    def is_recent(self, challenge: str, now_ns: int) -> bool:
+        """Whether this was given to somebody less than two terms ago."""
+        period = now_ns // self._every_ns
+        return challenge in (self._of(period), self._of(period - 1))
+
+    def _of(self, period: int) -> str:
+        return hashlib.blake2s(b"%d" % period, digest_size=16, key=self._secret).hexdigest()
 
 
 class Granter:

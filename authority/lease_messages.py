@@ -38,13 +38,32 @@ MAX_PEERS: Final = 4096
 MAX_LEASES: Final = 256
 # Of a signed position: a header of names and key ids, and five short fields.
 MAX_POSITION_CHARS: Final = 2048
+# Of an address, as of those in a registration.
+MAX_ADDRESS_CHARS: Final = 256
 
 Incarnation = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 PreviousNonce = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
 Position = Annotated[str, Field(max_length=MAX_POSITION_CHARS)]
 Places = Annotated[str, Field(max_length=MAX_PLACES_CHARS, pattern=PLACES_PATTERN)]
+Challenge = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
 ListDigest = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
+
+_SPARED: Final = (
+    "aside",
+    "heard",
+    "lost",
+    "link_host",
+    "link_port",
+    "members",
+    "members_changed",
+    "missing",
+    "now_ms",
+    "position_known",
+    "protocol",
+    "rest_url",
+    "witnesses",
+)
 
 
 class Renew(MessageModel):
@@ -58,6 +77,10 @@ class Renew(MessageModel):
     `heard` is where the log stood by what homeservers said to this server since (`LogPlace`), which proves nothing.
     `witnesses` are the last words of other instances' homeservers on where their logs stood (`authority.log_messages`).
     `members` is the digest of the homeservers and their addresses that it knows: of others there is word in the answer.
+    `challenge` is what a homeserver gave last, empty before the first, by which this is known to be new whatever the
+    clocks show; None of one that knows of no such thing, whose messages are as old as both clocks say.
+    `rest_url`, `link_host` and `link_port` are where this incarnation is (`lease.claim`); port 0 if it does not say.
+    `protocol` is the version that it speaks (`authority.release`); 0 of one that does not say.
     """
 
     type: Literal["renew"] = "renew"
@@ -72,6 +95,11 @@ class Renew(MessageModel):
     heard: Places = ""
     witnesses: Annotated[list[Token], Field(max_length=MAX_FOREIGN_LOGS)] = Field(default_factory=list)
     members: ListDigest = ""
+    challenge: Challenge | None = None
+    rest_url: Annotated[str, Field(max_length=MAX_ADDRESS_CHARS)] = ""
+    link_host: Annotated[str, Field(max_length=MAX_ADDRESS_CHARS)] = ""
+    link_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = 0
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -90,6 +118,9 @@ class RenewReply(MessageModel):
     `lost`: the log has not been there, which was accepted, so the server has followed another history.
     `position`: where it is now, for a server that takes one.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
+    `again`: the `challenge` was none of the last ones; the one in the answer is, and all answers to a server that knows
+    of challenges have one. `now_ms` is the time of the instance, in Unix milliseconds; 0 if it is not told.
+    `other_release`: the server and this homeserver, whose version is `protocol`, would not understand each other.
     `members_changed`: the directory has other homeservers, or other addresses of them, than `Renew.members` says.
     """
 
@@ -97,7 +128,7 @@ class RenewReply(MessageModel):
     server: Name
     incarnation: Incarnation
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
-    verdict: Literal["granted", "returning", "held", "over", "elsewhere", "went_back"]
+    verdict: Literal["granted", "returning", "held", "over", "elsewhere", "went_back", "again", "other_release"]
     known: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     officer: OwnerName = ""
     term_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
@@ -110,6 +141,9 @@ class RenewReply(MessageModel):
     missing: Places = ""
     position_known: bool = False
     lost: bool = False
+    challenge: Challenge | None = None
+    now_ms: Annotated[int, Field(ge=0, le=2**53)] = 0
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = 0
 
     @model_serializer(mode="wrap")
     def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -137,9 +171,10 @@ def number_of(digest: str) -> int:
 
 def _sparing(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
-    if data["position"] is None:
-        del data["position"]
-    for field in ("aside", "heard", "members", "lost", "members_changed", "missing", "position_known", "witnesses"):
+    for field in ("position", "challenge"):
+        if data[field] is None:
+            del data[field]
+    for field in _SPARED:
         if not data.get(field, True):
             del data[field]
     return data

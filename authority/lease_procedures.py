@@ -15,7 +15,7 @@ from authority.directory_procedures import check_simserver
 from authority.errors import Reason, Refused
 from authority.lease import LeasePhase
 from authority.log_positions import mark_office
-from authority.records import LeaseOffice, LeaseRow
+from authority.records import DirectoryRow, LeaseOffice, LeaseRow
 from authority.rows import Rows
 
 __all__ = [
@@ -111,22 +111,39 @@ def lease_claim(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     It is over without having been ended if the server knows the secret of the last incarnation: that stands in its own
     directory, which one process holds at a time, and which the operating system frees when that is gone.
+
+    `addresses`, if they are there, are the incarnation's own; the one that has the lease may say others at any time.
     """
     server, incarnation, nonce = args["server"], args["incarnation"], args["nonce"]
     check_simserver(rows, server)
     row = find_lease(rows, server)
-    if row is None:
-        return _save(rows, LeaseRow(server=server, incarnation=incarnation, nonce=nonce))
-    if (row.incarnation, row.nonce) == (incarnation, nonce):
-        return row.to_data()
+    addressed = bool(args.get("addresses"))
+    if row is None or (row.incarnation, row.nonce) == (incarnation, nonce):
+        claimed = row or LeaseRow(server=server, incarnation=incarnation, nonce=nonce)
+        claimed = claimed.changed(addressed=claimed.addressed or addressed)
+        _move(rows, args)
+        return claimed.to_data() if claimed == row else _save(rows, claimed)
     if incarnation != row.incarnation + 1:
         text = f"the lease of {server} is that of incarnation {row.incarnation}, not {incarnation}"
         raise Refused(Reason.LEASE_OVER, text, incarnation=row.incarnation)
     if row.phase is not LeasePhase.OVER and args["previous_nonce"] != row.nonce:
         text = f"another process has the lease of {server} (incarnation {row.incarnation}) until it is over"
         raise Refused(Reason.LEASE_HELD, text, incarnation=row.incarnation)
+    _move(rows, args)
     # Its disk is the same.
-    return _save(rows, LeaseRow(server=server, incarnation=incarnation, nonce=nonce, sole=row.sole))
+    begun = LeaseRow(server=server, incarnation=incarnation, nonce=nonce, sole=row.sole, addressed=addressed)
+    return _save(rows, begun)
+
+
+def _move(rows: Rows, args: Mapping[str, Any]) -> None:
+    """The directory has where this incarnation is, if it says so: REST, and host and port of its link."""
+    if not args.get("addresses"):
+        return
+    rest_url, link_host, link_port = args["addresses"]
+    row = DirectoryRow.from_data(rows.get_or(("servers", args["server"]), None))
+    if row.address != (rest_url, link_host, link_port):
+        row = row.changed(rest_url=rest_url, link_host=link_host, link_port=link_port, revision=row.revision + 1)
+        rows.put(("servers", row.name), row.to_data())
 
 
 def lease_expire(rows: Rows, args: Mapping[str, Any]) -> Any:

@@ -15,6 +15,8 @@ __all__ = [
     "MAX_CENSUS",
     "MAX_GROUP_CHARS",
     "MAX_MOVES",
+    "MAX_STILL",
+    "MAX_WHY_CHARS",
     "Census",
     "CensusRequest",
     "CensusRow",
@@ -22,12 +24,16 @@ __all__ = [
     "LoadReport",
     "MoveItem",
     "Moves",
+    "StillRow",
 ]
 
 # A page of a census and the moves that it leads to are each one message of less than 128 KiB.
 MAX_CENSUS: Final = 512
 MAX_MOVES: Final = 512
 MAX_GROUP_CHARS: Final = 64
+# In one report; of more those that are named take turns.
+MAX_STILL: Final = 64
+MAX_WHY_CHARS: Final = 200
 
 Whole = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -40,7 +46,8 @@ class Load(MessageModel):
     `too_large` of them were found too large for a hand-over lately, and of `leaning` a server that is drained has the
     only copy still. `knows` is what it was told of the other servers, as a number (`authority.lease_messages`).
     A server that `is_full` takes no entity more. `untaken` of its entities stand still because its world does not take
-    their kind, or the form of their state: another server's may.
+    their kind, or the form of their state: another server's may. `quarantined` others stand still because its world, or
+    the server, failed on them. `schema_version` is that of its world.
     """
 
     tick_ppm: Whole
@@ -54,13 +61,33 @@ class Load(MessageModel):
     knows: Whole = 0
     is_full: bool = False
     untaken: Whole = 0
+    quarantined: Whole = 0
+    schema_version: Whole = 1
+
+
+class StillRow(MessageModel):
+    """An entity that stands still on a server, and why.
+
+    `untaken` as of `Load`. `still_ms` says for how long. With `failed_here` its world failed on it in its first moments
+    here, and it ran where it came from.
+    """
+
+    entity: Name
+    why: Annotated[str, Field(max_length=MAX_WHY_CHARS)]
+    still_ms: Whole
+    untaken: bool = False
+    failed_here: bool = False
 
 
 class LoadReport(MessageModel):
-    """Simulation server → every homeserver of its instance, once a second."""
+    """Simulation server → every homeserver of its instance, once a second, and soon after one comes to stand still.
+
+    `still` are some of those that do; those with `failed_here` come first, and the others take turns.
+    """
 
     type: Literal["load"] = "load"
     load: Load
+    still: Annotated[list[StillRow], Field(max_length=MAX_STILL)] = Field(default_factory=list)
 
 
 class CensusRequest(MessageModel):

@@ -388,6 +388,11 @@ class DirectoryRow(_Row):
         default=(), max_length=MAX_STATEMENTS
     )
 
+    @property
+    def address(self) -> tuple[str, str, int]:
+        """Where it is: its REST, and host and port of its link."""
+        return self.rest_url, self.link_host, self.link_port
+
     @model_validator(mode="after")
     def _check_unknown_members(self) -> Self:
         if self.model_extra:
@@ -415,7 +420,8 @@ class LeaseRow(_Row):
     nothing is left that an earlier incarnation simulated, nor this one if its lease is over. `late` counts what the log
     learned to have been given to one that had been outlived by then: whoever has looked around must not have missed it.
 
-    With `sole` the server's own disk counts (`authority.sole`), since its renewal number `sole_at`.
+    With `sole` the server's own disk counts (`authority.sole`), since its renewal number `sole_at`. With `addressed`
+    the incarnation has said where it is, which counts; another process that registers the name changes nothing of it.
     """
 
     server: str
@@ -426,6 +432,7 @@ class LeaseRow(_Row):
     late: int = 0
     sole: bool = False
     sole_at: int = 0
+    addressed: bool = False
 
     def has_outlived(self, incarnation: int) -> bool:
         """Whether nobody acts any more on what was given to this incarnation of the server (0: it is not known which).

@@ -17,7 +17,9 @@ from authority.recovery import CopySource
 __all__ = [
     "MAX_COPIES",
     "MAX_COPY_BYTES",
+    "MAX_DEATHS",
     "MAX_RECOVERED",
+    "TOO_OFTEN",
     "Adopt",
     "Adopted",
     "Collect",
@@ -34,6 +36,8 @@ MAX_RECOVERED: Final = 256
 
 # Deaths of one entity in a message, and of one server that remembers them; more than enough to have it stand still.
 MAX_DEATHS: Final = 8
+TOO_OFTEN: Final = 2
+"""So many deaths of one entity are too many: it is not simulated any more until people have looked at it."""
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Deaths = Annotated[list[Epoch], Field(max_length=MAX_DEATHS)]
@@ -105,8 +109,8 @@ class FoundItem(FencedModel):
 class Collected(MessageModel):
     """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
 
-    And of which of these I have died lately while I simulated them, under which epochs (`simserver.black_box`); and
-    which I have handed on from the epoch that was asked about (`simserver.handed_on`).
+    And of which of these servers have died lately while they simulated them, under which epochs, as far as I know
+    (`simserver.black_box`); and which I have handed on from the epoch that was asked about (`simserver.handed_on`).
     """
 
     type: Literal["collected"] = "collected"

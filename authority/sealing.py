@@ -53,6 +53,8 @@ MAX_READERS: Final = 4096
 # Servers with whom a key is agreed on for their next message, one each; that of the first is dropped first.
 MAX_AGREED: Final = 1024
 _BATCH: Final = "batch"
+# What tells by other means that it is no recording, whatever the clocks of the two servers show (`authority.lease`).
+_OF_ANY_AGE: Final = frozenset({"renew", "renew_reply"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Opened:
     """A message whose sender is proved, and the trace up to its arrival; `in_batch` if others came with it.
 
     `state_hash` is that of a state that travelled beside it, which was held against it; to hash it takes a while.
+    `is_late`: it has expired by this server's clock, which says little of a message that is good at any age.
     """
 
     message: Message
@@ -67,6 +70,7 @@ class Opened:
     trace: Trace
     in_batch: bool = False
     state_hash: str = ""
+    is_late: bool = False
 
 
 class Sealer:
@@ -253,6 +257,8 @@ class Sealer:
     def open_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> Opened:
         """Check and open a parcel from the peer whose keys are `sender`; complete its last hop.
 
+        Renewals of leases and their answers are opened at any age.
+
         Raises:
             MessageError: the signature, seal, receiver, expiry, trace or content is wrong.
         """
@@ -265,6 +271,7 @@ class Sealer:
                 now_s=now_s,
                 max_bytes=MAX_BODY_BYTES,
                 agreed=self._agreed_with,
+                whatever_age=parcel.kind in _OF_ANY_AGE,
             )
         except CryptoError as error:
             raise MessageError(f"{type(error).__name__}: {error}") from error
@@ -282,10 +289,12 @@ class Sealer:
             raise MessageError(f"the parcel and the hop trace of {trace.transfer_id} differ on whether this is a hop")
         if parcel.on_path:
             trace = trace.arrive(self.name, now_ns, parcel.size_bytes)
-        if claims.log:
+        is_late = now_s >= claims.expires_at_s
+        if claims.log and not is_late:
             self.heard_log(claims.sender, claims.log)
         manifest = sealed.manifest if isinstance(sealed, _WITH_STATE) else None
-        return Opened(message, claims.sender, trace, state_hash="" if manifest is None else manifest.hash)
+        state_hash = "" if manifest is None else manifest.hash
+        return Opened(message, claims.sender, trace, state_hash=state_hash, is_late=is_late)
 
 
 _WITH_STATE: Final = (StateTransfer, Stage, DirectHandoff, Precopy)

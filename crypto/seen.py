@@ -9,10 +9,11 @@ it: they are taken once from a link, and their repetition is answered again (doc
 
 import hashlib
 import heapq
+import math
 from collections import Counter
 from typing import Final
 
-from crypto.errors import Malformed, Replayed, SeenFull
+from crypto.errors import Expired, Malformed, Replayed, SeenFull
 
 __all__ = ["Seen", "require_short_life"]
 
@@ -27,7 +28,8 @@ def require_short_life(expires_at_s: float, now_s: float, longest_life_s: float 
     """Raises Malformed for a message that says that it is valid for longer; times are Unix seconds."""
     if expires_at_s - now_s > longest_life_s:
         raise Malformed(
-            f"this message is valid for {expires_at_s - now_s:.3g} s more, and {longest_life_s:.0f} s is most"
+            f"this message is valid for {expires_at_s - now_s:.3g} s more by the clock here, and "
+            f"{longest_life_s:.0f} s is most: it was made to be, or the two clocks differ"
         )
 
 
@@ -38,6 +40,9 @@ class Seen:
     forgetting the oldest would let whoever can make many messages replay another. No sender can hold more than what is
     free, so that one alone fills half of it, two a third each, and there is room for another. Nobody holds room for
     longer than `longest_life_s`.
+
+    Time never goes back here: what had expired by the latest time that was named, and was forgotten therefore, has
+    expired, also for a clock that was set back since. Until that clock has caught up, new messages are refused too.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY, *, longest_life_s: float = DEFAULT_LONGEST_LIFE_S) -> None:
@@ -46,6 +51,7 @@ class Seen:
         self._digests: set[bytes] = set()
         self._by_expiry: list[tuple[float, bytes, str]] = []
         self._held: Counter[str] = Counter()
+        self._latest_s = -math.inf
 
     def __len__(self) -> int:
         return len(self._digests)
@@ -54,11 +60,17 @@ class Seen:
         """Let a message in that is proved to be its sender's; times are Unix seconds.
 
         Raises Replayed if it was let in before, SeenFull if too many that are still valid have been, Malformed if it
-        says that it is valid for longer than anybody is remembered.
+        says that it is valid for longer than anybody is remembered, Expired if it has.
         """
         require_short_life(expires_at_s, now_s, self._longest_life_s)
-        while self._by_expiry and self._by_expiry[0][0] <= now_s:
+        self._latest_s = max(self._latest_s, now_s)
+        while self._by_expiry and self._by_expiry[0][0] <= self._latest_s:
             self._drop()
+        if expires_at_s <= self._latest_s:
+            raise Expired(
+                f"this message of {sender} has expired by the clock here, which was set back by "
+                f"{self._latest_s - now_s:.1f} s since: whether it was opened before is not known any more"
+            )
         digest = hashlib.sha256(signed).digest()[:16]
         if digest in self._digests:
             raise Replayed("this message has been opened here before")

@@ -10,12 +10,13 @@ import trio
 from actors.application import run_application
 from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ServiceSpec
-from actors.clock import Clock
+from actors.clock import Clock, InstanceClock
 from actors.exits import reason_of
 from actors.http_client import HttpClient
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
+from actors.silent_peers import SilentPeers
 from actors.stopping import run_until_signalled
 from actors.supervisor import SupervisorSpec
 from actors.system import System
@@ -35,8 +36,9 @@ from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
 from homeserver import exit_status
 from homeserver.abroad import Abroad
-from homeserver.backend import REFUSALS, BackendService, make_backend
+from homeserver.backend import REFUSALS, BackendService, begin_member, make_backend
 from homeserver.balancer import Balancer, load_policy
+from homeserver.clocks import Clocks
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.farewells import Farewells
@@ -58,6 +60,7 @@ from homeserver.reminders import Reminders
 from homeserver.rest import make_app
 from homeserver.store import Store
 from homeserver.transfers import Transfers
+from tree.replica import Replica
 from tree.roster import REMOVED
 from tree.submissions import NoQuorum, OutcomeUnknown
 from tree.transport import RefusedByInstance
@@ -66,12 +69,13 @@ __all__ = ["build", "main", "run", "supervision_tree"]
 
 _log = logging.getLogger("homeserver")
 
+LOOK_AT_OWN_ROW_S: Final = 5.0
 # Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
 # fails this often fails every time.
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
-def build(config: HomeserverConfig, client: HttpClient, clock: Clock) -> Node:
+def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) -> Node:
     """Wire the parts of one homeserver; nothing runs yet.
 
     Raises:
@@ -89,14 +93,16 @@ def build(config: HomeserverConfig, client: HttpClient, clock: Clock) -> Node:
         clock,
         rotate_every_s=config.rotate_keys_every_s or math.inf,
     )
-    pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
+    pins, silent = Pins(PinFile(config.directory / "keys" / "pins.jsonl")), SilentPeers()
     sealer = Sealer(config.name, keys.identity)
     backend = BackendService(partial(make_backend, config))
     store = Store(lambda: backend.current)
-    federation = Federation(sealer, config.peers, held.federation, client, clock, pins)
+    federation = Federation(sealer, config.peers, held.federation, client, clock, pins, silent.__contains__)
     directory = Directory(config.instance, store, federation, clock)
     link = LinkService(
-        lambda port: LinkEndpoint(config.name, keys.identity, directory.handshakes, host=config.link.host, port=port),
+        lambda port: silent.watching(
+            LinkEndpoint(config.name, keys.identity, directory.handshakes, host=config.link.host, port=port)
+        ),
         config.link.port,
     )
     keys.use(sealer.change_identity)
@@ -108,8 +114,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: Clock) -> Node:
     transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints, spans)
     raft = config.metadata.backend == "raft"
     positions = LogPositions(sealer, store, clock)
-    sealer.log_for = positions.place_for
-    transfers.log_shown_to = positions.shown_to
+    sealer.log_for, transfers.log_shown_to = positions.place_for, positions.shown_to
     leases = Leases(
         config.name,
         store,
@@ -145,13 +150,13 @@ def build(config: HomeserverConfig, client: HttpClient, clock: Clock) -> Node:
     held_by = Held(store, federation, positions, config.instance, transfers.check_speaks_for, leases.prove_went_back)
     transfers.answer_by(HeldInquiry, held_by.answer)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
-    node.recoveries, node.telemetry, node.spans = recoveries, telemetry, spans
+    node.telemetry, node.spans = telemetry, spans
+    node.recoveries, node.abroad, node.log_inquiries = recoveries, abroad, log_inquiries
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
     node.farewells = Farewells(store, transfers.post, clock, in_office)
     node.orders = Orders(store, transfers.order_each, clock, in_office)
     transfers.ordered = node.orders.ordered
     node.group_news = GroupNews(store, transfers.waiting, transfers.tell_the_others, clock)
-    node.abroad, node.log_inquiries = abroad, log_inquiries
     node.kinship = LogKinship(
         config.name,
         store,
@@ -161,6 +166,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: Clock) -> Node:
         clock,
         node.last_word.say,
     )
+    _look_at_clocks(node, client)
     placement = config.placement
     node.balancer = Balancer(
         store,
@@ -181,6 +187,18 @@ def build(config: HomeserverConfig, client: HttpClient, clock: Clock) -> Node:
     )
     transfers.torn = node.hierarchies.refused
     return node
+
+
+def _look_at_clocks(node: Node, client: HttpClient) -> None:
+    """Have this member know what time it is in the instance, and leave to others what they are better at."""
+
+    def leadership() -> Replica | None:
+        return node.replica if isinstance(node.replica, Replica) else None
+
+    node.clocks = Clocks(
+        node.config.name, node.store, node.secrets.join_token, client, node.clock, leadership, lambda: node.leads
+    )
+    node.leases.is_better_elsewhere = node.clocks.is_better_elsewhere
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -248,6 +266,7 @@ async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio
         await nursery.start(node.abroad.serve)
         await nursery.start(node.log_inquiries.serve)
         await nursery.start(node.kinship.serve)
+        await nursery.start(node.clocks.serve)
         task_status.started()
 
 
@@ -267,17 +286,7 @@ async def _register(
     rest_url = web.urls[0]
 
     async def publish(keys: Published) -> Published:
-        host, port = node.link.address
-        row = DirectoryRow(
-            name=node.config.name,
-            role=Role.HOMESERVER,
-            keys=keys.keys.to_jwks(),
-            rest_url=rest_url,
-            link_host=host,
-            link_port=port,
-            version=keys.version,
-            statements=keys.statements,
-        )
+        row = _own_row(node, rest_url, keys)
         while True:
             try:
                 shown = published(await register(node.store, row))
@@ -294,10 +303,44 @@ async def _register(
                     _log.info("%s is ready on %s", node.config.name, rest_url)
                 return shown
 
-    try:
-        await node.keys.serve(publish)
-    except Refused as error:
-        node.last_word.say(error)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stay_where_it_is, node, rest_url)
+        try:
+            await node.keys.serve(publish)
+        except Refused as error:
+            node.last_word.say(error)
+        nursery.cancel_scope.cancel()
+
+
+def _own_row(node: Node, rest_url: str, keys: Published) -> DirectoryRow:
+    host, port = node.link.address
+    return DirectoryRow(
+        name=node.config.name,
+        role=Role.HOMESERVER,
+        keys=keys.keys.to_jwks(),
+        rest_url=rest_url,
+        link_host=host,
+        link_port=port,
+        version=keys.version,
+        statements=keys.statements,
+    )
+
+
+async def _stay_where_it_is(node: Node, rest_url: str) -> None:
+    """Have the directory say where this process is, until cancelled; another one of its name may have been elsewhere.
+
+    That was a copy perhaps, which ran for a moment.
+    """
+    while True:
+        await node.clock.sleep_s(LOOK_AT_OWN_ROW_S)
+        row, own = node.store.row(node.config.name), _own_row(node, rest_url, node.keys.ring.published)
+        if not node.registered or row is None or row.address == own.address:
+            continue
+        _log.warning("%s is not where the directory says: another process has, or had, its name", own.name)
+        try:
+            await register(node.store, own)
+        except (NoQuorum, OutcomeUnknown, Refused) as error:
+            _log.warning("%s is not listed where it is: %s", own.name, error)
 
 
 async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:
@@ -308,7 +351,8 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
         Exception: what `Backend.serve` raises; that an address cannot be used; and as `run_application`.
     """
     async with HttpClient() as client:
-        node = build(config, client, Clock())
+        begin_member(config)
+        node = build(config, client, InstanceClock(Clock(), config.name))
 
         def started(system: System) -> None:
             node.system = system

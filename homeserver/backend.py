@@ -1,20 +1,23 @@
 """Where the replicated rows of this homeserver are kept: our own Raft, or an etcd cluster that is there already."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import trio
 
 from authority.procedures import MACHINE_VERSION
 from authority.settings import ConfigError, read_secret
+from crypto.key_store import RING_FILE
 from homeserver.config import EtcdSettings, HomeserverConfig
 from homeserver.store import replicated_procedures
 from tree.backend import Backend
 from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
-from tree.replica import Replica, ReplicaConfig
+from tree.occupancy import occupied
+from tree.replica import Replica, ReplicaConfig, open_journal
 from tree.transport import Member, RefusedByInstance
 
-__all__ = ["KIND", "REFUSALS", "BackendService", "make_backend"]
+__all__ = ["KIND", "REFUSALS", "BackendService", "begin_member", "make_backend"]
 
 # What this server is among those that replicate with each other; never changes, for it is in certificates and keys.
 KIND = "homeserver"
@@ -57,6 +60,23 @@ def make_backend(config: HomeserverConfig) -> Backend:
     return Replica(_replica_config(config), replicated_procedures())
 
 
+def begin_member(config: HomeserverConfig) -> None:
+    """Make the journal of a member that is new. To be called before its keys are made: keys without one prove a loss.
+
+    Raises:
+        ConfigError: a secret cannot be read, or the settings do not fit together.
+        DirectoryInUse, DiskFailed, JournalDamaged, JournalForeign: see `tree.replica.Replica.serve`.
+    """
+    if config.metadata.backend == "raft" and not _key_ring(config).exists():
+        replica = _replica_config(config)
+        with occupied(replica.directory):
+            open_journal(replica).close()
+
+
+def _key_ring(config: HomeserverConfig) -> Path:
+    return config.directory / "keys" / RING_FILE
+
+
 def _replica_config(config: HomeserverConfig) -> ReplicaConfig:
     secret_file = config.raft_secret_file
     if secret_file is None:
@@ -70,6 +90,8 @@ def _replica_config(config: HomeserverConfig) -> ReplicaConfig:
         secret=read_secret(secret_file),
         join=config.join,
         machine_version=MACHINE_VERSION,
+        # A member that comes back without its log keeps its keys, and is told to join.
+        made_later=() if config.join else (_key_ring(config),),
     )
 
 

@@ -26,6 +26,7 @@ import trio
 
 from actors.clock import Clock
 from actors.failing import is_stopping
+from authority.drain_trials import DrainTrials
 from authority.expected_loads import ExpectedLoads
 from authority.governor import Governor
 from authority.hops import Trace
@@ -33,10 +34,11 @@ from authority.lease import LeasePhase
 from authority.messages import Message
 from authority.names import instance_of
 from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
-from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves
-from authority.records import Phase
+from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves, StillRow
+from authority.records import DrainRecord, Phase
 from authority.refusals import Refusals
 from authority.settings import ConfigError
+from homeserver.standing_still import StandingStill
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
 
@@ -149,6 +151,8 @@ class Balancer:
         self._is_silent = is_silent
         self._is_handed_back = is_handed_back
         self._reports: dict[str, tuple[Load, int]] = {}
+        # When each said last what stands still there.
+        self._reported_s: dict[str, float] = {}
         # Of each server whose last report was above `hot`: since when all were.
         self._hot_since_ns: dict[str, int] = {}
         self._number = 0
@@ -167,6 +171,10 @@ class Balancer:
         self.governor = Governor(balance)
         self._expected = ExpectedLoads()
         self._refusals = self._no_refusals()
+        self.still: Final = StandingStill()
+        """Which entities stand still where they are, as their servers say."""
+        self._trials = self._no_trials()
+        self._stopped: dict[str, str] = {}
         # Those that were drained when the last round began.
         self._drained: set[str] = set()
         # What was ordered away lately because its server's world does not take it, and when.
@@ -174,11 +182,12 @@ class Balancer:
 
     # --- what servers say ------------------------------------------------------------------------------------------
 
-    def reported(self, server: str, load: Load) -> None:
-        """A server of this instance says how much it has to do."""
+    def reported(self, server: str, load: Load, still: Sequence[StillRow] | None = None) -> None:
+        """A server of this instance says how much it has to do; in a report also what stands still there."""
         if server not in self._reports and len(self._reports) >= MAX_REPORTS:
             forgotten = next(iter(self._reports))
             del self._reports[forgotten]
+            self._reported_s.pop(forgotten, None)
             self._hot_since_ns.pop(forgotten, None)
         now_ns = self._clock.monotonic_ns()
         before = self.report(server)
@@ -186,6 +195,9 @@ class Balancer:
             # It may have been anything in between.
             self._hot_since_ns.pop(server, None)
         self._reports[server] = load, now_ns
+        if still is not None:
+            self._reported_s[server] = now_ns / 1e9
+            self.still.heard(server, load, still, now_ns)
         if load.tick_ppm / _PPM > self._balance.hot:
             self._hot_since_ns.setdefault(server, now_ns)
         else:
@@ -195,6 +207,11 @@ class Balancer:
         """What a server reported last, or None."""
         found = self._reports.get(server)
         return None if found is None else Reported(found[0], (self._clock.monotonic_ns() - found[1]) / 1e9)
+
+    def why_still(self, entity: str, server: str) -> StillRow | None:
+        """Why an entity stands still on a server, if that has said so lately."""
+        still = self.still.of(entity, server, self._clock.monotonic_ns())
+        return None if still is None else still.row
 
     def took_census(self, server: str, census: Census) -> None:
         """A server answers; an answer to an earlier question is of the past."""
@@ -234,11 +251,14 @@ class Balancer:
                 self.governor = Governor(self._balance)
                 self._expected = ExpectedLoads()
                 self._refusals = self._no_refusals()
+                self._trials, self._stopped = self._no_trials(), {}
             await self._clock.sleep_s(DRAINING_ROUND_S if busy else ROUND_S)
 
     async def _round(self) -> bool:
         """Whether there is more to drain."""
-        drained = {drain.server for drain in self._store.drains()}
+        drains = self._store.drains()
+        drained = {drain.server for drain in drains}
+        self._note_stopped(drains)
         for opened in self._drained - drained:
             self._refusals.opened(opened)
         self._drained = drained
@@ -269,6 +289,8 @@ class Balancer:
             self.governor.counts["home_silent"] += sum(move.entity in staying for move in moves)
             moves = [move for move in moves if move.entity not in staying]
         must_go = untaken | {resident.entity for resident in residents if resident.server in draining}
+        moves = [move for move in moves if move.source not in self._stopped]
+        moves = self._trials.admit(moves, residents, draining, self._have_like_worlds, self._now_s())
         holds_s = {one.entity: 0.0 if one.entity in must_go else self._balance.min_hold_s for one in residents}
         admitted = self.governor.admit(moves, view, self._now_s())
         self._expected.ordered(admitted, {one.entity: one.cost for one in residents}, self._now_s())
@@ -277,7 +299,42 @@ class Balancer:
         if some_are_passed_on:
             # The next server is asked as soon as it is seen that this one does not take it, either.
             return True
+        draining -= self._stopped.keys()
         return any(resident.server in draining and resident.entity not in staying for resident in residents)
+
+    def why_stopped(self, drain: DrainRecord) -> str:
+        """Why nothing more is moved off a drained server, as what was moved does not run; empty if that is not so.
+
+        What has failed on arrival since the drain began stops it, wherever it came from: more would fail there too. The
+        drain goes on when that is not so any more: it was released and runs, has moved on, or was deleted. Or it is
+        begun again.
+        """
+        since_ns = self._clock.monotonic_ns() - round((self._clock.unix_s() - drain.since_s) * _NS)
+        failed = self.still.failed_since(since_ns)
+        if not failed:
+            return ""
+        others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        first = failed[0]
+        return f"{first.row.entity}{others} has not run on {first.server} since it came there: {first.row.why}"
+
+    def _note_stopped(self, drains: Sequence[DrainRecord]) -> None:
+        """Those whose drains stop now, and why: said in the log when it comes to that."""
+        stopped = {drain.server: why for drain in drains if (why := self.why_stopped(drain))}
+        for server, why in stopped.items():
+            if server not in self._stopped:
+                _log.error("the drain of %s stops: %s", server, why)
+        self._stopped = stopped
+
+    def _have_like_worlds(self, one: str, other: str) -> bool:
+        versions = {report[0].schema_version for name in (one, other) if (report := self._reports.get(name))}
+        return len(versions) < 2
+
+    def _no_trials(self) -> DrainTrials:
+        return DrainTrials(self._store.kind_of, self._authority_of, lambda server: self._reported_s.get(server, 0.0))
+
+    def _authority_of(self, entity: str) -> str:
+        record = self._store.entity(entity)
+        return "" if record is None else record.authority
 
     def _note_passed_on(self, entities: Collection[str]) -> bool:
         """Remember them for a while; whether there are any."""

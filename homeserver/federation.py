@@ -8,16 +8,16 @@ import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
 import trio
 from pydantic import ValidationError
 
-from actors.clock import Clock
+from actors.clock import TOLERANCE_S, Clock, stretch
 from actors.http_client import HttpClient, HttpFailed
-from authority.enrolment import federation_purpose, is_proof, rows_proof
+from authority.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import Message, Parcel
@@ -42,6 +42,8 @@ DOUBTED_TTL_NS: Final = 1_000_000_000
 # one small request to each other instance.
 LOOK_AROUND_S: Final = 10.0
 ROW_TTL_NS: Final = 60_000_000_000
+# Of a server that is silent: it may have come back elsewhere.
+SILENT_ROW_TTL_NS: Final = 2_000_000_000
 # Names that another instance does not have are remembered briefly: a stranger's made-up sender costs a query a second.
 # Whoever asks for fresh rows has seen a key that is not in the one that is known, or a handshake.
 FRESH_NS: Final = 20_000_000
@@ -68,6 +70,7 @@ class Federation:
         client: HTTP client for everything sent here.
         clock: monotonic and Unix time.
         pins: what is known of the keys of others.
+        is_lost: whether a server, to which something was sent over the link, may be elsewhere by now.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Federation:
         client: HttpClient,
         clock: Clock,
         pins: Pins | None = None,
+        is_lost: Callable[[str], bool] = lambda _name: False,
     ) -> None:
         self._sealer = sealer
         self._peers = {peer.instance: peer for peer in peers}
@@ -97,7 +101,10 @@ class Federation:
         self._turns: dict[str, trio.CapacityLimiter] = {}
         # Instances of which nobody answered when they were asked last.
         self._silent: set[str] = set()
+        # By how much the time of this instance is ahead of that of others, where that is more than is tolerated.
+        self._ahead_s: dict[str, float] = {}
         self.pins: Final = Pins() if pins is None else pins
+        self._is_lost: Final = is_lost
 
     def hops_to(self, instance: str) -> int | None:
         """H: how many hops away an instance is, or None when no route to it is configured."""
@@ -108,6 +115,26 @@ class Federation:
         """Whether nobody of another instance answered when it was asked last, ten seconds ago or so at most."""
         return instance in self._silent
 
+    @property
+    def why_off(self) -> str:
+        """A sentence for people about other instances that count by another time; empty if none is known to."""
+        return "; ".join(
+            f"the time of this instance is {stretch(abs(ahead_s))} {'ahead of' if ahead_s > 0 else 'behind'} that of "
+            f"{instance}, and what one seals the other may take for late: set the clocks of both"
+            for instance, ahead_s in sorted(self._ahead_s.items())
+        )
+
+    def _told_time(self, instance: str, now_ms: int, asked_ns: int) -> None:
+        """Another instance says what time it is there. That corrects nothing: nobody knows which one is right."""
+        took_s = (self._clock.monotonic_ns() - asked_ns) / 1e9
+        ahead_s, was_off = self._clock.unix_s() - took_s / 2 - now_ms / 1e3, instance in self._ahead_s
+        if abs(ahead_s) <= TOLERANCE_S + took_s / 2:
+            self._ahead_s.pop(instance, None)
+            return
+        self._ahead_s[instance] = ahead_s
+        if not was_off:
+            _log.warning("%s", self.why_off)
+
     def reachable_instances(self) -> dict[str, int]:
         """Every other instance with a route, and its H."""
         return {name: peer.hops for name, peer in sorted(self._peers.items())}
@@ -115,14 +142,16 @@ class Federation:
     async def row(self, name: str, *, fresh: bool = False) -> DirectoryRow | None:
         """The directory row of a server or player of another instance, or None when that instance has none.
 
-        Its keys follow from those that are pinned, or are those. A `fresh` one was asked for a moment ago at most.
+        Its keys follow from those that are pinned, or are those. A `fresh` one was asked for a moment ago at most, and
+        that of a server that is silent a little earlier at most.
 
         Raises:
             PeerUnreachable: its instance cannot be asked now.
         """
         now_ns = self._clock.monotonic_ns()
         cached = self._rows.get(name)
-        if cached is not None and now_ns - cached[0] < (FRESH_NS if fresh else ROW_TTL_NS):
+        max_age_ns = SILENT_ROW_TTL_NS if self._is_lost(name) else ROW_TTL_NS
+        if cached is not None and now_ns - cached[0] < (FRESH_NS if fresh else max_age_ns):
             return cached[1]
         if now_ns - self._absent.get(name, -ABSENT_TTL_NS) < ABSENT_TTL_NS:
             return None
@@ -299,7 +328,7 @@ class Federation:
         return sorted(dict.fromkeys([*peer.urls, *learned]), key=lambda url: url in self._doubted)
 
     async def _ask_at(self, url: str, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
-        nonce = secrets.token_urlsafe(16)
+        nonce, asked_ns = secrets.token_urlsafe(16), self._clock.monotonic_ns()
         body = {"to_instance": instance, "query": query | {"nonce": nonce}}
         answer = await self._post(instance, (url,), body)
         rows, proof = answer.get("rows"), answer.get("proof")
@@ -308,6 +337,11 @@ class Federation:
         if not is_proof(proof, rows_proof(self._secret, federation_purpose(instance), nonce, rows)):
             _log.error("directory answer of %s is not proved with the federation secret: refused", instance)
             raise PeerUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
+        now_ms, clock_proof = answer.get("now_ms"), answer.get("clock_proof")
+        purpose = federation_clock_purpose(instance)
+        # Of an earlier release there is none.
+        if type(now_ms) is int and is_proof(clock_proof, rows_proof(self._secret, purpose, nonce, now_ms)):
+            self._told_time(instance, now_ms, asked_ns)
         try:
             return [DirectoryRow.from_data(row) for row in rows]
         except ValidationError as error:

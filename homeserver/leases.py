@@ -6,6 +6,7 @@ coming. Where nobody leads the log (it is kept in etcd), the office goes to whoe
 """
 
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -13,12 +14,13 @@ import trio
 
 from actors.clock import Clock
 from authority.errors import MessageError, Reason, Refused
-from authority.lease import Granter, LeasePhase, LeaseTerms
+from authority.lease import Challenges, Granter, LeasePhase, LeaseTerms
 from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
 from authority.log_alarm import alarm_of
 from authority.log_positions import LogPlace, LogPosition
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow, Role
+from authority.release import PROTOCOL_VERSION, why_other_release
 from authority.sealing import Opened
 from homeserver.log_positions import LogPositions, new_mark
 from homeserver.store import Store
@@ -64,11 +66,16 @@ class Leases:
         self._positions = positions
         # Servers that were told of a log which is not this one; bounded by the directory.
         self._misled: set[str] = set()
+        # Servers of other releases, with the version that each speaks; bounded likewise.
+        self._others: dict[str, int] = {}
         self.witnessed: Callable[[str, Sequence[str]], None] = lambda _server, _tokens: None
         """Told what each server shows of where other instances' logs were."""
+        self.is_better_elsewhere: Callable[[], bool] = lambda: False
+        """Whether the office is left to others, where it does not go with the leadership of the log; see `Clocks`."""
         # Shown to this member while it granted leases, and under which office; until the log has it.
         self._shown = ("", 0, 0)
         self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
+        self._challenges: Final = Challenges(secrets.token_bytes(32), self.granter.terms)
         self._busy: set[tuple[str, int]] = set()
         self._office_seen = (0, 0)
         self._office_changed_ns = clock.monotonic_ns()
@@ -93,7 +100,29 @@ class Leases:
         """As `renew`, for a message as it arrived."""
         if not isinstance(opened.message, Renew):
             raise MessageError(f"{opened.message.type} renews nothing")
-        return await self.renew(opened.message, opened.sender)
+        message = opened.message
+        if opened.is_late and message.challenge is None:
+            raise MessageError(f"a renewal of {opened.sender} is late by the clock here, and has no challenge in it")
+        if message.protocol != PROTOCOL_VERSION and message.server == opened.sender:
+            reply = self._of_another_release(message)
+        else:
+            reply = await self.renew(message, opened.sender)
+        if message.challenge is None:
+            return reply
+        told = {
+            "challenge": self._challenges.now(self._clock.monotonic_ns()),
+            "now_ms": round(self._clock.unix_s() * 1e3),
+        }
+        return reply.model_copy(update=told)
+
+    def _of_another_release(self, message: Renew) -> RenewReply:
+        """It would take other messages of this homeserver for none, and wait for what never comes."""
+        if self._others.get(message.server) != message.protocol:
+            self._others[message.server] = message.protocol
+            text = "other_release: the lease of %s is not renewed: %s"
+            why = why_other_release(message.server, message.protocol, self._name, PROTOCOL_VERSION)
+            _log.error(text, message.server, why)
+        return _answer(message, "other_release", protocol=PROTOCOL_VERSION)
 
     async def renew(self, message: Renew, sender: str) -> RenewReply:
         """Answer a simulation server that renews its lease, or begins an incarnation.
@@ -141,13 +170,17 @@ class Leases:
         )
 
     async def _verdict_by_the_log(self, message: Renew) -> RenewReply | None:
-        """What there is to say without a look at the lease, because of the log or of who grants leases by it."""
+        """What there is to say without a look at the lease: because of the log, of who grants leases, or of its age."""
         holder = self._store.lease_office().holder
         if self.went_back and (alarm_of(self._store.tree) or holder == self._name):
             return _answer(message, "went_back", position_known=await self._knows_position_of(message))
         if not self.granter.office:
             # Who does not grant leases is no judge either: its log may be the one that is wrong.
             return _answer(message, "elsewhere", officer="" if holder == self._name else holder)
+        now_ns = self._clock.monotonic_ns()
+        if message.challenge is not None and not self._challenges.is_recent(message.challenge, now_ns):
+            # It may be a recording: nothing in it counts.
+            return _answer(message, "again")
         if await self._has_gone_back(message):
             return _answer(message, "went_back", position_known=await self._knows_position_of(message))
         if missing := await self._lacks(message):
@@ -270,17 +303,27 @@ class Leases:
             return row
 
     async def _claimed(self, message: Renew) -> None:
-        """Have the log know this incarnation. Raises `Refused` if it is none, or not yet."""
+        """Have the log know this incarnation, and where it is. Raises `Refused` if it is none, or not yet."""
         row = self._store.lease(message.server)
-        if row is not None and (row.incarnation, row.nonce) == (message.incarnation, message.nonce):
+        is_known = row is not None and (row.incarnation, row.nonce) == (message.incarnation, message.nonce)
+        if is_known and self._is_where_it_says(message):
             return
+        if is_known:
+            _log.warning("%s is at %s, and its link at port %d", message.server, message.rest_url, message.link_port)
         await self._store.submit(
             "lease.claim",
             server=message.server,
             incarnation=message.incarnation,
             nonce=message.nonce,
             previous_nonce=message.previous_nonce,
+            addresses=[message.rest_url, message.link_host, message.link_port] if message.link_port else [],
         )
+
+    def _is_where_it_says(self, message: Renew) -> bool:
+        """Whether the directory has the addresses of this incarnation, if it says which they are."""
+        row = self._store.row(message.server)
+        said = (message.rest_url, message.link_host, message.link_port)
+        return not message.link_port or (row is not None and row.address == said)
 
     def _is_mine(self, office: int) -> bool:
         return self._store.lease_office().number == office
@@ -341,7 +384,7 @@ class Leases:
         if (office.number, office.kept) != self._office_seen:
             self._office_seen, self._office_changed_ns = (office.number, office.kept), now_ns
         leads = self._leads()
-        if self.went_back:
+        if self.went_back or (leads is None and self.is_better_elsewhere()):
             return
         try:
             if not self.granter.office:
@@ -394,6 +437,7 @@ def _answer(
     missing: str = "",
     position_known: bool = False,
     lost: bool = False,
+    protocol: int = 0,
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -413,6 +457,7 @@ def _answer(
             "missing": missing,
             "position_known": position_known,
             "lost": lost,
+            "protocol": protocol,
         }
     )
 

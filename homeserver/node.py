@@ -1,16 +1,19 @@
 """One homeserver's parts, wired by `homeserver.app`, and the link's inbox."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import trio
 
 from actors.application import LastWord
-from actors.clock import Clock
+from actors.clock import InstanceClock
 from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
+from actors.taking import take_each
 from actors.telemetry import Telemetry
 from actors.udp import Received
 from authority.audit import Audit
@@ -29,10 +32,13 @@ from authority.messages import (
 from authority.records import Role
 from authority.sealing import Opened, Sealer
 from authority.spans import Spans
+from crypto import jose
+from crypto.errors import CryptoError
 from homeserver.abroad import Abroad
 from homeserver.backend import BackendService
 from homeserver.balancer import Balancer
 from homeserver.births import Births
+from homeserver.clocks import Clocks
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.farewells import Farewells
@@ -58,6 +64,8 @@ from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["Node", "Secrets"]
 
+T = TypeVar("T")
+
 _log = logging.getLogger("homeserver")
 
 # Requests over the link that are being decided at one time; more wait in the link's inbox, whose credit then stops.
@@ -82,7 +90,7 @@ class Node:
 
     config: HomeserverConfig
     secrets: Secrets
-    clock: Clock
+    clock: InstanceClock
     sealer: Sealer
     backend: BackendService
     store: Store
@@ -112,6 +120,7 @@ class Node:
     abroad: Abroad = field(init=False, repr=False)
     log_inquiries: LogInquiries = field(init=False, repr=False)
     kinship: LogKinship = field(init=False, repr=False)
+    clocks: Clocks = field(init=False, repr=False)
     audit: Audit = field(default_factory=Audit)
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)
@@ -129,6 +138,11 @@ class Node:
         """The backend of this moment; see `BackendService`."""
         return self.backend.current
 
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        """What this long work gives, while nobody else does any; see `Backend.long_work`."""
+        async with self.replica.long_work:
+            return work()
+
     @property
     def leads(self) -> bool:
         """Whether this member leads its instance, as far as it knows."""
@@ -139,8 +153,10 @@ class Node:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     def why_no_leader(self) -> str:
-        """A sentence for people: there is none yet, or there may be one that this member cannot follow."""
+        """A sentence for people: there is none yet, or it is silent, or this member cannot follow it."""
         sentence = f"instance {self.config.instance} has no leader yet"
+        if why := self.replica.status.why_no_leader:
+            sentence = f"instance {self.config.instance} has no leader that {self.config.name} hears: {why}"
         others = [refusal.sentence for refusal in self.replica.refusals if refusal.code == WRONG_MACHINE]
         return f"{sentence} that this member could follow: {others[-1]}" if others else sentence
 
@@ -150,34 +166,37 @@ class Node:
 
     async def serve_link(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take messages from the link until cancelled; each is decided beside the others."""
-        limit = trio.CapacityLimiter(MAX_CONCURRENT_REQUESTS)
         task_status.started()
-        async with trio.open_nursery() as nursery:
-            async for received in self.link.inbox:
-                await limit.acquire_on_behalf_of(received)
-                nursery.start_soon(self._take, received, limit)
-            # The link has ended: whoever restarts it, restarts this.
-            await trio.sleep_forever()
+        await take_each(
+            self.link.inbox,
+            lambda received: partial(self._take, received),
+            self._failed,
+            at_most=MAX_CONCURRENT_REQUESTS,
+        )
+        # The link has ended: whoever restarts it, restarts this.
+        await trio.sleep_forever()
 
-    async def _take(self, received: Received, limit: trio.CapacityLimiter) -> None:
-        try:
-            await self._take_untrusted(received)
-            self._strangers.discard(received.peer)
-        except UnknownSender as error:
+    async def _take(self, received: Received) -> None:
+        await self._take_untrusted(received)
+        self._strangers.discard(received.peer)
+
+    def _failed(self, received: Received, error: Exception) -> None:
+        """What taking a message has raised: it is a bad one, cannot be decided now, or ran into an error of ours."""
+        if isinstance(error, UnknownSender):
             self._stranger(received.peer, error)
-        except MessageError as error:
+        elif isinstance(error, MessageError | CryptoError):
             self.drop("bad_message")
             self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
-        except (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown) as error:
+        elif isinstance(error, Refused | PeerUnreachable | NoQuorum | OutcomeUnknown):
             # The sender repeats its request; over the link, silence is the answer to what could not be decided.
             self.drop("undecided")
             _log.info("could not decide a message of %s: %s", received.peer, error)
-        except Exception:
+        else:
             # One message of one peer must not take the server down with it; people find it in the log and the counter.
             self.drop("internal_error")
-            _log.exception("a message of %s ran into an error of ours", received.peer)
-        finally:
-            limit.release_on_behalf_of(received)
+            # It may come again at once: with the traceback one in a minute of each peer is told of.
+            if self.audit.dropped(received.peer, error, self.clock.monotonic_ns()):
+                _log.error("a message of %s ran into an error of ours", received.peer, exc_info=error)
 
     def _renewal_dropped(self, peer: str, error: Exception) -> None:
         if isinstance(error, UnknownSender):
@@ -202,10 +221,11 @@ class Node:
         parcel = decode_link_untrusted(received.message)
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a homeserver takes no {parcel.type} over the link")
+        # Before anybody is asked for keys: a peer can name whom it likes.
+        _check_peer(jose.peek_sender_untrusted(parcel.sealed), received)
         opened = await self.transfers.open_untrusted(parcel)
         sender = opened[0].sender
-        if sender != received.peer:
-            raise MessageError(f"sealed by {sender}, not by the peer that sent it")
+        _check_peer(sender, received)
         asked = [one for one in opened if not self._noted(one)]
         if len(asked) > 1:
             # Over the link, silence is the answer to what has none.
@@ -228,7 +248,7 @@ class Node:
             case Adopted() as message:
                 self.recoveries.adopted(message, opened.sender)
             case LoadReport() as message if self._is_ours(opened.sender):
-                self.balancer.reported(opened.sender, message.load)
+                self.balancer.reported(opened.sender, message.load, message.still)
             case Census() as message if self._is_ours(opened.sender):
                 self.balancer.took_census(opened.sender, message)
             case _:
@@ -239,3 +259,8 @@ class Node:
         """Whether the sender is a simulation server of this instance, as far as this member knows."""
         row = self.store.row(sender)
         return row is not None and row.role is Role.SIMSERVER
+
+
+def _check_peer(sender: str, received: Received) -> None:
+    if sender != received.peer:
+        raise MessageError(f"sealed by {sender}, not by the peer that sent it")

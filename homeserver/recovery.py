@@ -23,7 +23,7 @@ from authority.messages import Adopt, Adopted, Collect, Collected, Message
 from authority.names import instance_of
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import Candidate, all_answered, choose
-from authority.recovery_messages import MAX_DEATHS, MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
+from authority.recovery_messages import MAX_DEATHS, MAX_RECOVERED, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
 from authority.spans import SILENT, Spans
 from authority.stays import never_began, waited_for
 from homeserver.federation import PeerUnreachable
@@ -44,6 +44,9 @@ ADOPT_NS: Final = 30_000_000_000
 # off, or killed and about to be restarted. Whoever has been away for longer was given no pass that nobody has heard of,
 # but by somebody who was cut off too.
 PASSED_NS: Final = 10_000_000_000
+# Whose server is silent, and may have died of it as others have: so long its word is waited for. A server that only
+# took too long for a tick is back by then, as a rule, and says so; else the next one would be the third.
+SUSPECT_NS: Final = 30_000_000_000
 MAX_REMEMBERED: Final = 1000
 UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
 
@@ -317,6 +320,8 @@ class Recoveries:
             if row.last not in answers and (self._waits_for_disk(row, answers) or self._waits_for_return(row)):
                 self._in_vain_for[row.entity] = (seen, row.epoch, row.held)
                 continue
+            if row.last not in answers and self._waits_for_witness(row):
+                continue
             found_of = [(holder, item) for holder, some in answers.items() for item in some
                         if item.entity == row.entity and self._may_count(row, holder, item.epoch)]  # fmt: skip
             candidates = [_candidate(holder, item) for holder, item in believed(row, found_of)]
@@ -422,6 +427,19 @@ class Recoveries:
         """
         return row.held and (is_abroad(row.entity, row.last) or self._store.row(row.last) is not None)
 
+    def _waits_for_witness(self, row: RecoveryRow) -> bool:
+        """Whether its own server, which does not answer, may have died of it, and one more death would be too many."""
+        since_ns = self._over_since_ns.get(row.last)
+        if not 0 < len(self._died_of[row.entity]) < TOO_OFTEN or self._store.row(row.last) is None:
+            return False
+        if since_ns is not None and self._clock.monotonic_ns() - since_ns >= SUSPECT_NS:
+            return False
+        if self._waited_for.get(row.entity) != (row.epoch, (row.last,)):
+            self._waited_for[row.entity] = (row.epoch, (row.last,))
+            self.counts["waited_for_witness"] += 1
+            _log.warning("a server died of %s, and %s, which had it since, is silent: it is waited for", *_whose(row))
+        return True
+
     async def _have_adopted(self, rows: Sequence[RecoveryRow], alive: dict[str, int]) -> None:
         """Tell everybody with what to go on; until they say that they do."""
         for target in sorted({row.target for row in rows} & set(alive)):
@@ -518,15 +536,13 @@ class Recoveries:
     def _note_deaths(self, rows: Sequence[RecoveryRow], heard: Heard) -> None:
         """Servers of an instance that an entity has left have no say in whether it is simulated."""
         for row in rows:
-            epochs = [
-                epoch
-                for server, died in heard.deaths.items()
-                if instance_of(server) not in row.abroad_too
-                for epoch in died.get(row.entity, ())
-                if epoch < row.epoch
-            ]
+            known: Counter[int] = Counter()
+            for server, died in heard.deaths.items():
+                if instance_of(server) not in row.abroad_too:
+                    # Several may have heard of the same.
+                    known |= Counter(epoch for epoch in died.get(row.entity, ()) if epoch < row.epoch)
             # A release is of an epoch, and the latest deaths are of the highest ones.
-            self._died_of[row.entity] = sorted(epochs)[-MAX_DEATHS:]
+            self._died_of[row.entity] = sorted(known.elements())[-MAX_DEATHS:]
 
     async def _tell(self, message: Message, server: str) -> None:
         try:
@@ -585,6 +601,10 @@ def _has_it_still(row: RecoveryRow, items: Collection[FoundItem]) -> bool:
 
 def _candidate(holder: str, item: FoundItem) -> Candidate:
     return Candidate(holder, item.source, Fence(item.epoch, item.sub), item.tick, item.state_hash)
+
+
+def _whose(row: RecoveryRow) -> tuple[str, str]:
+    return (row.entity, row.last)
 
 
 def _told(lease: LeaseRow) -> tuple[str, int]:

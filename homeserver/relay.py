@@ -76,14 +76,22 @@ class Relay:
             except (HttpFailed, ValueError) as error:
                 text = f"{self._name} got no answer from {url}: {error}"
                 problem = ApiError(502, "peer_unreachable", text, url)
+                self._forget(to)
                 continue
             if answered.status == 200 and isinstance(answer, dict):
                 return answer
             code, message = "peer_error", f"{url} answered HTTP {answered.status}"
             if isinstance(answer, dict):
                 code, message = str(answer.get("code", code)), str(answer.get("message", message))
+            if answered.status == 421:
+                self._forget(to)
             problem = ApiError(502 if answered.status >= 500 else answered.status, code, message)
         raise problem or ApiError(502, "peer_unreachable", f"no address of {peer.instance} is configured")
+
+    def _forget(self, to: str | None) -> None:
+        """A member is not there, or somebody else is: where it is now is asked for again."""
+        if to is not None:
+            self._urls.pop(to, None)
 
     async def _order(self, peer: PeerConfig, to: str | None) -> tuple[str, ...]:
         """The addresses to try: the named member's alone, when this relay is the last one; all of them otherwise."""

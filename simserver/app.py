@@ -11,7 +11,7 @@ import trio
 from actors.application import run_application
 from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ActorSpec, ServiceSpec
-from actors.clock import Clock
+from actors.clock import Clock, InstanceClock
 from actors.dynamic_supervisor import DynamicSupervisorSpec
 from actors.http_client import HttpClient
 from actors.key_service import KeyService, KeysRefused
@@ -28,6 +28,7 @@ from authority.epoch import Fence
 from authority.listeners import attach_listeners
 from authority.pins import Pins
 from authority.recovery import CopyTable
+from authority.release import PROTOCOL_VERSION
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from authority.spans import Spans
@@ -65,7 +66,7 @@ from simserver.stages import Stages
 from simserver.status import make_status_app
 from simserver.visitors import Visitors
 from simserver.whereabouts import Whereabouts
-from simserver.world import load_world
+from simserver.world import load_world, schema_version
 
 __all__ = ["build", "main", "run", "supervision_tree"]
 
@@ -82,7 +83,7 @@ MAX_COPIES_KEPT: Final = 100_000
 ENTITY_RESTARTS_WINDOW_S: Final = 5.0
 
 
-def build(config: SimserverConfig, client: HttpClient, clock: Clock) -> Node:
+def build(config: SimserverConfig, client: HttpClient, clock: InstanceClock) -> Node:
     """Wire the parts of one simulation server; nothing runs yet.
 
     Raises:
@@ -129,6 +130,7 @@ def build(config: SimserverConfig, client: HttpClient, clock: Clock) -> Node:
         monotonic_ns=clock.monotonic_ns,
         black_box=BlackBox(config.directory, clock.unix_s),
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
+        is_lost_by=lambda began_ns, done_ns: lease.is_lost_by(began_ns, done_ns),  # noqa: PLW0108
         keeps_copies=lambda: copier.copies,
         begun=lambda entity: copier.begun(entity),  # noqa: PLW0108
         wants_actor=lambda life: holdings.attend(life),  # noqa: PLW0108
@@ -139,6 +141,7 @@ def build(config: SimserverConfig, client: HttpClient, clock: Clock) -> Node:
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         count=count,
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
+        stands_still=lambda entity: node.loads.soon(entity),  # noqa: PLW0108
     )
     ledger = Ledger(config.name, config.directory / "tree")
     home_log = HomeLog(config.directory / "home_log")
@@ -282,6 +285,7 @@ def build(config: SimserverConfig, client: HttpClient, clock: Clock) -> Node:
         copier.leaning,
         lambda: lease.knows,
         reception.is_full,
+        schema_version(world),
     )
     return node
 
@@ -314,6 +318,7 @@ def _follow_home(node: Node) -> None:
     )
     node.renewals = RenewalLane(node.home, node.sealer, node.link, node.clock)
     node.home.renew = node.renewals.ask
+    node.home.told_time = lease.told_time = node.clock.told
     node.home.why_not_asked = lambda: lease.log_went_back
 
 
@@ -406,6 +411,8 @@ async def _register(
     """Register with the home instance, and again with every change of keys."""
     task_status.started()
 
+    node.lease.where = lambda: (web.urls[0], *node.link.address)
+
     async def publish(keys: Published) -> Published:
         try:
             shown = await node.home.register(web.urls[0], node.link.address, keys)
@@ -434,7 +441,7 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
         Exception: what `Ledger.serve` raises; that an address cannot be used; and as `run_application`.
     """
     async with HttpClient() as client:
-        node = build(config, client, Clock())
+        node = build(config, client, InstanceClock(Clock(), config.name))
 
         def started(system: System) -> None:
             node.system = system
@@ -455,6 +462,7 @@ def main(config: SimserverConfig) -> int:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        _log.critical("%s stops: its home instance refused it: %s", config.name, error)
+        text = "%s (protocol version %d) stops: its home instance refused it: %s"
+        _log.critical(text, config.name, PROTOCOL_VERSION, error)
         status = 3
     return status

@@ -1,4 +1,4 @@
-"""Whom this server was simulating when it died: so that what kills processes does not kill one server after the other.
+"""Whom this server was simulating when it died, or lost its lease: so that it does not go from one server to the next.
 
 A world that raises is caught (`simserver.entity`). What ends the process is not: a fault in C code, the out-of-memory
 killer, a loop without end. The entity is gone on with elsewhere, with the inputs that it died of, and kills that server
@@ -6,10 +6,16 @@ next. Nobody can tell from outside which of thousands of entities it was, so the
 begun before it begins it, and takes that back afterwards, in a page of memory that outlives the process: two slices of
 a `mmap`, half a microsecond of a tick. Whoever starts in the same directory finds the name and keeps it for an hour.
 
-Who is asked for copies says how often it has died so (`authority.recovery_messages.Collected`), and home tells the sum
-to whoever is to go on with the entity. At `TOO_OFTEN` deaths, of one server or of several, it stands still there, as
-if its world had raised: one death may be bad luck, since somebody is being simulated at most moments at which a busy
-server is killed. A server that is not started again says nothing.
+A step that takes longer than a lease does the same to a server that stays alive: its entities are given to others while
+it computes, and this one with the input that takes so long. So a step counts as a death too if the lease of the server
+ran out during it, and it took so long that a renewal was due meanwhile (`LeaseKeeper.is_lost_by`). That is so for all
+that a world is asked about an entity: `simserver.life` has each of its methods called `at_work`.
+
+Who is asked for copies says of how many such deaths it knows (`authority.recovery_messages.Collected`), its own and
+those it has heard of, and home tells them all to whoever is to go on with the entity. At `TOO_OFTEN` deaths, of one
+server or of several, it stands still there, as if its world had raised: one death may be bad luck, since somebody is
+being simulated at most moments at which a busy server is killed. A server that is not started again says nothing. Home
+waits a little for one that may have died of what others have died of (`homeserver.recovery`).
 
 A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
 of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`): deaths under earlier
@@ -20,7 +26,7 @@ before a release are of lower ones, also those that a server finds only when it 
 import json
 import logging
 import mmap
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,14 +34,13 @@ from typing import Any, Final, NamedTuple
 
 from authority.epoch import MAX_EPOCH, check_epoch
 from authority.names import BadName, check_name
-from authority.recovery_messages import MAX_DEATHS
+from authority.recovery_messages import MAX_DEATHS, TOO_OFTEN
 from tree.disk import DiskFailed, replace_file
 
 __all__ = ["TOO_OFTEN", "BlackBox"]
 
 _log = logging.getLogger("simserver.black_box")
 
-TOO_OFTEN: Final = 2
 REMEMBERED_S: Final = 3600.0
 MAX_ENTITIES: Final = 64
 MAX_HEARD: Final = 4096
@@ -74,24 +79,29 @@ class BlackBox:
     def _autopsy(self) -> None:
         entity, epoch = _left_in(self._page)
         self._page[0] = 0
-        if not entity:
-            return
+        if entity:
+            times = self.died(entity, epoch)
+            _log.error("this server died while it simulated %s, %d times in an hour", entity, times)
+
+    def died(self, entity: str, epoch: int) -> int:
+        """Note a death of an entity under this epoch; of how many this server knows by itself, within the last hour."""
         deaths = self._deaths.setdefault(entity, [])
         deaths.append(_Death(self._unix_s(), epoch))
         del deaths[:-MAX_DEATHS]
         while len(self._deaths) > MAX_ENTITIES:
             del self._deaths[next(iter(self._deaths))]
-        _log.error("this server died while it simulated %s, %d times in an hour", entity, len(deaths))
         self._write()
+        return len(self._lately(deaths))
 
     @contextmanager
     def simulating(self, entity: str, epoch: int) -> Iterator[None]:
-        """While the world is at work on this entity, under a fence of this epoch."""
+        """While the world is at work on this entity, under a fence of this epoch; perhaps within another such time."""
+        before = bytes(self._page[: 1 + self._page[0]])
         self.enter(entity, epoch)
         try:
             yield
         finally:
-            self.leave()
+            self._page[: len(before)] = before
 
     def enter(self, entity: str, epoch: int) -> None:
         """The world begins to work on this entity, under a fence of this epoch."""
@@ -105,13 +115,23 @@ class BlackBox:
         self._page[0] = 0
 
     def deaths(self, entity: str) -> list[int]:
-        """Under which epochs this server has died of an entity within the last hour, an epoch for each death."""
-        return self._lately(self._deaths.get(entity, ()))
+        """Under which epochs servers have died of an entity within the last hour, an epoch for each death, in order.
+
+        This server, and those of which it has heard.
+        """
+        own, heard = self._deaths.get(entity), self._heard.get(entity)
+        if not (own or heard):
+            return []
+        # What was heard has some of its own, and an entity has one authority in each epoch.
+        known = Counter(self._lately(own or ())) | Counter(self._lately(heard or ()))
+        return sorted(known.elements())[-MAX_DEATHS:]
 
     def heard(self, entity: str, deaths: Iterable[int]) -> None:
         """Under these epochs servers have died of it, this one included, as its home instance has heard."""
         now_s = self._unix_s()
-        if heard := [_Death(now_s, epoch) for epoch in deaths]:
+        # What was heard before is no younger for being heard again.
+        since = {death.epoch: death.at_s for death in self._heard.get(entity, ())}
+        if heard := [_Death(since.get(epoch, now_s), epoch) for epoch in deaths]:
             self._heard[entity] = heard
             self._heard.move_to_end(entity)
             if len(self._heard) > MAX_HEARD:
@@ -126,9 +146,10 @@ class BlackBox:
 
         `released_epoch` is the epoch under which they have done so last: what was before does not count.
         """
-        known = (self.deaths(entity), self._lately(self._heard.get(entity, ())))
-        deaths = max(sum(epoch >= released_epoch for epoch in epochs) for epochs in known)
-        return f"servers died {deaths} times while they simulated it" if deaths >= TOO_OFTEN else ""
+        deaths = sum(epoch >= released_epoch for epoch in self.deaths(entity))
+        if deaths < TOO_OFTEN:
+            return ""
+        return f"servers died, or lost their leases, {deaths} times while they simulated it"
 
     def forget(self, entity: str) -> None:
         """People have looked at it: its next death is its first. Others know that by what its state says."""

@@ -9,11 +9,10 @@ with its inputs, until people have looked at it. So it does if the world gives a
 not committed, and the entity has its last good one.
 """
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
-from actors.failing import is_stopping, said
+from actors.failing import is_stopping
 from actors.ref import From
 from actors.server import IGNORE, Ignore, Reply, Server
 from simserver.inputs import PendingInput
@@ -22,8 +21,6 @@ from simserver.sleep import may_sleep
 from simserver.stepping import Carried, Step
 
 __all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
-
-_log = logging.getLogger("simserver.entity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +89,7 @@ class Entity(Server[Life]):
             return
         if life.sleep is not None and not life.wakes_now():
             return
-        now_ns = self._env.monotonic_ns()
-        self._env.black_box.enter(life.id, life.fence.epoch)
+        now_ns = done_ns = life.enter()
         try:
             world, carried = self._step(life)
             life.require_portable(world)
@@ -104,14 +100,13 @@ class Entity(Server[Life]):
         except BaseException as error:
             if is_stopping(error):
                 raise
-            life.stand_still(said(error))
-            _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
+            life.failed(error)
             return
         finally:
-            self._env.black_box.leave()
-        done_ns = self._env.monotonic_ns()
+            done_ns = life.leave(now_ns)
         if not self._env.may_act(done_ns):
-            # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it.
+            # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it. If it was by the tick
+            # itself, the entity may stand still for it now.
             self._env.count("ticks_without_lease")
             return
         # What comes after the commit may fail: the tick is done then all the same, and is not done again.
@@ -129,11 +124,11 @@ class Entity(Server[Life]):
         pending, period_s = tuple(life.inbox.pending), self._env.period_s
         advance = getattr(self._env.world, "advance", None)
         if advance is None:
-            return self._env.world.step(life.world, pending, period_s), None
+            return self._env.world.step(life.seen, pending, period_s), None
         now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
         leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
         step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id)
-        world = advance(life.world, pending, period_s, step)
+        world = advance(life.seen, pending, period_s, step)
         self._is_ready = step.is_ready
         return world, step.carried()
 

@@ -9,6 +9,7 @@ from simserver.black_box import BlackBox
 from simserver.custody import CustodyLog
 from simserver.sleep import Rounds
 from simserver.world import World
+from simserver.world_faults import WorldFaults
 
 if TYPE_CHECKING:
     from simserver.life import Life
@@ -33,6 +34,8 @@ class EntityEnvironment:
     ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
     # Whether this server has its lease at this moment.
     may_act: Callable[[int], bool] = lambda now_ns: True
+    # Whether what took so long, from when until when, has cost this server the lease that it had.
+    is_lost_by: Callable[[int, int], bool] = lambda began_ns, done_ns: False
     # Whether copies are kept elsewhere: only what is in one is durable then.
     keeps_copies: Callable[[], bool] = lambda: False
     # By which those that sleep count their ticks.
@@ -43,3 +46,7 @@ class EntityEnvironment:
     begun: Callable[[str], None] = lambda _entity: None
     # Told of every life that was put away, and needs an actor again.
     wants_actor: Callable[["Life"], None] = lambda _life: None
+    # Told of every life that comes to stand still.
+    stands_still: Callable[[str], None] = lambda _entity: None
+    # What its world did wrong is said there.
+    faults: WorldFaults = field(default_factory=WorldFaults)

@@ -22,7 +22,7 @@ from simserver.black_box import BlackBox
 from simserver.entity import Inspect, NewInput, TickNow
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
-from simserver.portable import portable
+from simserver.portable import a_state, portable
 from simserver.stepping import Carried
 from simserver.world import require_kind, schema_version
 
@@ -201,6 +201,11 @@ class Holdings:
         return sum(holding.life.is_untaken for holding in self._living.values())
 
     @property
+    def quarantined(self) -> int:
+        """How many others stand still, because the world or this server failed on them."""
+        return sum(bool((life := one.life).broken) and not life.is_untaken for one in self._living.values())
+
+    @property
     def asleep(self) -> int:
         """How many of them sleep."""
         if not hasattr(self._environment.world, "may_sleep"):
@@ -294,7 +299,7 @@ class Holdings:
         """
         try:
             require_kind(self._environment.world, kind)
-            state = self._environment.world.spawn(kind, params)
+            state = self._spawned(entity, kind, params, fence)
         except ValueError:
             raise
         except BaseException as error:
@@ -304,7 +309,7 @@ class Holdings:
         try:
             schema = schema_version(self._environment.world)
             snapshot = Snapshot(kind, 0, state, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
-            portable(state)
+            portable(a_state("spawn", state))
             size_bytes = len(snapshot.encode())
         except BaseException as error:
             if is_stopping(error):
@@ -313,6 +318,18 @@ class Holdings:
         if size_bytes > MAX_STATE_BYTES:
             raise StateTooLarge(size_bytes)
         return self.start(entity, fence, snapshot)
+
+    def _spawned(self, entity: str, kind: str, params: dict[str, Any], fence: Fence) -> Any:
+        """What the world gives as the first state of an entity; nothing begins with one that cost the lease."""
+        environment = self._environment
+        with environment.black_box.simulating(entity, fence.epoch):
+            began_ns = environment.monotonic_ns()
+            state = environment.world.spawn(kind, params)
+            done_ns = environment.monotonic_ns()
+        if environment.is_lost_by(began_ns, done_ns):
+            environment.count("lease_lost_at_work")
+            raise TimeoutError(f"it took {(done_ns - began_ns) / 1e9:.1f} s, and its server lost its lease by that")
+        return state
 
     def start(
         self,
@@ -382,8 +399,7 @@ class Holdings:
         self._forget_lived(holding.id)
         try:
             self._guarded(holding, partial(self._notes.lives, holding.id, life.kind, life.fence))
-            with self._environment.black_box.simulating(holding.id, life.fence.epoch):
-                self._guarded(holding, life.rehydrate)
+            self._guarded(holding, life.rehydrate)
         finally:
             self.attend(life)
 

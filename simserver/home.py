@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from actors.clock import Clock
 from actors.combining import Combiner
 from actors.http_client import HttpClient, HttpFailed
-from authority.enrolment import DIRECTORY, is_proof, registration_proof, rows_proof
+from authority.enrolment import CLOCK, DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.lease_messages import Renew, digest_of_members
@@ -25,6 +25,7 @@ from authority.messages import Message, NoAnswer, Parcel
 from authority.names import BadName, check_name
 from authority.pins import Pins
 from authority.records import DirectoryRow, Role
+from authority.release import PROTOCOL_VERSION
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.continuity import Published
@@ -114,6 +115,8 @@ class Home:
         self.is_silent: Callable[[str], bool] = lambda _: False
         """Whether a peer may be elsewhere by now."""
         self.handshakes: Final = Handshakes(self)
+        self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
+        """Told what time it is in the instance (Unix milliseconds), and when that was asked (monotonic)."""
 
     # --- registration and directory --------------------------------------------------------------------------------
 
@@ -123,7 +126,7 @@ class Home:
         Returns the keys that the home instance shows from now on.
 
         Raises:
-            HomeRefused: the token is wrong, or other keys are pinned to this name.
+            HomeRefused: the token is wrong, other keys are pinned to this name, or that is another release.
         """
         fields = {
             "role": Role.SIMSERVER.value,
@@ -133,6 +136,7 @@ class Home:
             "rest_url": rest_url,
             "link_host": link[0],
             "link_port": link[1],
+            "protocol": PROTOCOL_VERSION,
         }
         body = fields | {"proof": registration_proof(self._join_token, self._sealer.name, fields)}
         while True:
@@ -309,11 +313,15 @@ class Home:
         return found
 
     async def _directory(self, params: dict[str, str]) -> list[DirectoryRow]:
-        nonce = secrets.token_urlsafe(16)
+        nonce, asked_ns = secrets.token_urlsafe(16), self._clock.monotonic_ns()
         answer = await self._request("GET", "/v1/directory", params=params | {"nonce": nonce})
         rows, proof = answer.get("rows"), answer.get("proof")
         if not is_proof(proof, rows_proof(self._join_token, DIRECTORY, nonce, rows)):
             raise HomeUnreachable("the directory answer is not proved with the join token of this instance")
+        now_ms, clock_proof = answer.get("now_ms"), answer.get("clock_proof")
+        # Of an earlier release there is none.
+        if type(now_ms) is int and is_proof(clock_proof, rows_proof(self._join_token, CLOCK, nonce, now_ms)):
+            self.told_time(now_ms, asked_ns)
         return _rows(rows or ())
 
     # --- sealed requests -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ still as it is, newer than anything that log knows, until the home instance has 
 followed the one that went back, it is asked first what of all that is its own (`find_way_back`), and the rest is gone.
 """
 
+import hashlib
 import json
 import logging
 import secrets
@@ -30,6 +31,7 @@ from authority.log_messages import place_said_untrusted
 from authority.log_positions import LogPlace
 from authority.names import instance_of
 from authority.recovery import may_follow
+from authority.release import PROTOCOL_VERSION, why_other_release
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
 from tree.disk import replace_file
@@ -107,11 +109,16 @@ class LeaseKeeper:
         self._home_log = HomeLog() if home_log is None else home_log
         self.find_way_back: Callable[[str], Awaitable[bool]] = _nothing_to_give_up
         """Asked before a home is followed whose log may be another than that of a position; see `Astray`."""
+        self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "", 0)
+        """Where this server is: its REST, and host and port of its link; 0 while that is not known."""
+        self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
+        """Told with each answer what time it is in the instance, as `Home.told_time`."""
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
         self._offer_at = 0
         self._peers_digest = ""
+        self._challenge = ""
         self._begun = clock.bell()
         self._has_begun = False
         self._wanted = clock.bell()
@@ -121,6 +128,8 @@ class LeaseKeeper:
         """Why the lease was not renewed, the last time that it was not."""
         self.log_went_back = ""
         """Why this server does not follow its home instance, whose log is older than it was; empty if it does."""
+        self.other_release = ""
+        """Why the home instance would not understand this server, with both versions; empty if it does."""
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
         # Whether the lease was granted when home was last asked to, and since when it is being asked now, if it is.
@@ -162,6 +171,16 @@ class LeaseKeeper:
     def may_act(self, now_ns: int) -> bool:
         """Whether anything may be simulated at this moment."""
         return not self.log_went_back and self.holder.may_act(now_ns)
+
+    def is_lost_by(self, began_ns: int, done_ns: int) -> bool:
+        """Whether what kept this server busy from then until then has cost it the lease, which it had before.
+
+        What takes less than the time between two renewals has not: one was due before it, and was not granted.
+        """
+        terms = self.holder.terms
+        if terms is None or done_ns - began_ns < terms.renew_every_ns:
+            return False
+        return self.may_act(began_ns) and not self.may_act(done_ns)
 
     def home_answers(self, now_ns: int) -> bool:
         """Whether the home instance granted the lease when it was last asked to, or has not had long to do so.
@@ -286,12 +305,23 @@ class LeaseKeeper:
             self._asked_ns = None
 
     async def _renewed(self, sent_ns: int) -> bool:
-        """Ask once; whether it was granted."""
+        """Ask, and once more if a homeserver has to see first that this is no recording; whether it was granted."""
+        granted = await self._renewed_if_new(sent_ns)
+        if granted is None:
+            self._asked_ns = sent_ns = self._clock.monotonic_ns()
+            granted = await self._renewed_if_new(sent_ns)
+        if granted is None:
+            self._not_granted("homeservers give other challenges than are repeated to them")
+        return bool(granted)
+
+    async def _renewed_if_new(self, sent_ns: int) -> bool | None:
+        """Ask once; None if it is to be asked again."""
         self._renewal += 1
         if self.is_alone and self.has_shared():
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
         position = self._home_log.position or ("" if self._renewal >= self._offer_at else None)
+        rest_url, link_host, link_port = ("", "", 0) if position is None else self.where()
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -305,18 +335,30 @@ class LeaseKeeper:
             heard="" if position is None else self._home_log.places,
             witnesses=[] if position is None else self._home_log.witnesses,
             members="" if position is None else self._home.members_digest,
+            challenge=None if position is None else self._challenge,
+            rest_url=rest_url,
+            link_host=link_host,
+            link_port=link_port,
+            protocol=PROTOCOL_VERSION,
         )
+        trace = Trace(f"renew-{hashlib.sha256(self._nonce.encode()).hexdigest()[:16]}-{self._renewal}")
         try:
-            answer = await self._home.renew(message, Trace(f"renew-{self._renewal:08d}"))
+            answer = await self._home.renew(message, trace)
         except (HomeUnreachable, HomeRefused) as error:
             if isinstance(error, HomeRefused) and message.position == "":
                 # A home of an earlier release knows no positions, and refuses what has one.
                 self._offer_at = self._renewal + _OFFER_AFTER
             self._not_granted(str(error))
             return False
-        if answer is None or not isinstance(answer.message, RenewReply) or answer.message.renewal != self._renewal:
-            self._not_granted("the answer is none to a renewal")
+        # By its trace it answers this very message, whenever it was sealed.
+        is_new = answer is not None and answer.trace.transfer_id == trace.transfer_id
+        if answer is None or not is_new or not isinstance(answer.message, RenewReply):
+            self._not_granted("the answer is none to this renewal")
             return False
+        self._challenge = answer.message.challenge or ""
+        self.told_time(answer.message.now_ms, sent_ns)
+        if answer.message.verdict == "again":
+            return None
         if not await self._take(answer.message, answer.sender, sent_ns):
             return False
         self._home_log.confirmed(message.heard)
@@ -328,7 +370,11 @@ class LeaseKeeper:
             self._home_went_back(sender)
             self._home_log.went_back(reply.missing, position_known=reply.position_known)
             return False
+        if reply.verdict == "other_release":
+            self._home_has_another_release(sender, reply.protocol)
+            return False
         if reply.verdict in ("granted", "returning"):
+            self.other_release = ""
             if reply.lost:
                 self._home_log.doubt()
             if self._home_log.doubtful and not await self._is_the_way_found(sender):
@@ -352,6 +398,14 @@ class LeaseKeeper:
             await self._home.prefer(reply.officer, to=sender)
         self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
         return False
+
+    def _home_has_another_release(self, sender: str, version: int) -> None:
+        """Its homeservers were exchanged while this server ran: it stands still when its lease ends, and keeps all."""
+        why = why_other_release(self._server, PROTOCOL_VERSION, sender, version)
+        if why != self.other_release:
+            _log.error("other_release: %s", why)
+        self.other_release, self.is_alive = why, False
+        self._not_granted(why)
 
     def _home_went_back(self, sender: str) -> None:
         """The home instance has an older log than this server can prove: nothing of what it says is followed."""

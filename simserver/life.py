@@ -10,7 +10,8 @@ Everything here is synchronous: whoever is ended by somebody else is ended befor
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.exits import SHUTDOWN, Reason, cause_of
@@ -27,7 +28,7 @@ from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.journal import Journal
 from simserver.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
 from simserver.passive import Passive
-from simserver.portable import Glance, NotPortable, glance, portable
+from simserver.portable import Glance, NotPortable, a_state, copied, glance, portable
 from simserver.sleep import Sleep, may_sleep
 from simserver.snapshot import Frozen, Snapshot, shortened, state_hash
 from simserver.stepping import Carried
@@ -44,10 +45,14 @@ _log = logging.getLogger("simserver.life")
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
+# What stands still so soon, by its ticks, has not run here.
+FIRST_MOMENTS_S: Final = 5.0
 # With every tick so many members of a state are looked at, which takes some 400 us at most: what has more is looked at
 # when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
 MAX_GLANCED: Final = 4096
 MAX_TRIED_BYTES: Final = 4096
+# What there is of a state in the present form of the world, if it came in that form.
+_NOTHING: Final = object()
 # What is not there while an entity is put away.
 _BODY: Final = frozenset(("_encoder", "carried", "inbox", "world"))
 
@@ -66,18 +71,22 @@ class Life:
 
     __slots__ = (
         "_begun_ns",
+        "_broken_ns",
         "_crashes",
         "_encoder",
         "_env",
         "_is_unread",
         "_journal",
+        "_migrated",
         "_next_ownership",
         "_parts",
+        "_ran_before",
         "_tick",
         "_ticks_here",
         "broken",
         "carried",
         "durable",
+        "failed_here",
         "fence",
         "frozen",
         "id",
@@ -116,6 +125,7 @@ class Life:
         self.sleep: Sleep | None = None
         self.world = snapshot.world
         self.schema = snapshot.schema
+        self._migrated: Any = _NOTHING
         self.carried = snapshot.carried
         self.inbox = Inbox.from_data(snapshot.inbox)
         self.ownership = snapshot.ownership
@@ -124,6 +134,9 @@ class Life:
         self.step_ns = 0
         self.frozen = self.over = self._is_unread = False
         self.broken = snapshot.broken
+        self._ran_before = snapshot.tick > 0 and not snapshot.broken
+        self._broken_ns = environment.monotonic_ns()
+        self.failed_here = False
         self.released_epoch = snapshot.released_epoch
         self.ref: Ref | None = None
         self._crashes: RestartWindow | None = None
@@ -146,26 +159,73 @@ class Life:
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
 
-        If that cannot be, it is kept as it is, and stands still here: another server may be able to go on with it.
+        What `migrate` gave is not its state until a tick with it has succeeded: until then copies, checkpoints and
+        hand-overs have the former one, in its form. If it cannot be brought there it stands still here, and another
+        server may be able to go on with it.
         """
-        world = self._env.world
+        world, self._migrated = self._env.world, _NOTHING
         if self.schema == schema_version(world) and takes(world, self.kind, self.schema):
             return
         try:
-            state = migrated(world, self.kind, self.world, self.schema)
+            with self.at_work():
+                # A copy of its own: it may write into that, and fail after it.
+                state = a_state("migrate", migrated(world, self.kind, copied(self.world), self.schema))
             portable(state)
-            self.world, self.schema = state, schema_version(world)
+            self._migrated = state
         except BaseException as error:
             if is_stopping(error):
                 raise
             if not self.broken:
-                self.broken, self._is_unread = shortened(said(error)), True
-                self._env.count("entity_broken")
+                self._breaks(said(error), is_unread=True)
+                if not self.is_untaken:
+                    self._failed_at("migrate", error)
+
+    @property
+    def seen(self) -> Any:
+        """The state as its world is shown it: in the world's present form. One that is put away stays so."""
+        return self.look() if self._migrated is _NOTHING else self._migrated
 
     def rehydrate(self) -> None:
         """Its world takes up the parts that came with it, before the first tick; see `simserver.participants`."""
         if self._parts is not None and not self.broken:
-            rehydrate(self._env.world, self.id, self.world, self._parts.shown, self._env.count)
+            with self.at_work():
+                rehydrate(self._env.world, self.id, self.seen, self._parts.shown, self._env.count)
+
+    # --- at work ---------------------------------------------------------------------------------------------------
+
+    def enter(self) -> int:
+        """Its world begins to work on it, whatever it is asked: the time. `leave` has to follow."""
+        self._env.black_box.enter(self.id, self.fence.epoch)
+        return self._env.monotonic_ns()
+
+    def leave(self, began_ns: int) -> int:
+        """Its world has come back: the time. If it took so long that the lease is lost, that counts as a death."""
+        self._env.black_box.leave()
+        done_ns = self._env.monotonic_ns()
+        if self._env.is_lost_by(began_ns, done_ns):
+            self._cost_the_lease((done_ns - began_ns) / 1e9)
+        return done_ns
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """As `enter` and `leave` around this; also while the world is at work on it anyway."""
+        with self._env.black_box.simulating(self.id, self.fence.epoch):
+            began_ns = self._env.monotonic_ns()
+            try:
+                yield
+            finally:
+                done_ns = self._env.monotonic_ns()
+                if self._env.is_lost_by(began_ns, done_ns):
+                    self._cost_the_lease((done_ns - began_ns) / 1e9)
+
+    def _cost_the_lease(self, took_s: float) -> None:
+        times = self._env.black_box.died(self.id, self.fence.epoch)
+        self._env.count("lease_lost_at_work")
+        text = "the world took %.1f s for %s, and %s lost its lease by that, %d times in an hour"
+        _log.error(text, took_s, self.id, self._env.server, times)
+        why = self._env.black_box.verdict(self.id, self.released_epoch)
+        if why and not (self.broken or self.over):
+            self.stand_still(f"{why}: {took_s:.1f} s the last time")
 
     # --- with an actor ---------------------------------------------------------------------------------------------
 
@@ -189,6 +249,35 @@ class Life:
         if not self._crashes.allows_restart(self._env.monotonic_ns() / 1e9) and not self.broken:
             self.stand_still(f"its actor crashed {MAX_CRASHES + 1} times in a row: {_told(before.process.reason)}")
 
+    def failed(self, error: BaseException) -> None:
+        """Its world failed on it: it stands still with its last good state.
+
+        That is so wherever it goes, but if its state was only now brought into another form: what failed is not its
+        state, and a server whose world takes the former one may go on with that.
+        """
+        self.stand_still(said(error))
+        self._is_unread = self._migrated is not _NOTHING
+        self._failed_at("tick", error)
+
+    def _failed_at(self, doing: str, error: BaseException) -> None:
+        is_soon = self._ticks_here * self._env.period_s < FIRST_MOMENTS_S
+        self.failed_here = self._ran_before and is_soon
+        self.fault(doing, error)
+
+    def fault(self, doing: str, error: BaseException) -> None:
+        """Its world failed in `doing` something with it: that is counted, and said in the log."""
+        self._env.count("world_failed")
+        what = f"{doing}: {self.id}, a {self.kind}, at tick {self._tick}"
+        if self.broken:
+            what += f"; it stands still {'wherever it goes' if self.quarantine else 'here'}"
+        self._env.faults.failed(what, error, self._env.monotonic_ns())
+
+    def _breaks(self, why: str, *, is_unread: bool) -> None:
+        self.broken, self._is_unread = shortened(why), is_unread
+        self._broken_ns, self.failed_here = self._env.monotonic_ns(), False
+        self._env.count("entity_broken")
+        self._env.stands_still(self.id)
+
     def stand_still(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
 
@@ -196,14 +285,18 @@ class Life:
         before is not to be gone on with. A frozen one is named already.
         """
         self.wake()
-        self.broken, self._is_unread = shortened(why), False
+        self._breaks(why, is_unread=False)
         self._tick += not self.frozen
-        self._env.count("entity_broken")
 
     @property
     def quarantine(self) -> str:
         """Why it stands still wherever it goes; empty if it does not, or only because this server cannot read it."""
         return "" if self._is_unread else self.broken
+
+    @property
+    def still_ns(self) -> int:
+        """For how long it has stood still because it is broken."""
+        return self._env.monotonic_ns() - self._broken_ns
 
     @property
     def is_untaken(self) -> bool:
@@ -254,10 +347,12 @@ class Life:
         is large. The same object as before is what it was, or was changed where it stands, and there is none of before.
 
         Raises:
-            NotPortable: whoever had it could not be copied or handed over, nor gone on with after a failure.
+            NotPortable: it is no state, or whoever had it could not be copied or handed over, nor gone on with after a
+                failure.
         """
         if world is self.world:
             return
+        a_state("the step", world)
         try:
             if glance(world, MAX_GLANCED) is Glance.OTHER and self._encoder.world_bytes <= MAX_TRIED_BYTES:
                 self._encoder.of_world(world)
@@ -274,6 +369,8 @@ class Life:
         """
         applied = self.inbox.take()
         self.world = world
+        if self._migrated is not _NOTHING:
+            self._migrated, self.schema = _NOTHING, schema_version(self._env.world)
         self._parts = None
         if carried is not None:
             self.carried = carried
@@ -326,9 +423,16 @@ class Life:
         self._tick, self._ticks_here, self.sleep = self.tick, self.ticks_here, None
 
     def _sleep_if_it_may(self) -> None:
-        """It begins here, or goes on: without a tick, if its world has nothing to do in it."""
+        """It begins here, or goes on: without a tick, if its world has nothing to do in it.
+
+        A state in another form than it came in needs one, to become its state.
+        """
+        if self.broken or self._migrated is not _NOTHING:
+            return
         try:
-            if may_sleep(self._env.world, self.world):
+            with self.at_work():
+                sleeps = may_sleep(self._env.world, self.world)
+            if sleeps:
                 self.fall_asleep()
         except BaseException as error:
             if is_stopping(error):
@@ -538,10 +642,11 @@ class Life:
         """
         parts = self._present_parts()
         shown, ready = (NO_PARTS, None) if parts is None else (parts.shown, parts.ready)
-        if self.broken:
-            ready = shown if self._is_unread else NO_PARTS
+        if self.broken or self._migrated is not _NOTHING:
+            ready = NO_PARTS if self.quarantine else shown
         elif ready is None:
-            ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
+            with self.at_work():
+                ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
         self._parts = Parts(self.tick, shown, ready) if shown or ready else None
         return ready
 
@@ -590,7 +695,8 @@ class Life:
         """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""
         if not self.over:
             self.over = True
-            release(self._env.world, self.id, self._env.count)
+            with self.at_work():
+                release(self._env.world, self.id, self._env.count)
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)

@@ -18,11 +18,23 @@ from actors.clock import Clock
 from actors.failing import is_stopping
 from authority.hops import Trace
 from authority.messages import Message
-from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, Census, CensusRequest, CensusRow, Load, LoadReport
+from authority.placement_messages import (
+    MAX_CENSUS,
+    MAX_GROUP_CHARS,
+    MAX_STILL,
+    MAX_WHY_CHARS,
+    Census,
+    CensusRequest,
+    CensusRow,
+    Load,
+    LoadReport,
+    StillRow,
+)
 from authority.records import DirectoryRow
 from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.life import Life
+from simserver.portable import is_text
 from simserver.world import World, yes_or_no
 
 __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_rows", "moved_bytes"]
@@ -30,6 +42,10 @@ __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_r
 _log = logging.getLogger("simserver.load")
 
 REPORT_EVERY_S: Final = 1.0
+# Who has just come to stand still is reported so soon, with all that have meanwhile.
+STILL_S: Final = 0.05
+# While some stand still the log says so as often as this.
+SAY_NS: Final = 60_000_000_000
 # While so many are on their way nobody needs to know who else is here: to look through ten thousand entities, ten times
 # a second, would take more than to hand some of them over.
 CROWDED: Final = 1024
@@ -225,18 +241,31 @@ def _group(world: Affine, holding: Holding) -> str:
     passive = holding.life.passive
     if passive is not None and passive.group is not None:
         return passive.group
+    began_ns = holding.life.enter()
     try:
-        group = str(world.affinity(holding.life.look()))[:MAX_GROUP_CHARS]
+        group = _a_group(world.affinity(holding.life.seen))
     except BaseException as error:
         if is_stopping(error):
             raise
         # The world's fault, and no reason to keep the entity where it is.
-        _log.exception("the world cannot say to which group %s belongs", holding.id)
+        holding.life.fault("affinity", error)
         group = ""
+    finally:
+        holding.life.leave(began_ns)
     if passive is not None:
         # Its state is the same until it is brought back.
         passive.group = group
     return group
+
+
+def _a_group(said: Any) -> str:
+    """What a world said of a group, as it fits a census. Raises `TypeError` or `ValueError` if it is none."""
+    if not isinstance(said, str):
+        # As texts "None" and "7" would be groups, with everybody in them of whom it says nothing.
+        raise TypeError(f"affinity has to name a group, or give an empty text, not {said!r:.40}")
+    if not is_text(said):
+        raise ValueError("affinity gave a text that cannot be written")
+    return said[:MAX_GROUP_CHARS]
 
 
 def _is_immovable(world: Rooted, holding: Holding) -> bool:
@@ -245,17 +274,31 @@ def _is_immovable(world: Rooted, holding: Holding) -> bool:
     passive = holding.life.passive
     if passive is not None and passive.immovable is not None:
         return passive.immovable
+    began_ns = holding.life.enter()
     try:
-        immovable = yes_or_no("immovable", world.immovable(holding.life.look()))
+        immovable = yes_or_no("immovable", world.immovable(holding.life.seen))
     except BaseException as error:
         if is_stopping(error):
             raise
         # As of its group.
-        _log.exception("the world cannot say whether %s is immovable", holding.id)
+        holding.life.fault("immovable", error)
         immovable = False
+    finally:
+        holding.life.leave(began_ns)
     if passive is not None:
         passive.immovable = immovable
     return immovable
+
+
+def _still_row(holding: Holding) -> StillRow:
+    life = holding.life
+    return StillRow(
+        entity=holding.id,
+        why=life.broken[:MAX_WHY_CHARS],
+        still_ms=life.still_ns // 1_000_000,
+        untaken=life.is_untaken,
+        failed_here=life.failed_here,
+    )
 
 
 class Post(Protocol):
@@ -287,8 +330,13 @@ class Loads:
         leaning: Callable[[], int] = lambda: 0,
         knows: Callable[[], int] = lambda: 0,
         is_full: Callable[[], bool] = lambda: False,
+        schema_version: int = 1,
     ) -> None:
-        """`leaning`, `knows` and `is_full` are as of `Load`."""
+        """`leaning`, `knows`, `is_full` and `schema_version` are as of `Load`."""
+        self._schema_version: Final = schema_version
+        self._soon: Final = clock.bell()
+        self._named = ""
+        self._said_ns: int | None = None
         self.leaning: Final = leaning
         self.knows: Final = knows
         self.is_full: Final = is_full
@@ -302,14 +350,39 @@ class Loads:
         self._clock = clock
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Report once a second, until cancelled."""
+        """Report once a second, and soon after an entity came to stand still, until cancelled."""
         task_status.started()
         while True:
-            await self._clock.sleep_s(REPORT_EVERY_S)
-            report = LoadReport(load=self.measure())
+            if await self._soon.wait(REPORT_EVERY_S):
+                await self._clock.sleep_s(STILL_S)
+            report = LoadReport(load=self.measure(), still=self._some_still())
             for row in self._homeservers():
                 address = (row.link_host, row.link_port)
                 self._post.send(report, Trace("load"), row.name, on_path=False, address=address)
+
+    def soon(self, _entity: str = "") -> None:
+        """An entity came to stand still: home hears of it soon."""
+        self._soon.ring()
+
+    def _some_still(self) -> list[StillRow]:
+        """Some of those that stand still, as of `LoadReport`; people find them in the log too."""
+        rows = [_still_row(holding) for holding in self._holdings if holding.life.broken]
+        self._say(rows)
+        # Those after the one that was named last, and then from the beginning.
+        rows.sort(key=lambda row: (not row.failed_here, row.entity <= self._named, row.entity))
+        named = rows[:MAX_STILL]
+        self._named = named[-1].entity if named else ""
+        return named
+
+    def _say(self, rows: list[StillRow]) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if not rows:
+            self._said_ns = None
+        elif self._said_ns is None or now_ns - self._said_ns >= SAY_NS:
+            self._said_ns = now_ns
+            untaken = sum(row.untaken for row in rows)
+            text = "%d entities stand still here: %d quarantined, %d not taken by the world here; such as %s: %s"
+            _log.warning(text, len(rows), len(rows) - untaken, untaken, rows[0].entity, rows[0].why)
 
     def measure(self) -> Load:
         """The load since the last measurement."""
@@ -322,6 +395,8 @@ class Loads:
             moved_bytes=moved_bytes,
             asleep=self._holdings.asleep,
             untaken=self._holdings.untaken,
+            quarantined=self._holdings.quarantined,
+            schema_version=self._schema_version,
             too_large=self._departures.stayers.too_large(self._holdings.ids()),
             leaning=self.leaning(),
             knows=self.knows(),

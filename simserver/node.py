@@ -3,15 +3,17 @@
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import trio
 
 from actors.application import LastWord
-from actors.clock import Clock
+from actors.clock import InstanceClock
 from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
+from actors.taking import Rest, take_each
 from actors.telemetry import Telemetry
 from actors.udp import Received
 from authority.audit import Audit
@@ -107,7 +109,7 @@ class Node:
     """Everything that the link's inbox, the tick and the status routes need."""
 
     config: SimserverConfig
-    clock: Clock
+    clock: InstanceClock
     sealer: Sealer
     home: Home
     link: LinkService
@@ -196,51 +198,54 @@ class Node:
 
         Inputs are taken at once and in order; parcels may have to wait for a key and are taken beside each other.
         """
-        limit = trio.CapacityLimiter(MAX_CONCURRENT_PARCELS)
         task_status.started()
-        async with trio.open_nursery() as nursery:
-            async for received in self.link.inbox:
-                try:
-                    message = decode_link_untrusted(received.message)
-                except MessageError as error:
-                    self._drop(received, error)
-                    continue
-                self.courier.heard_from(received.peer, received.address)
-                if isinstance(message, Parcel) and self.lease.log_went_back:
-                    # What others decide by that log would be done under fences that were given before.
-                    self.counts["dropped_log_went_back"] += 1
-                elif isinstance(message, Parcel):
-                    if message.kind in _AT_ONCE and self.link.inbox.is_empty and self._take_at_once(message, received):
-                        continue
-                    await limit.acquire_on_behalf_of(received)
-                    nursery.start_soon(self._take, message, received, limit)
-                elif isinstance(message, Copies):
-                    self.copier.keep(message, received.peer, received.address)
-                elif isinstance(message, CopiesKept):
-                    self.copier.kept(message, received.peer)
-                elif isinstance(message, Input):
-                    self._input(message, received.peer)
-                elif isinstance(message, LetGo):
-                    self.silences.heard(received.peer)
-                    self.departures.let_go(message.entity, received.peer)
-                elif isinstance(message, Present):
-                    self._present(message, received.peer)
-                elif isinstance(message, KeyAhead):
-                    self._told_key(message, received)
-                else:
-                    self.counts["unexpected_message"] += 1
-            # The link has ended: whoever restarts it, restarts this.
-            await trio.sleep_forever()
+        await take_each(self.link.inbox, self._take_link_untrusted, self._failed, at_most=MAX_CONCURRENT_PARCELS)
+        # The link has ended: whoever restarts it, restarts this.
+        await trio.sleep_forever()
 
-    def _told_key(self, message: KeyAhead, received: Received) -> None:
-        try:
+    def _take_link_untrusted(self, received: Received) -> Rest | None:
+        """Take one message of a peer; what may have to wait is for later."""
+        message = decode_link_untrusted(received.message)
+        self.courier.heard_from(received.peer, received.address)
+        if isinstance(message, Parcel) and self.lease.log_went_back:
+            # What others decide by that log would be done under fences that were given before.
+            self.counts["dropped_log_went_back"] += 1
+        elif isinstance(message, Parcel):
+            if message.kind in _AT_ONCE and self.link.inbox.is_empty and self._take_at_once(message, received):
+                return None
+            return partial(self._take, message, received)
+        elif isinstance(message, Copies):
+            self.copier.keep(message, received.peer, received.address)
+        elif isinstance(message, CopiesKept):
+            self.copier.kept(message, received.peer)
+        elif isinstance(message, Input):
+            self._input(message, received.peer)
+        elif isinstance(message, LetGo):
+            self.silences.heard(received.peer)
+            self.departures.let_go(message.entity, received.peer)
+        elif isinstance(message, Present):
+            self._present(message, received.peer)
+        elif isinstance(message, KeyAhead):
             self.sealer.told_untrusted(received.peer, message.header, self.clock.unix_s())
-        except MessageError as error:
-            self._drop(received, error)
+        else:
+            self.counts["unexpected_message"] += 1
+        return None
 
-    def _drop(self, received: Received, error: Exception) -> None:
-        self.counts["bad_message"] += 1
-        self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
+    def _failed(self, received: Received, error: Exception) -> None:
+        """What taking a message has raised: it is a bad one, cannot be taken now, or ran into an error of ours."""
+        if isinstance(error, MessageError | CryptoError):
+            self.counts["bad_message"] += 1
+            self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
+        elif isinstance(error, HomeUnreachable | HomeRefused):
+            # Keys or roles could not be looked up now: as if it had been lost; it will be repeated.
+            self.counts["undecided"] += 1
+            _log.info("could not take a message of %s now: %s", received.peer, error)
+        else:
+            # One message of one peer must not take the server down with it; people find it in the log and the counter.
+            self.counts["internal_error"] += 1
+            # It may come again at once: with the traceback one in a minute of each peer is told of.
+            if self.audit.dropped(received.peer, error, self.clock.monotonic_ns()):
+                _log.error("a message of %s ran into an error of ours", received.peer, exc_info=error)
 
     def _input(self, message: Input, player: str) -> None:
         self.counts["inputs"] += 1
@@ -287,14 +292,11 @@ class Node:
                 return False
             now_ns, now_s = self.clock.monotonic_ns(), self.clock.unix_s()
             opened = self.sealer.open_untrusted(parcel, sender=keys, now_ns=now_ns, now_s=now_s)
-            _check_peer(opened, received)
-        except (MessageError, CryptoError) as error:
-            self._drop(received, error)
-        except Exception:
-            self._went_wrong(received)
-        else:
-            return self._done_at_once(opened, received)
-        return True
+            _check_peer(opened.sender, received)
+        except Exception as error:
+            self._failed(received, error)
+            return True
+        return self._done_at_once(opened, received)
 
     def _done_at_once(self, opened: Opened, received: Received) -> bool:
         """Do what somebody waits for, if nobody has to be asked for keys; whether that is so."""
@@ -308,25 +310,19 @@ class Node:
                 return self.arrivals.grant_at_hand(message, opened)
             else:
                 return False
-        except (MessageError, CryptoError) as error:
-            self._drop(received, error)
-        except Exception:
-            self._went_wrong(received)
+        except Exception as error:
+            self._failed(received, error)
         return True
 
-    async def _take(self, parcel: Parcel, received: Received, limit: trio.CapacityLimiter) -> None:
-        try:
-            opened = await self._open_untrusted(parcel)
-            _check_peer(opened[0], received)
-        except (MessageError, CryptoError) as error:
-            self._drop(received, error)
-        else:
-            for one in opened:
-                # Of a parcel of many most is done so, without three coroutines for each.
-                if not self._done_at_once(one, received):
-                    await self._dispatch_guarded(one, received)
-        finally:
-            limit.release_on_behalf_of(received)
+    async def _take(self, parcel: Parcel, received: Received) -> None:
+        # Before anybody is asked for keys: a peer can name whom it likes.
+        _check_peer(jose.peek_sender_untrusted(parcel.sealed), received)
+        opened = await self._open_untrusted(parcel)
+        _check_peer(opened[0].sender, received)
+        for one in opened:
+            # Of a parcel of many most is done so, without three coroutines for each.
+            if not self._done_at_once(one, received):
+                await self._dispatch_guarded(one, received)
 
     async def _dispatch_guarded(self, opened: Opened, received: Received) -> None:
         try:
@@ -334,19 +330,8 @@ class Node:
                 await self._placement(opened.message, opened.sender)
             else:
                 await self._dispatch(opened)
-        except (MessageError, CryptoError) as error:
-            self._drop(received, error)
-        except (HomeUnreachable, HomeRefused) as error:
-            # Keys or roles could not be looked up now: as if it had been lost; it will be repeated.
-            self.counts["undecided"] += 1
-            _log.info("could not take a message of %s now: %s", received.peer, error)
-        except Exception:
-            self._went_wrong(received)
-
-    def _went_wrong(self, received: Received) -> None:
-        # One message of one peer must not take the server down with it; people find it in the log and the counter.
-        self.counts["internal_error"] += 1
-        _log.exception("a message of %s ran into an error of ours", received.peer)
+        except Exception as error:
+            self._failed(received, error)
 
     async def _open_untrusted(self, parcel: Parcel) -> list[Opened]:
         sender, kid = jose.peek_untrusted(parcel.sealed)
@@ -462,9 +447,9 @@ class Node:
             raise MessageError(f"{sender} is no homeserver of {instance}")
 
 
-def _check_peer(opened: Opened, received: Received) -> None:
-    if opened.sender != received.peer:
-        raise MessageError(f"sealed by {opened.sender}, not by the peer that sent it")
+def _check_peer(sender: str, received: Received) -> None:
+    if sender != received.peer:
+        raise MessageError(f"sealed by {sender}, not by the peer that sent it")
 
 
 def _plan(order: Order) -> Plan:

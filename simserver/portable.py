@@ -21,7 +21,7 @@ from actors.failing import is_stopping, said
 from authority.cbor import loads_state_untrusted
 from authority.messages import MAX_STATE_BYTES
 
-__all__ = ["MAX_LEVELS", "Glance", "NotPortable", "glance", "is_text", "portable"]
+__all__ = ["MAX_LEVELS", "Glance", "NotPortable", "a_state", "copied", "glance", "is_text", "portable"]
 
 READER_LEVELS: Final = 400
 """So many maps, lists and tags `cbor2.loads` takes within each other. `cbor2.dumps` writes more, until the stack
@@ -45,7 +45,7 @@ _LETTERS: Final = 16
 
 
 class NotPortable(ValueError):
-    """A value that cannot be written, or could not be read again; the text says why."""
+    """A value that cannot be written, or could not be read again, or is no state; the text says why."""
 
 
 class Glance(Enum):
@@ -244,3 +244,19 @@ def portable(value: Any) -> bytes:
                 raise
             raise NotPortable(f"it could not be read again: {said(error)}") from error
     return encoded
+
+
+def a_state(method: str, given: Any) -> Any:
+    """What a method of a world gave as a state, if it is one.
+
+    Raises:
+        NotPortable: it gave nothing, as a method does of which one branch has no `return`.
+    """
+    if given is None:
+        raise NotPortable(f"{method} gave None, which is no state: does a branch of it lack a `return`?")
+    return given
+
+
+def copied(state: Any) -> Any:
+    """The same state in objects of its own. Raises `NotPortable` as `portable`."""
+    return loads_state_untrusted(portable(state), MAX_LEVELS)

@@ -25,9 +25,10 @@ __all__ = ["make_status_app"]
 class Health(BaseModel):
     """Whether this server is ready for work."""
 
-    status: str
+    status: str = Field(description="`ok`; or `clock_off`: it works, and its clock is to be looked at")
     name: str
     role: str
+    clock: str = Field(default="", description="what is wrong with the clock of its host; empty if nothing is")
 
 
 class Stats(BaseModel):
@@ -99,17 +100,21 @@ def _quarantine_routes(node: Node) -> APIRouter:
     return routes
 
 
-def _why_not_ready(node: Node) -> str:
-    """Empty if nothing keeps it from simulating."""
-    home = f"its home instance {node.config.instance}"
+def _why_not_ready(node: Node) -> tuple[str, str]:
+    """What keeps it from simulating, as a stable code and a sentence; empty if nothing does."""
+    home, lease, why = f"its home instance {node.config.instance}", node.lease, ""
     if not node.registered:
-        return f"not registered with {home} yet"
-    if not node.lease.is_alive:
-        return f"{home} gives it no entities yet"
-    if not node.lease.may_act(node.clock.monotonic_ns()):
+        why = f"not registered with {home} yet"
+    elif lease.log_went_back:
+        return "log_went_back", lease.log_went_back
+    elif lease.other_release:
+        return "other_release", lease.other_release
+    elif not lease.is_alive:
+        why = f"{home} gives it no entities yet"
+    elif not lease.may_act(node.clock.monotonic_ns()):
         # A server that was removed, and was not stopped, gets here too.
-        return f"its lease has run out, so it simulates nothing; it was not renewed: {node.lease.why_not}"
-    return ""
+        why = f"its lease has run out, so it simulates nothing; it was not renewed: {lease.why_not}"
+    return "not_ready" if why else "", why
 
 
 def make_status_app(node: Node) -> FastAPI:
@@ -122,11 +127,11 @@ def make_status_app(node: Node) -> FastAPI:
     @app.get("/healthz")
     async def healthz() -> Health:
         """Ready when it is registered with its home instance, has its lease, and can be given entities by it."""
-        if node.registered and node.lease.log_went_back:
-            raise ApiError(503, "log_went_back", node.lease.log_went_back)
-        if reason := _why_not_ready(node):
-            raise ApiError(503, "not_ready", reason)
-        return Health(status="ok", name=node.config.name, role=Role.SIMSERVER)
+        code, reason = _why_not_ready(node)
+        off = node.clock.why
+        if code:
+            raise ApiError(503, code, f"{reason}; {off}" if off else reason)
+        return Health(status="clock_off" if off else "ok", name=node.config.name, role=Role.SIMSERVER, clock=off)
 
     @app.get("/v1/local/stats")
     async def stats() -> Stats:

@@ -6,7 +6,8 @@ or it does not answer what it is asked, and then its row in the directory counts
 
 from typing import Final
 
-from actors.link import Event, LinkExpired, PeerReachable, PeerUnreachable
+from actors.link import Event
+from actors.silent_peers import SilentPeers
 from actors.udp import LinkEndpoint
 
 __all__ = ["MAX_KNOWN_ADDRESSES", "Whereabouts"]
@@ -19,37 +20,27 @@ class Whereabouts:
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[str, int]] = {}
-        self._silent: set[str] = set()
+        self._silent: Final = SilentPeers()
 
     def watching(self, endpoint: LinkEndpoint) -> LinkEndpoint:
-        """Learn of silence from this endpoint, which is new: what another one said does not count any more."""
-        self._silent.clear()
-        endpoint.listen(self.on_news)
-        return endpoint
+        """As `SilentPeers.watching`."""
+        return self._silent.watching(endpoint)
 
     def on_news(self, peer: str, event: Event) -> None:
-        """The link says how it stands with a peer."""
-        match event:
-            case PeerUnreachable():
-                self.doubt(peer)
-            case PeerReachable() | LinkExpired():
-                self._silent.discard(peer)
-            case _:
-                pass
+        """As `SilentPeers.on_news`."""
+        self._silent.on_news(peer, event)
 
     def heard_from(self, peer: str, address: tuple[str, int]) -> None:
         """Remember where an authenticated peer sends from."""
-        self._silent.discard(peer)
+        self._silent.heard(peer)
         if self._heard.get(peer) != address:
             if len(self._heard) >= MAX_KNOWN_ADDRESSES:
                 self._heard.pop(next(iter(self._heard)))
             self._heard[peer] = address
 
     def doubt(self, peer: str) -> None:
-        """It does not answer: until it is heard, it may be elsewhere."""
-        if len(self._silent) >= MAX_KNOWN_ADDRESSES:
-            self._silent.clear()
-        self._silent.add(peer)
+        """As `SilentPeers.doubt`."""
+        self._silent.doubt(peer)
 
     def is_silent(self, peer: str) -> bool:
         """Whether it has not answered for so long that it may be elsewhere by now, or nowhere."""

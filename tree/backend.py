@@ -50,6 +50,14 @@ class Backend(Protocol):
         Raises `NoQuorum` if that could not be had in time.
         """
 
+    @property
+    def long_work(self) -> trio.Lock:
+        """To be held, without waiting for anything else, by whoever does long work: reading much, or writing it out.
+
+        Only one does so between two turns of everybody else, so many at once keep nobody from heartbeats and renewals.
+        """
+        ...
+
     async def read(self, procedure: str, args: Any = None, *, timeout_s: float = ...) -> Any:
         """Run a procedure that only reads on the local tree, after a read barrier, and return its value (linearizable).
 

@@ -22,18 +22,18 @@ from typing import Final
 
 from tree.disk import Disk, DiskFile, replace_file
 
-__all__ = ["ALLOCATE_BYTES", "REMEDY", "BatchFile", "JournalDamaged", "JournalForeign"]
+__all__ = ["ALLOCATE_BYTES", "NONCE_BYTES", "REMEDY", "BatchFile", "JournalDamaged", "JournalForeign"]
 
 _FILE_MAGIC: Final = b"batonpass journal 1\n"
 _BATCH_MAGIC: Final = b"\xf5BPJ"
 _BATCH: Final = struct.Struct(">4sQIII")  # magic, sequence, body bytes, body CRC, CRC of all before
-_NONCE_BYTES: Final = 8
+NONCE_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 ALLOCATE_BYTES: Final = 4 * 1024 * 1024
 # A member that forgot what it acknowledged and for whom it voted is harmless only as a new one.
 REMEDY: Final = (
-    "remove this member from its instance, move {} away, add it again and start it with `join` "
-    "(a member that is alone in its instance can only be restored from a copy)"
+    "remove this member from its instance (`baton cluster remove`), move {} away, add it again (`baton cluster add`) "
+    "and start it with `join` (a member that is alone in its instance can only be restored from a copy)"
 )
 
 
@@ -48,11 +48,23 @@ class JournalForeign(Exception):
 class BatchFile:
     """One open file of batches. Every method raises `DiskFailed`, after which it must not be used any more."""
 
-    def __init__(self, disk: Disk, path: Path, owner: str, *, allocate_bytes: int = ALLOCATE_BYTES) -> None:
-        """Open the file of `owner`, which must exist. To be followed by `recover`."""
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        owner: str,
+        *,
+        allocate_bytes: int = ALLOCATE_BYTES,
+        reserved: Callable[["BatchFile"], None] = lambda _file: None,
+    ) -> None:
+        """Open the file of `owner`, which must exist. To be followed by `recover`.
+
+        `reserved` is called when the file has durably become longer, before anything is written there.
+        """
         self._path: Final = path
         self._header: Final = _header(owner)
         self._allocate_bytes: Final = allocate_bytes
+        self._reserved: Final = reserved
         self._file: Final[DiskFile] = disk.open(path)
         self._nonce = b""
         self._sequence = 1
@@ -65,21 +77,36 @@ class BatchFile:
         owner: str,
         body: bytes,
         *,
-        nonces: Callable[[int], bytes],
+        nonce: bytes,
         allocate_bytes: int = ALLOCATE_BYTES,
+        reserved: Callable[["BatchFile"], None] = lambda _file: None,
     ) -> "BatchFile":
         """Put a file with one batch at `path`, durably, replacing what is there atomically, and open it.
 
-        `nonces(size)` gives bytes that no earlier file had, so that what an earlier file left on the disk, or a
-        command that contains the bytes of a batch, is never taken for a batch of this one.
+        `nonce` is `NONCE_BYTES` that no earlier file had, so that what an earlier file left on the disk, or a command
+        that contains the bytes of a batch, is never taken for a batch of this one.
         """
-        nonce = nonces(_NONCE_BYTES)
         start = _header(owner) + nonce
         whole = start + zlib.crc32(start).to_bytes(_CRC_BYTES, "big") + _batch(nonce, 1, body)
         replace_file(path, whole + _batch(nonce, 2, b""), disk=disk)
-        created = BatchFile(disk, path, owner, allocate_bytes=allocate_bytes)
+        created = BatchFile(disk, path, owner, allocate_bytes=allocate_bytes, reserved=reserved)
         created._nonce, created._sequence, created._end, created._allocated = nonce, 2, len(whole), len(whole)
         return created
+
+    @property
+    def nonce(self) -> bytes:
+        """What tells this file from all others."""
+        return self._nonce
+
+    @property
+    def batches(self) -> int:
+        """How many batches are durable."""
+        return self._sequence - 1
+
+    @property
+    def reserved_bytes(self) -> int:
+        """How long the file is at least, whatever happens: its batches and the seal, or what was reserved."""
+        return max(self._allocated, self._end + _BATCH.size)
 
     @property
     def size_bytes(self) -> int:
@@ -107,10 +134,15 @@ class BatchFile:
         if self._end + size > self._allocated:
             wanted = max(size, self._allocate_bytes)
             self._file.allocate(self._end, wanted)
+            self._file.sync()
             self._allocated = self._end + wanted
+            self._reserved(self)
 
-    def recover(self) -> list[bytes]:
-        """The bodies of all batches, after cutting off what follows them; raises `JournalDamaged`, `JournalForeign`."""
+    def recover(self, check: Callable[["BatchFile", int], None] = lambda _file, _size: None) -> list[bytes]:
+        """The bodies of all batches, after removing what follows them; raises `JournalDamaged`, `JournalForeign`.
+
+        `check` is called with the size of the file when all is read, before anything is changed.
+        """
         contents = self._file.read(0, self._file.size())
         self._check_preamble(contents)
         bodies = []
@@ -122,12 +154,13 @@ class BatchFile:
             self._sequence += 1
         else:
             self._check_nothing_follows(contents)
-        # What follows is a seal, zeros or a torn write; cut it off so that it can never be taken for something. From
-        # now on the last batch counts as durable, so it is sealed.
-        self._file.truncate(self._end)
-        self.seal()
+        check(self, len(contents))
+        # What follows is a seal, zeros or a torn write; overwritten, so that it can never be taken for something. From
+        # now on the last batch counts as durable, so it is sealed. What was reserved stays reserved.
+        rest = len(contents[self._end :].rstrip(b"\0"))
+        self._file.write(_batch(self._nonce, self._sequence, b"").ljust(rest, b"\0"), self._end)
         self._file.sync()
-        self._allocated = self._end
+        self._allocated = max(len(contents), self._end + _BATCH.size)
         return bodies
 
     def _check_preamble(self, contents: bytes) -> None:
@@ -137,13 +170,13 @@ class BatchFile:
                 f"{self._path} is not the journal of {self._header.decode()!r} but begins with {found!r}; "
                 "check the configured directory"
             )
-        nonce_end = len(self._header) + _NONCE_BYTES
+        nonce_end = len(self._header) + NONCE_BYTES
         self._end = nonce_end + _CRC_BYTES
         if zlib.crc32(contents[:nonce_end]).to_bytes(_CRC_BYTES, "big") != contents[nonce_end : self._end]:
             raise JournalDamaged(
                 f"{self._path} is damaged at its beginning. Check the disk; then {REMEDY.format(self._path.parent)}"
             )
-        self._nonce = contents[nonce_end - _NONCE_BYTES : nonce_end]
+        self._nonce = contents[nonce_end - NONCE_BYTES : nonce_end]
 
     def _read_batch(self, contents: bytes) -> bytes | None:
         """The body of the whole batch that should come next, or None."""

@@ -5,7 +5,8 @@ the same one and nobody has to run it. Each member has a key of its own and sign
 kind, instance and member. A stranger without the secret can make neither; a member could impersonate another member of
 its own instance, which the shared secret allows anyway.
 
-Certificates do not expire: they are worth what the secret is worth, and changing the secret changes the authority.
+Certificates do not expire: they are worth what the secret is worth, and changing the secret changes the authority. So
+nobody looks at a clock to judge one, and a member whose clock shows any year is a member.
 """
 
 import os
@@ -28,6 +29,8 @@ MIN_SECRET_BYTES: Final = 16
 # Order of the P-256 group (FIPS 186-5), for a private key in [1, n - 1] from 48 derived bytes.
 _P256_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _NOT_BEFORE: Final = datetime(2020, 1, 1, tzinfo=UTC)
+# X509_V_FLAG_NO_CHECK_TIME of OpenSSL's x509_vfy.h (since 1.1.0), for which Python has no name.
+_NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 # RFC 5280, 4.1.2.5: the value for certificates without a well-defined end.
 _NOT_AFTER: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -145,6 +148,7 @@ def _context(protocol: int, authority: x509.Certificate, key_file: Path, certifi
     # Peers are known by the URI in their certificate, not by a host name; see `tls.py`.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= _NO_CHECK_TIME
     context.load_verify_locations(cadata=authority.public_bytes(serialization.Encoding.PEM).decode())
     context.load_cert_chain(certificate_file, key_file)
     if protocol == ssl.PROTOCOL_TLS_SERVER:

@@ -74,6 +74,8 @@ class Removal(NamedTuple):
     reason: Reason
     # What those were before the operation that it changed before they went away.
     before: Mapping[Path, NodeView]
+    # How many nodes went away.
+    size: int
 
     def nodes(self) -> Iterator[tuple[Path, NodeView]]:
         """All that went away, as it was before the operation, parents first."""
@@ -101,7 +103,12 @@ class Effects:
     @property
     def removed_count(self) -> int:
         """How many nodes went away."""
-        return sum(1 for removal in self.removals for _ in walk(removal.path, removal.node))
+        return sum(removal.size for removal in self.removals)
+
+    @property
+    def touched_at_least(self) -> int:
+        """How many nodes `touched` tells of, or less; known without making it."""
+        return max(len(self.written), self.removed_count)
 
     @property
     def is_empty(self) -> bool:
@@ -150,6 +157,11 @@ class Written:
             _PAYLOAD_VERSION,
             encode_count(self.payload_version),
         )
+
+    @property
+    def touched_at_least(self) -> int:
+        """How many nodes `touched` tells of, or less; known without making it."""
+        return sum(removal.size for removal in self.removals)
 
     @property
     def touched(self) -> dict[Path, Touched]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tree.changes import Commit, Written
 from tree.data import decode, decode_array_untrusted, decode_untrusted, encode, encode_count, encode_shallow
+from tree.effort import STEPS_PER_COMMAND, values_in
 from tree.errors import Abort, BadData, MalformedCommand, TreeError
 from tree.procedures import BUILT_IN, Procedure, ReadOnly
 from tree.projections import Projection, ProjectionStatus
@@ -29,6 +30,7 @@ from tree.triggers import Fired
 
 __all__ = [
     "MAX_COMMAND_BYTES",
+    "MAX_COMMAND_VALUES",
     "Answer",
     "Command",
     "Machine",
@@ -43,6 +45,8 @@ log = logging.getLogger("tree.commands")
 
 # One command fits one frame of replication with room to spare; bigger data belongs elsewhere, with its hash here.
 MAX_COMMAND_BYTES: Final = 1_000_000
+# And so many values, lists, maps and keys included: a value can be one byte, and each is read and written everywhere.
+MAX_COMMAND_VALUES: Final = 100_000
 MAX_CLIENT_CHARACTERS: Final = 255
 # The highest number that is a 64-bit integer in every language.
 MAX_NUMBER: Final = 2**63 - 1
@@ -109,6 +113,8 @@ def encode_fields(procedure: str, args: Any, client: str, number: int) -> bytes:
     encoded = encode_shallow(fields)
     if len(encoded) > MAX_COMMAND_BYTES:
         raise MalformedCommand(f"the command has {len(encoded)} bytes; at most {MAX_COMMAND_BYTES} can be replicated")
+    if len(encoded) > MAX_COMMAND_VALUES and (values := values_in(encoded)) > MAX_COMMAND_VALUES:
+        raise MalformedCommand(f"the command has {values} values; at most {MAX_COMMAND_VALUES} can be replicated")
     if not _is_command(fields):
         raise MalformedCommand("a command is [procedure, args, client, number]")
     return encoded
@@ -233,8 +239,13 @@ class Machine:
         return self._apply(command.procedure, command.args, command.client, command.number)
 
     def apply_entry(self, encoded: bytes) -> list[tuple[CommandId, bytes]]:
-        """Apply the commands of one entry of the log, in order: the id of each and its encoded answer.
+        """As `apply_each`, of all commands at once."""
+        return [(command_id, answer) for command_id, answer, _ in self.apply_each(encoded)]
 
+    def apply_each(self, encoded: bytes) -> Iterator[tuple[CommandId, bytes, int]]:
+        """Apply the commands of one entry of the log, in order: the id of each, its encoded answer, and its steps.
+
+        A command is applied when its answer is asked for. Each applies as a whole, so others may be read in between.
         Never raises for anything that a command or a procedure does: a member that stopped at a command would stop at
         it again after every restart, and so would all the others. What is not a command is skipped.
         """
@@ -242,16 +253,14 @@ class Machine:
             entry = _decode_entry_untrusted(encoded)
         except MalformedCommand as error:
             log.error("an entry of the log is malformed and was skipped: %s", error.message)
-            return []
-        answers: list[tuple[CommandId, bytes]] = []
-        with _same_depth_everywhere():
-            self._apply_all(entry, answers)
-        return answers
-
-    def _apply_all(self, entry: list[Any], answers: list[tuple[CommandId, bytes]]) -> None:
+            return
+        store = self.store
         for fields in entry:
             if _is_command(fields):
-                answers.append(self._apply(*fields))
+                before = store.steps_taken
+                with _same_depth_everywhere():
+                    command_id, answer = self._apply(*fields)
+                yield command_id, answer, STEPS_PER_COMMAND + store.steps_taken - before
             else:
                 log.error("a command in the log is malformed and was skipped: %.100r", fields)
 

@@ -32,7 +32,7 @@ from typing import Any, Final, Protocol
 import re2
 
 from tree.data import decode, encode
-from tree.effort import steps_of_bytes
+from tree.effort import steps_of_bytes, steps_of_data
 from tree.errors import BadData
 from tree.path import check_path
 from tree.payload import has_data
@@ -113,12 +113,17 @@ class Condition:
         """How often a trial reads the node's data, at most."""
         return 0
 
+    @property
+    def steps_to_make(self) -> int:
+        """What it takes to read this from data, however often it is tried then."""
+        return self.steps
+
     def steps_on(self, node: Judged | None) -> int:
         """What a trial on this node takes, at most."""
         readings = self.readings
         if not readings or node is None or node.encoded is None:
             return self.steps
-        return self.steps + readings * steps_of_bytes(len(node.encoded))
+        return self.steps + readings * steps_of_data(node.encoded)
 
     def holds(self, node: Judged | None, name: str = "") -> bool:
         """Whether the condition holds of this node (None: there is no node) of this name."""
@@ -178,6 +183,11 @@ class IfNameMatches(Condition):
     def steps(self) -> int:
         """An expression takes longer than a comparison."""
         return 1 if self.regex is None else _STEPS_OF_REGEX
+
+    @property
+    def steps_to_make(self) -> int:
+        """An expression has to be compiled."""
+        return 1 if self.regex is None else len(self.regex)
 
     def holds(self, node: Judged | None, name: str = "") -> bool:
         """True if the node exists and its name matches."""
@@ -432,6 +442,11 @@ class _Combined(Condition):
         """All of its parts."""
         return sum(part.readings for part in self.parts)
 
+    @property
+    def steps_to_make(self) -> int:
+        """All of its parts."""
+        return 1 + sum(part.steps_to_make for part in self.parts)
+
 
 class AllOf(_Combined):
     """Every part holds; with no parts, always."""
@@ -493,6 +508,11 @@ class NotOf(Condition):
     def readings(self) -> int:
         """Those of the part."""
         return self.part.readings
+
+    @property
+    def steps_to_make(self) -> int:
+        """Those of the part, and one."""
+        return 1 + self.part.steps_to_make
 
     def holds(self, node: Judged | None, name: str = "") -> bool:
         """True if the part is false."""

@@ -21,6 +21,8 @@ __all__ = ["Candidacy"]
 # After an election that nobody won: long enough for one to end on a slow disk, growing up to the election timeout.
 _RETRY_MIN_S: Final = 0.15
 _NEVER_S: Final = float("-inf")
+# How long a reluctant member leaves it to the others, in shortest election timeouts: they have asked for votes by then.
+_HOLD_BACK: Final = 4
 
 
 class Candidacy:
@@ -34,11 +36,22 @@ class Candidacy:
         self._granted_by: set[str] | None = None
         self._won_term = 0
         self._stood_in_vain = 0
+        self.reluctant = False
+        """Whether others are better leaders: this one stands only if none of them does."""
+        self._missed_since_s: float | None = None
+        self._listened = False
+
+    def listens_first(self) -> bool:
+        """Whether this is the first time in this silence that the member was too busy to hear."""
+        first, self._listened = not self._listened, True
+        return first
 
     def heard_from_leader(self, now_s: float) -> None:
         """A leader of the current term spoke; whatever was asked before is void."""
         self._heard_at_s = now_s
+        self._missed_since_s = None
         self._stood_in_vain = 0
+        self._listened = False
         self._granted_by = None
         self._won_term = 0
 
@@ -46,9 +59,21 @@ class Candidacy:
         """The connection to the leader broke, or it was deposed: do not wait for a silence."""
         self._heard_at_s = _NEVER_S
 
+    def silence_s(self, now_s: float) -> float:
+        """How long ago a leader spoke."""
+        return now_s - self._heard_at_s
+
     def has_live_leader(self, now_s: float) -> bool:
         """Whether a leader spoke so lately that nobody else is listened to."""
         return now_s - self._heard_at_s < self._election_min_s
+
+    def holds_back(self, now_s: float) -> bool:
+        """Whether this member, which could stand, leaves it to others for a while yet."""
+        if not self.reluctant:
+            return False
+        if self._missed_since_s is None:
+            self._missed_since_s = now_s
+        return now_s - self._missed_since_s < _HOLD_BACK * self._election_min_s
 
     def ask(self, term: int) -> None:
         """Begin to ask for pre-votes for this term."""

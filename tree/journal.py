@@ -18,12 +18,13 @@ message, takes back the rest unless a different entry really took their place.
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, overload
 
-from tree.batches import ALLOCATE_BYTES, REMEDY, BatchFile, JournalDamaged, JournalForeign
+from tree.batches import ALLOCATE_BYTES, NONCE_BYTES, REMEDY, BatchFile, JournalDamaged, JournalForeign
 from tree.disk import REAL_DISK, Disk, DiskFailed
+from tree.journal_mark import JournalMark, Part
 
 __all__ = ["Entry", "Journal", "JournalConflict", "JournalDamaged", "JournalForeign"]
 
@@ -57,9 +58,12 @@ class Journal:
         *,
         nonces: Callable[[int], bytes] = os.urandom,
         allocate_bytes: int = ALLOCATE_BYTES,
+        made_later: Iterable[Path] = (),
     ) -> None:
         """Open or create the journal of `owner` (instance and member); raises `JournalDamaged`, `JournalForeign`.
 
+        `made_later` are files that are made when there is a journal: with one of them and without a journal, it was
+        lost. It is known to be lost also by its mark, see `tree.journal_mark`.
         `nonces(size)` gives bytes that no earlier file had; a simulation takes them from its dice. The file grows by
         `allocate_bytes` at a time.
         """
@@ -69,6 +73,8 @@ class Journal:
         self._disk: Final = disk
         self._nonces: Final = nonces
         self._allocate_bytes: Final = allocate_bytes
+        self._made_later: Final = tuple(made_later)
+        self._mark: Final = JournalMark(disk, path, owner)
         self._entries: list[Entry] = []
         self._term = 0
         self._voted_for: str | None = None
@@ -324,9 +330,27 @@ class Journal:
         records = [_record(_KIND_CLEAR, b"")] if alone else []
         records += [_vote(self._term, self._voted_for), _commit(self._recorded_commit)]
         body = b"".join([*records, *map(_entry, entries)])
+        nonce = self._nonces(NONCE_BYTES)
+        if self._mark.exists:
+            # Before the file, or a crash in between would leave one that nobody knows.
+            self._mark.note_part(Part(nonce, 0, 0))
         return BatchFile.create(
-            self._disk, self._path, self._owner, body, nonces=self._nonces, allocate_bytes=self._allocate_bytes
+            self._disk,
+            self._path,
+            self._owner,
+            body,
+            nonce=nonce,
+            allocate_bytes=self._allocate_bytes,
+            reserved=self._note,
         )
+
+    def _note(self, file: BatchFile) -> None:
+        """The file has come so far; those before it, if there are any, count no more."""
+        part = Part(file.nonce, file.batches, file.reserved_bytes)
+        if self._disk.exists(self._old_path):
+            self._mark.note_part(part)
+        else:
+            self._mark.note(part)
 
     def _recover(self) -> BatchFile:
         """Read what is there, or begin a new journal; with an old part, the two are made one file again."""
@@ -337,19 +361,43 @@ class Journal:
                     f"{self._path} is gone, but {self._old_path.name} beside it is there. Put it back; or "
                     f"{REMEDY.format(self._path.parent)}"
                 )
-            return self._new_part([], alone=True)
+            self._require_new()
+            file = self._new_part([], alone=True)
+            self._note(file)  # and not before: a crash in between leaves a journal that nobody has used
+            return file
         if not has_old_part:
-            return self._read(self._path)
+            file = self._read(self._path)
+            if not self._mark.exists:
+                self._note(file)
+            return file
         self._read(self._old_path).close()
         self._read(self._path).close()
         file = self._new_part(self._entries, alone=True)
         self._disk.unlink(self._old_path)
         return file
 
+    def _require_new(self) -> None:
+        """Raises `JournalDamaged` if there was a journal here."""
+        signs = [path.name for path in self._made_later if self._disk.exists(path)]
+        if self._mark.exists:
+            signs.insert(0, f"{self._path.name}.mark")
+        if signs:
+            raise JournalDamaged(
+                f"{self._path} is gone, but {', '.join(signs)} of this member is there: it had a journal, and has "
+                "forgotten what it acknowledged and for whom it voted. Put it back as it was last; or "
+                f"{REMEDY.format(self._path.parent)}"
+            )
+
     def _read(self, path: Path) -> BatchFile:
-        file = BatchFile(self._disk, path, self._owner, allocate_bytes=self._allocate_bytes)
+        file = BatchFile(self._disk, path, self._owner, allocate_bytes=self._allocate_bytes, reserved=self._note)
+
+        def check(_: BatchFile, size_bytes: int) -> None:
+            if path == self._old_path and not self._mark.knows(file.nonce):
+                return  # it was superfluous, and a crash brought it back
+            self._mark.check(Part(file.nonce, file.batches, size_bytes))
+
         try:
-            for body in file.recover():
+            for body in file.recover(check):
                 self._replay(body)
         except BaseException:
             file.close()

@@ -30,11 +30,15 @@ __all__ = [
     "keep_while_from_data_untrusted",
     "keep_while_to_data",
     "resolve_pairs",
+    "steps_of_pairs",
     "unmet",
 ]
 
 # How much one node's staying may depend on.
 MAX_PAIRS: Final = 64
+
+# What it takes to note a pair, or to forget it, besides its components.
+_STEPS_PER_PAIR: Final = 8
 
 # What callers give: pairs, or a map; patterns that begin with THIS or PARENT are relative to the node.
 # The keys of a map are patterns too; mappings are invariant in their keys, so their type cannot say it.
@@ -52,6 +56,11 @@ def resolve_pairs(watcher: Path, keep_while: KeepWhile) -> Pairs:
     if len(pairs) > MAX_PAIRS:
         raise BadData(f"{len(pairs)} keep_while conditions are too many; at most {MAX_PAIRS} are allowed")
     return pairs
+
+
+def steps_of_pairs(pairs: Pairs) -> int:
+    """What it takes to note these pairs in the index, or to forget them; see `tree.effort`."""
+    return sum(_STEPS_PER_PAIR + len(pattern) for pattern, _ in pairs)
 
 
 def keep_while_to_data(pairs: Iterable[tuple[Pattern, Condition]]) -> list[Any]:
@@ -140,14 +149,17 @@ class KeepWhileIndex:
             self._remember(watcher, PathFilter(pattern), pattern)
         return before
 
-    def concerned(self, changed: Iterable[Path]) -> set[Path]:
-        """The watchers that a change at any of these paths could make fail."""
+    def concerned(self, changed: Iterable[Path], effort: Effort) -> set[Path]:
+        """The watchers that a change at any of these paths could make fail; raises `TooMuch`."""
         concerned: set[Path] = set()
         for path in changed:
-            concerned.update(self._by_path.get(path, ()))
+            watchers = self._by_path.get(path, ())
+            effort.take(len(path) + len(watchers))
+            concerned.update(watchers)
             for length in range(len(path) + 1 if self._by_prefix else 0):
                 for watcher, filters in self._by_prefix.get(path[:length], {}).items():
-                    if watcher not in concerned and any(watched.concerns(path) for watched in filters):
+                    effort.take(1)
+                    if watcher not in concerned and _any_concerns(filters, path, effort):
                         concerned.add(watcher)
         return concerned
 
@@ -170,6 +182,14 @@ class KeepWhileIndex:
             filters.pop(watcher, None)
             if not filters:
                 del self._by_prefix[watched.prefix]
+
+
+def _any_concerns(filters: Iterable[PathFilter], path: Path, effort: Effort) -> bool:
+    for watched in filters:
+        effort.take(watched.steps * len(path) + 1)
+        if watched.concerns(path):
+            return True
+    return False
 
 
 def _watched_paths(pattern: Resolved, prefix: Path) -> list[Path]:

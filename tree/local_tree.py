@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
+import trio
+
 from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command
 from tree.pattern import Pattern
 from tree.projections import ProjectionStatus
@@ -32,6 +34,7 @@ class LocalTree(ABC):
         self._client_id: Final = f"{name}/{dice.getrandbits(64):016x}"
         self._next_number = 0
         self._latencies: Final = Latencies()
+        self.long_work: Final = trio.Lock()
 
     def _next_command_id(self) -> CommandId:
         """The id of a command that nobody will submit again by another call."""
@@ -53,7 +56,8 @@ class LocalTree(ABC):
         # As bytes and back: the procedure sees what it would see of a command in the log, or it is refused as there.
         command = decode_command_untrusted(encode_command(Command(procedure, args, self._client_id, 0)))
         await self.read_barrier(timeout_s)
-        return value_of(Answer.from_encoded(self._machine.read(command.procedure, command.args)))
+        async with self.long_work:
+            return value_of(Answer.from_encoded(self._machine.read(command.procedure, command.args)))
 
     def pending_triggers(self) -> tuple[Fired, ...]:
         """What fired and was not acknowledged yet, as far as it is known here, in the order in which it is run."""

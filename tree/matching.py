@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from tree.conditions import Condition, Judged, only_name
-from tree.effort import Effort, steps_of_bytes
+from tree.effort import Effort, steps_of_data
 from tree.errors import BadPattern
 from tree.node import Node, NodeView
 from tree.path import ROOT, Path
@@ -50,7 +50,7 @@ def find_matches(
             child_path = (*path, name)
             if after is None or child_path > after or after[: len(child_path)] == child_path:
                 child = node.children[name]
-                effort.take(steps + readings * steps_of_bytes(len(child.encoded or b"")) if readings else steps)
+                effort.take(steps + readings * steps_of_data(child.encoded) if readings else steps)
                 reached = _advance(pattern, states, child, name)
                 if reached:
                     yield child_path, child, reached
@@ -124,6 +124,8 @@ class PathFilter:
             names.append(component)
         # The names that the pattern begins with.
         self.prefix: Final[Path] = tuple(names)
+        # What it takes to compare a name with it, at most.
+        self.steps: Final = sum(1 if isinstance(part, str) else part.steps for part in self._pattern)
         # The states reached through a component that looks at contents, and the last one.
         self._decisive: Final = sum(
             {1 << len(pattern)}
@@ -206,7 +208,11 @@ class EventPattern:
                 raise BadPattern(
                     "in a pattern for events, conditions on a node's contents may stand on the last component only"
                 )
-        self.prefix: Final = PathFilter(self._resolved).prefix
+        names = PathFilter(self._resolved)
+        self.prefix: Final = names.prefix
+        # What it takes to compare a name with it, at most, and how often the data is read.
+        self._steps: Final = names.steps
+        self._readings: Final = sum(part.readings for part in self._resolved if isinstance(part, Condition))
         self._end: Final = 1 << len(self._resolved)
         self._exact: Final = len(self.prefix) == len(self._resolved) and not any(
             isinstance(component, Condition) for component in self._resolved
@@ -225,6 +231,12 @@ class EventPattern:
                 "events",
                 {"parts": steps, "limit": MAX_EVENT_STEPS},
             )
+
+    def steps_on(self, path: Path, encoded: bytes | None) -> int:
+        """What `matches` takes for an event at this path with this payload, at most; see `tree.effort`."""
+        if self._exact:
+            return 1
+        return self._steps * len(path) + (self._readings * steps_of_data(encoded) if self._readings else 0)
 
     def matches(self, path: Path, node: Judged) -> bool:
         """Whether an event at this path, that left (or took away) this node, is meant."""

@@ -314,7 +314,11 @@ def _has_reachable_majority(seats: Iterable[Seat], leader: str, reachable: Colle
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a leader knows another member to be: it has the log up to `match_index`, and `recent`ly answered."""
+    """How far a leader knows another member to be: it has the log up to `match_index`.
+
+    `connected`: there is a connection, and it answered within the longest election timeout; `recent`: within the
+    shortest.
+    """
 
     match_index: int
     connected: bool

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tree.changes import Change, Kind, Reason, Removal, Written
-from tree.effort import Effort
+from tree.effort import STEPS_PER_ROW, Effort
 from tree.errors import BadData, BadPath
 from tree.keep_while import (
     KeepWhile,
@@ -19,9 +19,10 @@ from tree.keep_while import (
     keep_while_to_data,
     refuse_unmet,
     resolve_pairs,
+    steps_of_pairs,
     unmet,
 )
-from tree.node import Node, NodeView, rows_of, size_of, view_of, walk
+from tree.node import Node, NodeView, rows_of, view_of, walk
 from tree.path import ROOT, Path, check_path
 from tree.rows import BuiltTree, FrozenTree, Remains, TreeBuilder
 
@@ -62,6 +63,17 @@ class MutableTree:
             node = child
         return node
 
+    def count_below(self, node: Node) -> int:
+        """How many nodes there are below this one, each counted before it is looked at; raises `TooMuch`."""
+        size, pending = 0, [node]
+        while pending:
+            children = pending.pop().children
+            if children:
+                self.effort.take(len(children))
+                size += len(children)
+                pending.extend(children.values())
+        return size
+
     # --- transactions and operations ------------------------------------------------------------------------------
 
     def begin(self, *, collect: bool) -> None:
@@ -81,11 +93,14 @@ class MutableTree:
             inverse, *arguments = undo.pop()
             inverse(*arguments)
 
-    def end(self) -> tuple[bool, tuple[Change, ...] | None]:
-        """Close the transaction: whether anything changed, and what, if it was collected."""
-        undo, before = self.undo, self._before
-        self.undo = self._before = None
-        return bool(undo), None if before is None or not undo else tuple(self._changes(before))
+    def changes(self) -> tuple[Change, ...] | None:
+        """What the open transaction comes to; None if nothing changed, or it was not collected."""
+        return None if self._before is None or not self.undo else tuple(self._changes(self._before))
+
+    def end(self) -> bool:
+        """Close the transaction: whether anything changed."""
+        undo, self.undo, self._before = self.undo, None, None
+        return bool(undo)
 
     def removals(self) -> tuple[Removal, ...]:
         """What went away since the operation began."""
@@ -108,10 +123,11 @@ class MutableTree:
     # --- the steps of operations ----------------------------------------------------------------------------------
 
     def write(self, path: Path, node: Node | None, encoded: bytes | None) -> Written:
-        """Set the payload of the node at `path`, which is `node`, or make it."""
+        """Set the payload of the node at `path`, which is `node`, or make it; raises `TooMuch`, as all that changes."""
         if node is None:
             self._make(path, encoded)
             return Written(path, False, None, 0, encoded, 1, 1, 0)
+        self.effort.take(STEPS_PER_ROW)
         previous, version = node.encoded, node.payload_version
         if previous != encoded:
             self._set_payload(path, node, encoded, version + 1)
@@ -123,6 +139,7 @@ class MutableTree:
         if path == ROOT:
             raise BadPath("the root is always kept; keep_while is for other nodes")
         pairs = resolve_pairs(path, keep_while)
+        self.effort.take(steps_of_pairs(pairs))
         refuse_unmet(self.root, path, pairs, self.effort, is_new=is_new)
         node = self.lookup(path)
         if node is not None and (node.made_on_the_way or pairs != self.kept.pairs.get(path, ())):
@@ -146,7 +163,8 @@ class MutableTree:
         """Take the node at `path` away with everything below it, if it exists."""
         parent = self.lookup(path[:-1])
         if parent is not None and path[-1] in parent.children:
-            self._removals.append(Removal(path, self._remove_child(path, parent), reason, self._views))
+            child, size = self._remove_child(path, parent)
+            self._removals.append(Removal(path, child, reason, self._views, size))
 
     def take_leaf(self, path: Path, node: Node) -> Removal | None:
         """As `remove` of a node without children, where nothing follows from that; None, and nothing done, if it does.
@@ -157,6 +175,7 @@ class MutableTree:
         parent = self.lookup(above)
         if parent is None or len(parent.children) < 2:
             return None
+        self.effort.take(STEPS_PER_ROW)
         self._note(above, parent)
         self._note(path, node)
         if self._frozen is not None:
@@ -165,7 +184,7 @@ class MutableTree:
         parent.child_list_version += 1
         self.node_count -= 1
         self._log(self._undo_remove, parent, path[-1], node, 1)
-        return Removal(path, node, Reason.EXPLICIT, {})
+        return Removal(path, node, Reason.EXPLICIT, {}, 1)
 
     def reclaim(self, path: Path) -> None:
         """Remove the node at `path` if it is a useless parent, then its parent if that became one."""
@@ -180,7 +199,7 @@ class MutableTree:
         """Remove what keep_while does not keep any more, until nothing changes. Each round removes a node, or ends."""
         while self.kept and self._changed:
             changed, self._changed = self._changed, []
-            concerned = self.kept.concerned(changed) - self._just_kept
+            concerned = self.kept.concerned(changed, self.effort) - self._just_kept
             self._just_kept = set()
             for watcher in sorted(concerned):
                 pairs = self.kept.pairs.get(watcher)
@@ -225,6 +244,7 @@ class MutableTree:
         while path[depth] in parent.children:
             parent = parent.children[path[depth]]
             depth += 1
+        self.effort.take(STEPS_PER_ROW * (len(path) - depth))
         if self.kept:
             self._view_before(path[:depth], parent)
         self._note(path[:depth], parent)
@@ -249,9 +269,17 @@ class MutableTree:
         parent.child_list_version -= 1
         self.node_count -= size
 
-    def _remove_child(self, path: Path, parent: Node) -> Node:
+    def _size_of(self, node: Node) -> int:
+        """How many nodes there are in this subtree, each paid for before it is looked at; raises `TooMuch`."""
+        size = 1 + self.count_below(node)
+        self.effort.take((STEPS_PER_ROW - 1) * size + 1)
+        return size
+
+    def _remove_child(self, path: Path, parent: Node) -> tuple[Node, int]:
+        """Take this subtree out: its root, and how many nodes it has. Counted as a whole before anything is done."""
         name = path[-1]
         child = parent.children[name]
+        size = self._size_of(child)
         self._view_before(path[:-1], parent)
         self._note(path[:-1], parent)
         if self._before is not None or self.kept:
@@ -259,14 +287,13 @@ class MutableTree:
                 self._note(node_path, node)
                 if node_path in self.kept.pairs:
                     self._set_kept(node_path, ())
-        size = size_of(child)
         if self._frozen is not None:
             self._frozen.keep_child(parent, name)
         parent.detach(name)
         parent.child_list_version += 1
         self.node_count -= size
         self._log(self._undo_remove, parent, name, child, size)
-        return child
+        return child, size
 
     def _undo_remove(self, parent: Node, name: str, child: Node, size: int) -> None:
         parent.attach(name, child)
@@ -274,6 +301,7 @@ class MutableTree:
         self.node_count += size
 
     def _set_kept(self, path: Path, pairs: Pairs) -> None:
+        self.effort.take(steps_of_pairs(pairs) + steps_of_pairs(self.kept.pairs.get(path, ())))
         before = self.kept.replace(path, pairs)
         self._log(self.kept.replace, path, before)
 

@@ -7,7 +7,7 @@ from tree.data import decode
 from tree.path import ROOT, Path
 from tree.payload import has_data, procedure_name
 
-__all__ = ["NO_CHILDREN", "Node", "NodeView", "rows_of", "size_of", "view_of", "walk"]
+__all__ = ["NO_CHILDREN", "Node", "NodeView", "rows_of", "view_of", "walk"]
 
 # What every leaf has instead of a dict of its own; never written to.
 NO_CHILDREN: Final[dict[str, "Node"]] = {}
@@ -99,17 +99,6 @@ def walk(path: Path, node: Node) -> Iterator[tuple[Path, Node]]:
         yield path, node
         if node.children:
             pending.extend(((*path, name), node.children[name]) for name in sorted(node.children, reverse=True))
-
-
-def size_of(node: Node) -> int:
-    """How many nodes there are in this subtree, itself included."""
-    size, pending = 0, [node]
-    while pending:
-        children = pending.pop().children
-        size += 1
-        if children:
-            pending.extend(children.values())
-    return size
 
 
 # --- rows: nodes as plain data ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ the parent, and a backslash takes the meaning from the character after it, also 
 of *patterns* do dots and stars mean something; in tuples, lists and `parse_path` they are names like all others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, Final, TypeGuard
 
@@ -35,6 +35,7 @@ __all__ = [
     "pattern_from_data_untrusted",
     "pattern_to_data",
     "resolve",
+    "steps_to_make",
 ]
 
 
@@ -89,6 +90,11 @@ def resolve(pattern: Any, base: Path = ()) -> Resolved:
     if len(resolved) > MAX_DEPTH:
         raise BadPath(f"the pattern is {len(resolved)} levels deep; at most {MAX_DEPTH} are allowed")
     return tuple(resolved)
+
+
+def steps_to_make(pattern: Iterable[Component]) -> int:
+    """What it takes to read a pattern from data, or more conditions with it; see `tree.effort`."""
+    return sum(component.steps_to_make for component in pattern if isinstance(component, Condition))
 
 
 def could_match_many(pattern: Pattern) -> bool:

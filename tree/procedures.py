@@ -19,24 +19,24 @@ nodes a list of touched nodes. Touched nodes are rows {path, reason, before, aft
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from tree.changes import Effects, Touched, Written
+from tree.changes import Effects, Written
 from tree.condition_reader import condition_from_data_untrusted
 from tree.conditions import Condition
-from tree.effort import STEPS_PER_ROW, steps_of_bytes
+from tree.effort import STEPS_PER_ROW, steps_of_data
 from tree.errors import Abort, TooMuch
 from tree.export import import_rows
 from tree.keep_while import KeepWhile, keep_while_from_data_untrusted
 from tree.node import NodeView
-from tree.path import Path
-from tree.pattern import Pattern, pattern_from_data_untrusted
+from tree.pattern import Pattern, pattern_from_data_untrusted, steps_to_make
 from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.transaction import Transaction
 
 __all__ = ["BUILT_IN", "MAX_RESULT_NODES", "Procedure", "ReadOnly", "read_only"]
 
 Procedure = Callable[[Transaction, Any], Any]
+T = TypeVar("T")
 
 # How many nodes one answer may tell of; answers are remembered by every member, so they must stay small.
 MAX_RESULT_NODES: Final = 10_000
@@ -70,8 +70,10 @@ def _argument(args: Any, name: str) -> Any:
     return args[name]
 
 
-def _pattern(args: Any, name: str = "path") -> Pattern:
-    return pattern_from_data_untrusted(_argument(args, name))
+def _pattern(transaction: Transaction, args: Any) -> Pattern:
+    pattern = pattern_from_data_untrusted(_argument(args, "path"))
+    transaction.spend(steps_to_make(pattern))
+    return pattern
 
 
 def _payload(args: Any) -> Any:
@@ -85,60 +87,80 @@ def _payload_or_none(args: Any) -> Any:
     return _payload(args) if has_payload else NO_PAYLOAD
 
 
-def _condition(args: Any, name: str = "condition") -> Condition | None:
-    data = args.get(name)
-    return None if data is None else condition_from_data_untrusted(data)
+def _condition(transaction: Transaction, args: Any) -> Condition | None:
+    data = args.get("condition")
+    if data is None:
+        return None
+    condition = condition_from_data_untrusted(data)
+    transaction.spend(condition.steps_to_make)
+    return condition
 
 
-def _keep_while(args: Any) -> KeepWhile | None:
+def _keep_while(transaction: Transaction, args: Any) -> KeepWhile | None:
     data = args.get("keep_while")
-    return None if data is None else keep_while_from_data_untrusted(data)
+    if data is None:
+        return None
+    pairs = keep_while_from_data_untrusted(data)
+    transaction.spend(sum(steps_to_make((*pattern, condition)) for pattern, condition in pairs))
+    return pairs
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-def _bounded(transaction: Transaction, rows: Iterable[tuple[Any, int]]) -> list[Any]:
-    """The rows, if there are not too many and their payloads not too big; raises `TooMuch`, which undoes it all."""
+def _bounded(
+    transaction: Transaction,
+    things: Iterable[T],
+    payloads: Callable[[T], Iterable[bytes | None]],
+    row: Callable[[T], Any],
+) -> list[Any]:
+    """A row for each thing, if there are not too many and their payloads not too big.
+
+    Raises `TooMuch`, which undoes it all, before the row is made that is too much.
+    """
     answer: list[Any] = []
     size = 0
-    for row, payload_bytes in rows:
-        transaction.spend(STEPS_PER_ROW + steps_of_bytes(payload_bytes))
-        answer.append(row)
-        size += payload_bytes
-        if len(answer) > MAX_RESULT_NODES or size > MAX_RESULT_BYTES:
-            raise TooMuch(
-                f"the answer would tell of more than {MAX_RESULT_NODES} nodes or {MAX_RESULT_BYTES} bytes; "
-                "use a narrower pattern",
-                {"nodes": MAX_RESULT_NODES, "bytes": MAX_RESULT_BYTES},
-            )
+    for thing in things:
+        steps = STEPS_PER_ROW
+        for encoded in payloads(thing):
+            if encoded is not None:
+                size += len(encoded)
+                steps += steps_of_data(encoded)
+        _check_rows(len(answer) + 1, size)
+        transaction.spend(steps)
+        answer.append(row(thing))
     return answer
 
 
-def _size(view: NodeView | None) -> int:
-    return 0 if view is None or view.encoded is None else len(view.encoded)
+def _check_rows(rows: int, size_bytes: int = 0) -> None:
+    if rows > MAX_RESULT_NODES or size_bytes > MAX_RESULT_BYTES:
+        raise TooMuch(
+            f"the answer would tell of more than {MAX_RESULT_NODES} nodes or {MAX_RESULT_BYTES} bytes; "
+            "use a narrower pattern",
+            {"nodes": MAX_RESULT_NODES, "bytes": MAX_RESULT_BYTES},
+        )
 
 
-def touched_to_data(transaction: Transaction, touched: Mapping[Path, Touched]) -> list[dict[str, Any]]:
+def touched_to_data(transaction: Transaction, effects: Effects | Written) -> list[dict[str, Any]]:
     """Rows {path, reason, before, after}; raises `TooMuch`."""
+    _check_rows(effects.touched_at_least)
     return _bounded(
         transaction,
-        (
-            ({"path": list(path), **node.to_data()}, _size(node.before) + _size(node.after))
-            for path, node in touched.items()
-        ),
+        effects.touched.items(),
+        lambda item: (None if view is None else view.encoded for view in (item[1].before, item[1].after)),
+        lambda item: {"path": list(item[0]), **item[1].to_data()},
     )
 
 
 def _written(transaction: Transaction, written: Written, args: Any) -> Written | dict[str, Any]:
     """The answer of a write; `Written` itself, which knows its byte form, when nothing more was asked for."""
     if args.get("full") is True:
-        return {**written.to_data(), "touched": touched_to_data(transaction, written.touched)}
+        return {**written.to_data(), "touched": touched_to_data(transaction, written)}
     return written
 
 
 def _effects(transaction: Transaction, effects: Effects) -> list[dict[str, Any]]:
-    return touched_to_data(transaction, effects.touched)
+    return touched_to_data(transaction, effects)
 
 
 # --- the procedures -----------------------------------------------------------------------------------------------
@@ -149,89 +171,127 @@ def _noop(_transaction: Transaction, _args: Any) -> None:
 
 
 def _get(transaction: Transaction, args: Any) -> Any:
-    return transaction.get(_pattern(args))
+    pattern = _pattern(transaction, args)
+    view = transaction.view(pattern)
+    if view is None or not view.has_data:
+        return transaction.get(pattern)  # nothing, or what is wrong
+    _spend_on(transaction, view)
+    return view.data
 
 
 def _view(transaction: Transaction, args: Any) -> Any:
-    view = transaction.view(_pattern(args))
+    view = transaction.view(_pattern(transaction, args))
+    _spend_on(transaction, view)
     return None if view is None else view.to_data()
+
+
+def _spend_on(transaction: Transaction, view: NodeView | None) -> None:
+    if view is not None:
+        transaction.spend(steps_of_data(view.encoded))
 
 
 def _get_many(transaction: Transaction, args: Any) -> Any:
     """Rows {path, data, payload_version, ...} in the order of paths."""
-    found = transaction.matches(_pattern(args))
-    return _bounded(transaction, (({"path": list(path), **view.to_data()}, _size(view)) for path, view in found))
+    found = transaction.matches(_pattern(transaction, args))
+    return _bounded(
+        transaction,
+        found,
+        lambda item: (item[1].encoded,),
+        lambda item: {"path": list(item[0]), **item[1].to_data()},
+    )
 
 
 def _exists(transaction: Transaction, args: Any) -> bool:
-    return transaction.exists(_pattern(args))
+    return transaction.exists(_pattern(transaction, args))
 
 
 def _has_data(transaction: Transaction, args: Any) -> bool:
-    return transaction.has_data(_pattern(args))
+    return transaction.has_data(_pattern(transaction, args))
 
 
 def _count(transaction: Transaction, args: Any) -> int:
-    return transaction.count(_pattern(args))
+    return transaction.count(_pattern(transaction, args))
 
 
 def _children(transaction: Transaction, args: Any) -> list[str]:
-    return _bounded(transaction, ((name, 0) for name in transaction.children(_pattern(args))))
+    pattern = _pattern(transaction, args)
+    _check_rows(transaction.count_children(pattern))
+    return _bounded(transaction, transaction.children(pattern), lambda _: (), lambda name: name)
 
 
 def _put(transaction: Transaction, args: Any) -> Any:
-    pattern, payload = _pattern(args), _payload(args)
+    pattern, payload = _pattern(transaction, args), _payload(args)
     return _written(
-        transaction, transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args
+        transaction,
+        transaction.put(pattern, payload, _condition(transaction, args), keep_while=_keep_while(transaction, args)),
+        args,
     )
 
 
 def _create(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction, transaction.create(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
+    return _written(
+        transaction,
+        transaction.create(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+        args,
+    )
 
 
 def _update(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction, transaction.update(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
+    return _written(
+        transaction,
+        transaction.update(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+        args,
+    )
 
 
 def _compare_and_swap(transaction: Transaction, args: Any) -> Any:
-    pattern, expected, payload = _pattern(args), _argument(args, "expected"), _payload(args)
+    pattern, expected, payload = _pattern(transaction, args), _argument(args, "expected"), _payload(args)
     return _written(
-        transaction, transaction.compare_and_swap(pattern, expected, payload, keep_while=_keep_while(args)), args
+        transaction,
+        transaction.compare_and_swap(pattern, expected, payload, keep_while=_keep_while(transaction, args)),
+        args,
     )
 
 
 def _make(transaction: Transaction, args: Any) -> Any:
     """As `tree.put`, but with neither data nor procedure: the node has no payload and stays all the same."""
-    pattern, payload = _pattern(args), _payload_or_none(args)
+    pattern, payload = _pattern(transaction, args), _payload_or_none(args)
     return _written(
-        transaction, transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args
+        transaction,
+        transaction.put(pattern, payload, _condition(transaction, args), keep_while=_keep_while(transaction, args)),
+        args,
     )
 
 
 def _clear_payload(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction, transaction.clear_payload(_pattern(args)), args)
+    return _written(transaction, transaction.clear_payload(_pattern(transaction, args)), args)
 
 
 def _delete(transaction: Transaction, args: Any) -> Any:
-    effects = transaction.delete(_pattern(args), _condition(args))
+    effects = transaction.delete(_pattern(transaction, args), _condition(transaction, args))
     return _effects(transaction, effects) if args.get("full") is True else effects.removed_count
 
 
 def _put_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction, transaction.put_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
+    return _effects(
+        transaction,
+        transaction.put_many(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+    )
 
 
 def _update_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction, transaction.update_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
+    return _effects(
+        transaction,
+        transaction.update_many(_pattern(transaction, args), _payload(args), keep_while=_keep_while(transaction, args)),
+    )
 
 
 def _clear_many_payloads(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction, transaction.clear_many_payloads(_pattern(args)))
+    return _effects(transaction, transaction.clear_many_payloads(_pattern(transaction, args)))
 
 
 def _delete_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction, transaction.delete_many(_pattern(args)))
+    return _effects(transaction, transaction.delete_many(_pattern(transaction, args)))
 
 
 _OPERATIONS: Final[Mapping[str, Procedure]] = {
@@ -279,6 +339,7 @@ def _holds(transaction: Transaction, comparison: Any) -> bool:
         case [pattern_data, condition_data]:
             pattern = pattern_from_data_untrusted(pattern_data)
             condition = condition_from_data_untrusted(condition_data)
+            transaction.spend(steps_to_make((*pattern, condition)))
         case _:
             raise Abort("bad_arguments", f"a comparison is [pattern, condition], not {comparison!r:.100}")
     found = False
@@ -300,7 +361,7 @@ def _operate(transaction: Transaction, operation: Any) -> Any:
     answer = procedure(transaction, operation)
     if type(answer) is not Written:
         return answer
-    transaction.spend(steps_of_bytes(len(answer.previous_encoded or b"")))
+    transaction.spend(steps_of_data(answer.previous_encoded))
     return answer.to_data()
 
 

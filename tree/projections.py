@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from tree.changes import Commit, Kind
+from tree.changes import Change, Commit, Kind
+from tree.effort import STEPS_PER_ROW
 from tree.errors import Abort, BadData, TooMuch, TreeError
 from tree.matching import ByPrefix, EventPattern
 from tree.node import NodeView
@@ -95,6 +96,15 @@ class Projections:
         return tuple(
             ProjectionStatus(name, in_use.pattern, len(in_use.table), in_use.broken)
             for name, in_use in sorted(self._in_use.items())
+        )
+
+    def steps_to_follow(self, change: Change) -> int:
+        """What `follow` takes for this change, besides what the functions themselves do; see `tree.effort`."""
+        path, _, before, after = change
+        return sum(
+            STEPS_PER_ROW
+            + sum(self._in_use[name].watched.steps_on(path, view.encoded) for view in (before, after) if view)
+            for name in self._index.about(path)
         )
 
     def follow(self, commit: Commit) -> None:

@@ -13,7 +13,7 @@ from tree.errors import MismatchingNode, NodeNotFound
 from tree.keep_while import Pairs
 from tree.matching import find_matches
 from tree.mutable import MutableTree
-from tree.node import Node, NodeView, size_of, view_of, walk
+from tree.node import Node, NodeView, view_of, walk
 from tree.path import Path, check_path, is_plain_path
 from tree.pattern import Pattern, one_node, resolve
 from tree.payload import has_data
@@ -100,9 +100,7 @@ class Queries:
             return self._tree.node_count
         if node is None:
             return 0
-        size = size_of(node) - 1
-        self._tree.effort.take(size)
-        return size
+        return self._tree.count_below(node)
 
     def keep_while(self, path: Path) -> Pairs:
         """What the node at `path` is kept while: absolute patterns and conditions; empty if nothing was stated."""

@@ -15,6 +15,7 @@ journal is synced before each tick, because a leader counts itself as having wha
 """
 
 import logging
+from collections.abc import Iterator
 from typing import Final
 
 from pysyncobj.node import Node
@@ -38,6 +39,8 @@ __all__ = ["CHANGE_KIND", "COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", 
 
 log = logging.getLogger("tree.raft")
 
+# How much of the log is applied before messages are taken and heartbeats sent: about 30 ms, or one command.
+APPLIED_STEPS: Final = 25_000
 MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
 # How long a follower may not know what is committed, if it did not ask for it and nothing else is to be said.
 _COMMIT_ANNOUNCEMENT_S: Final = 0.002
@@ -51,8 +54,13 @@ class RaftCore(RaftChanges):
     # --- what the driver calls ------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is due. The journal must be synced. Announces new entries and a new commit index at once (T9)."""
-        if self.raftCommitIndex > self.raftLastApplied:
+        """Do what is due. The journal must be synced. Announces new entries and a new commit index at once (T9).
+
+        Of what is committed, it applies `APPLIED_STEPS` or one command more: then others have their turn, above all the
+        heartbeats. While `is_behind`, the next tick is due at once.
+        """
+        self._steps_left = APPLIED_STEPS
+        if self.is_behind():
             self._SyncObj__applyLogEntries()  # changes of the members above all, before this one stands (T16)
         self._prepare_to_stand()
         self.doTick(0.0)
@@ -66,7 +74,8 @@ class RaftCore(RaftChanges):
         else:
             self._handover = None
         self._remember_committed_changes()
-        self._snapshots.work(clock_s())
+        if self._applying is None:  # a state in the midst of an entry is that of no index
+            self._snapshots.work(clock_s())
 
     def _announce_news(self) -> None:
         """Send new entries at once; a new commit index too if another member waits for it, else with the next entries.
@@ -158,7 +167,7 @@ class RaftCore(RaftChanges):
     def peer_lost(self, name: str) -> None:
         """A member cannot be reached any more. If it was the leader, do not wait for its silence (T10)."""
         node = self._node(name)
-        led = self.leader_name() == name
+        led = self.followed() == name
         self._SyncObj__onNodeDisconnected(node)
         self._outlet.resting.discard(node)
         self._snapshots.cancelTransmisstion(node)
@@ -171,6 +180,8 @@ class RaftCore(RaftChanges):
 
     def idle_for_s(self) -> float:
         """How long nothing is due if nothing happens."""
+        if self.is_behind():
+            return 0.0
         due = self._SyncObj__newAppendEntriesTime if self._isLeader() else self._SyncObj__raftElectionDeadline
         now_s = clock_s()
         remaining_s = float(due) - now_s
@@ -229,6 +240,8 @@ class RaftCore(RaftChanges):
 
     def _adopt_installed(self) -> None:
         """If that was the end of a snapshot, the members may be others now."""
+        if self._applying is not None and self._applying[0] <= self.raftLastApplied:
+            self._applying = None
         configuration = self._restored_configuration()
         if configuration is not None and configuration != self.configuration:
             self._adopt(configuration)
@@ -303,12 +316,39 @@ class RaftCore(RaftChanges):
         self._said, self._said_at_s = said, now_s
         return True
 
-    def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
-        """Apply without pickle (T1); no-ops and whatever else is not a command change nothing."""
-        if command[:1] == COMMAND_KIND:
-            self._driver.apply(command[1:])
-        elif command[:1] == CHANGE_KIND:
-            self._apply_change(command[1:])
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        """Apply what is committed, as far as the steps of this tick reach, and without pickle (T1, T20).
+
+        An entry that took several ticks is the last of its tick, so that there is a moment between two entries.
+        """
+        while self.raftCommitIndex > self.raftLastApplied and self._steps_left > 0:
+            index = self.raftLastApplied + 1
+            if self._applying is None or self._applying[0] != index:
+                entries = self._SyncObj__getEntries(index, 1)
+                if not entries:
+                    break
+                self._SyncObj__commandsWaitingCommit.pop(index, None)
+                self._applying = (index, self._apply_entry(entries[0][0]))
+                is_new = True
+            else:
+                is_new = False
+            for steps in self._applying[1]:
+                self._steps_left -= steps
+                if self._steps_left <= 0:
+                    break
+            else:
+                self._applying = None
+                self._SyncObj__raftLastApplied = index
+                if not is_new:
+                    self._steps_left = 0
+        return False
+
+    def _apply_entry(self, entry: bytes) -> Iterator[int]:
+        """No-ops and whatever else is not a command change nothing."""
+        if entry[:1] == COMMAND_KIND:
+            yield from self._driver.apply(entry[1:])
+        elif entry[:1] == CHANGE_KIND:
+            self._apply_change(entry[1:])
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         """Send what is new to everybody, but nothing more to those who have enough queued already (T18, T19)."""

@@ -49,8 +49,8 @@ class RaftChanges(RaftElections):
             raise ChangeRefused("is_leader", f"{target} leads already")
         if target not in self.configuration.voters:
             raise ChangeRefused("not_a_voter", f"{target!r} is not a voter of this instance")
-        if not self.isNodeConnected(self._nodes[target]):
-            raise ChangeRefused("not_connected", f"{target} is not connected to the leader {self._name}")
+        if not self._progress()[target].connected:
+            raise ChangeRefused("not_connected", f"{target} is not connected to the leader {self._name}, or is silent")
         self._handover = Handover(target, clock_s() + self._election_max_s)
         log.info("%s hands the leadership to %s", self._name, target)
         return target
@@ -78,7 +78,7 @@ class RaftChanges(RaftElections):
         Sync the journal before the next tick, as always. Raises `ChangeRefused`.
         """
         self._require_free_to_change()
-        reachable = [name for name in self._nodes if self.isNodeConnected(self._nodes[name])]
+        reachable = [name for name, progress in self._progress().items() if progress.connected]
         return self._append_change(proposed_seats(self.configuration, change, self._name, reachable))
 
     def _require_free_to_change(self) -> None:

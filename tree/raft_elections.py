@@ -21,10 +21,22 @@ ELECTION_WHEN_LOST_S: Final = (0.01, 0.15)
 class RaftElections(RaftMember):
     """The member as candidate and as voter."""
 
+    @property
+    def reluctant(self) -> bool:
+        """Whether this member stands only if no other one does."""
+        return self._candidacy.reluctant
+
+    @reluctant.setter
+    def reluctant(self, reluctant: bool) -> None:
+        self._candidacy.reluctant = reluctant
+
     def _prepare_to_stand(self) -> None:
         """If PySyncObj would stand for election now, ask for pre-votes instead until they are there (T17)."""
         now_s = clock_s()
         if self._isLeader() or self._SyncObj__raftElectionDeadline >= now_s:
+            return
+        if self.is_behind():  # what is not applied yet may say who the members are (T16)
+            self._SyncObj__raftElectionDeadline = now_s + self._heartbeat_s
             return
         if not self._SyncObj__connectedToAnyone() or not self._SyncObj__otherNodes:
             return
@@ -32,11 +44,24 @@ class RaftElections(RaftMember):
         if self._outlet.by_transfer or self._candidacy.may_stand(self.raftCurrentTerm + 1):
             self._candidacy_term = self.raftCurrentTerm
             return
+        if self._was_late(now_s):
+            self._SyncObj__raftElectionDeadline = now_s + 2 * self._heartbeat_s
+            return
         self._SyncObj__raftElectionDeadline = now_s + self._SyncObj__generateRaftTimeout()
+        if self._candidacy.holds_back(now_s):
+            return
         self._candidacy.ask(self.raftCurrentTerm + 1)
         message = {"type": "pre_vote", "term": self.raftCurrentTerm + 1, **self._end_of_log()}
         for node in self._SyncObj__otherNodes:
             self._outlet.send(node, dict(message))
+
+    def _was_late(self, now_s: float) -> bool:
+        """Whether this member itself was busy, or stopped, when it should have asked for votes; once in a silence.
+
+        Then it has not listened: what the leader said meanwhile waits to be read, and is to be read first (T20).
+        """
+        late_s = now_s - self._SyncObj__raftElectionDeadline
+        return bool(self._heartbeat_s < late_s < float("inf")) and self._candidacy.listens_first()
 
     def _after_standing(self) -> None:
         """If PySyncObj stood, try again soon: it is known that a majority has no leader."""

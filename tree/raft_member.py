@@ -4,7 +4,7 @@ The lowest layer of `tree.raft.RaftCore`, which says what the whole is and to wh
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -83,6 +83,9 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._heartbeat_s = timing.heartbeat_s
         self._batch_bytes = batch_bytes
         self._queued = 0
+        # The entry that is being applied, and what is left of it; see `RaftCore._SyncObj__applyLogEntries`.
+        self._applying: tuple[int, Iterator[int]] | None = None
+        self._steps_left = 0
         self._uncommitted_bytes = 0
         self._announced = (0, 0)
         self._announce_at_s: float | None = None
@@ -163,11 +166,40 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     # --- where it stands ----------------------------------------------------------------------------------------------
 
     def leader_name(self) -> str | None:
-        """The leader this member follows, or itself; None if it knows none or cannot reach it."""
+        """The leader this member follows, or itself; None if it knows none, or nothing was heard that proves it.
+
+        What was heard counts, not a connection: the leader's last message, or, where this member leads, the last
+        answers of a majority, within the longest election timeout. Beyond, everybody would elect another one.
+        """
+        name = self.followed()
+        return name if name is not None and self._silence_s() < self._election_max_s else None
+
+    def followed(self) -> str | None:
+        """The leader that this member last followed in this term, or itself; it may be gone, see `leader_name`."""
         leader = self._getLeader()
-        if leader is None or not (self._isLeader() or self.isNodeConnected(leader)):
-            return None
-        return str(leader.id)
+        return None if leader is None else str(leader.id)
+
+    def why_no_leader(self) -> str:
+        """For people: what is wrong with the leader that this member follows, if anything is known of one."""
+        name, silence_s = self.followed(), self._silence_s()
+        if name is None or silence_s < self._election_max_s:
+            return ""
+        if self._isLeader():
+            return f"it leads, but no majority of the members has answered it for {silence_s:.1f} s"
+        if silence_s == float("inf"):
+            return f"its leader {name} cannot be reached any more"
+        return f"its leader {name} has not been heard of for {silence_s:.1f} s"
+
+    def _silence_s(self) -> float:
+        """How long ago this member heard what proves that there is a leader, in seconds."""
+        now_s = clock_s()
+        if not self._isLeader():
+            leader = self._getLeader()
+            reachable = leader is not None and self.isNodeConnected(leader)
+            return self._candidacy.silence_s(now_s) if reachable else float("inf")
+        silences_s = sorted(now_s - self._SyncObj__lastResponseTime[node] for node in self._SyncObj__otherNodes)
+        needed = (len(silences_s) + 1) // 2  # of the others, to be a majority with this member
+        return silences_s[needed - 1] if needed else 0.0
 
     def is_leader(self) -> bool:
         """Whether this member takes itself for the leader. Another one may have been elected meanwhile."""
@@ -176,6 +208,10 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def has_committed_in_term(self) -> bool:
         """Whether the commit index covers everything that any leader before has committed."""
         return bool(self._journal.term_at(self.raftCommitIndex) == self.raftCurrentTerm)
+
+    def is_behind(self) -> bool:
+        """Whether something is committed that is not applied yet: the next tick goes on."""
+        return bool(self.raftCommitIndex > self.raftLastApplied)
 
     def is_alone(self) -> bool:
         """Whether no other member votes, so that nobody's acknowledgement brings the next tick."""
@@ -203,7 +239,8 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return {
             name: Progress(
                 match_index=match.get(node, 0),
-                connected=self.isNodeConnected(node),
+                connected=self.isNodeConnected(node)
+                and now_s - heard_s.get(node, float("-inf")) < self._election_max_s,
                 recent=now_s - heard_s.get(node, float("-inf")) < self._election_min_s,
             )
             for name, node in self._nodes.items()

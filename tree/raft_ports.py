@@ -6,7 +6,7 @@ is gone (T1). The numbers refer to docs/decisions/0001-raft-fence.md.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import pysyncobj.serializer
@@ -62,8 +62,12 @@ class Driver(Protocol):
     def is_congested(self, name: str) -> bool:
         """Whether so much is queued for this member that a snapshot should wait."""
 
-    def apply(self, command: bytes) -> None:
-        """Apply a committed command. Must not raise: a command that stops one member stops all of them for good."""
+    def apply(self, entry: bytes) -> Iterator[int]:
+        """Apply the commands of a committed entry, one at each step of the iterator: how many steps each took.
+
+        Between two of them other things happen, and the iterator is dropped if a snapshot takes the place of the state.
+        Must not raise for what a command does: one that stops one member stops all of them for good.
+        """
 
     def freeze(self) -> FrozenState:
         """The applied state as it is now, to be read while commands are applied."""

@@ -86,7 +86,7 @@ class ReadIndex:
                 if deliver is not None:
                     deliver(message["index"])
             case "confirm":
-                if message["term"] == raft.raftCurrentTerm and raft.leader_name() == name:
+                if message["term"] == raft.raftCurrentTerm and raft.followed() == name:
                     answer = {"type": "confirmed", "term": message["term"], "round": message["round"]}
                     self._send_after_sync(name, answer)
             case "confirmed":

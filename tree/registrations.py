@@ -7,7 +7,7 @@ anything, so it needs no undo.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tree.changes import Commit
+from tree.changes import Change, Commit
 from tree.errors import Abort, BadData
 from tree.matching import EventPattern
 from tree.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
@@ -72,10 +72,14 @@ class Registrations:
     def _observe(self) -> None:
         """Be told of commits if, and only if, somebody needs it: collecting changes costs every write."""
         wanted = bool(self.triggers) or bool(self.projections)
+        self._store.steps_to_follow = self._steps_to_follow if wanted else None
         if wanted and self._follow not in self._store.observers:
             self._store.observers.append(self._follow)
         elif not wanted and self._follow in self._store.observers:
             self._store.observers.remove(self._follow)
+
+    def _steps_to_follow(self, change: Change) -> int:
+        return self.projections.steps_to_follow(change) + self.triggers.steps_to_follow(change)
 
     def _follow(self, commit: Commit) -> None:
         self.projections.follow(commit)

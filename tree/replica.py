@@ -51,7 +51,7 @@ from tree.submissions import (
 from tree.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
 from tree.triggering import TriggerProcedure, run_triggers
 
-__all__ = ["DirectoryInUse", "Replica", "ReplicaConfig"]
+__all__ = ["DirectoryInUse", "Replica", "ReplicaConfig", "open_journal"]
 
 log = logging.getLogger("tree.replica")
 
@@ -97,6 +97,7 @@ class Replica(LocalTree):
         self._make_raft: Final = make_raft
         self._now_s: Final = now_s
         self._triggers: Final = dict(triggers or {})
+        self._history.on_untold = self._wake_driver
         self._submissions: Final = Submissions(max_entry_bytes)
         self._deadlines: Final = Deadlines()
         self._growth: Final = TreeGrowth()
@@ -157,11 +158,12 @@ class Replica(LocalTree):
     def _opened(self) -> Iterator[None]:
         config = self._config
         with occupied(config.directory):
-            credentials = Credentials(
-                config.directory, config.secret, kind=config.kind, instance=config.instance, name=config.name
-            )
             try:
                 self._open_log()
+                # Only now: a key without a journal shows that there was one.
+                credentials = Credentials(
+                    config.directory, config.secret, kind=config.kind, instance=config.instance, name=config.name
+                )
                 self._peers = Peers(config.me, self._roster, credentials, self, self._dice)
                 self._take_configuration()
                 yield
@@ -188,7 +190,7 @@ class Replica(LocalTree):
     def _recover_log(self) -> None:
         config = self._config
         owner = f"{config.kind}/{config.instance}"
-        self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}", self._disk)
+        self._journal = open_journal(config, self._disk)
         self._raft = self._make_raft(
             config.name,
             () if config.join else config.members,
@@ -228,6 +230,8 @@ class Replica(LocalTree):
         self._growth.building(raft.nodes_under_way())
         if raft.configuration is not self._known_configuration:
             self._take_configuration()
+        if self._history.tell():
+            self._wake.set()
         self._reads.begin()
         if raft.raftLastApplied != self._applied_announced:
             self._announce_applied()
@@ -374,6 +378,16 @@ class Replica(LocalTree):
         """
         return await self._steward.transfer(name, timeout_s)
 
+    @property
+    def reluctant(self) -> bool:
+        """Whether this member stands for election only if no other one does. Of this life: it is not kept."""
+        return self._raft is not None and self._raft.reluctant
+
+    @reluctant.setter
+    def reluctant(self, reluctant: bool) -> None:
+        if self._raft is not None:
+            self._raft.reluctant = reluctant
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def read_barrier(self, timeout_s: float = 2.0) -> None:
@@ -462,11 +476,12 @@ class Replica(LocalTree):
             members=members,
             commit_index=0 if raft is None else raft.raftCommitIndex,
             applied_index=self.applied_index,
-            is_leader=raft is not None and raft.is_leader(),
+            is_leader=leader == config.name,
             ready=leader is not None and raft is not None and raft.has_committed_in_term(),
             rounds=0 if raft is None else raft.entry_rounds(),
             latency=self._latencies.summary(),
             configuration_index=-1 if raft is None else raft.configuration.index,
+            why_no_leader="" if raft is None else raft.why_no_leader(),
         )
 
     def _member_statuses(self, raft: RaftCore) -> tuple[MemberStatus, ...]:
@@ -476,7 +491,7 @@ class Replica(LocalTree):
                 name=seat.name,
                 host=seat.member.host,
                 port=seat.member.port,
-                connected=seat.name == self._config.name or _running(self._peers).is_connected(seat.name),
+                connected=seat.name == self._config.name or self._is_heard(raft, seat.name),
                 role=str(seat.role),
                 replaces=seat.replaces,
                 match_index=progress[seat.name].match_index if seat.name in progress else None,
@@ -484,6 +499,15 @@ class Replica(LocalTree):
             )
             for seat in raft.configuration.seats
         )
+
+    def _is_heard(self, raft: RaftCore, name: str) -> bool:
+        """Whether there is a connection, and whoever should speak regularly did: the leader, or to it everybody."""
+        if raft.is_leader():
+            progress = raft.progress().get(name)
+            return progress is not None and progress.connected
+        if name == raft.followed():
+            return raft.leader_name() is not None
+        return _running(self._peers).is_connected(name)
 
     # --- what Raft and the connections call -----------------------------------------------------------------------
 
@@ -508,10 +532,11 @@ class Replica(LocalTree):
         """See `tree.raft.Driver`."""
         return _running(self._peers).queued_bytes(name) > CONGESTED_BYTES
 
-    def apply(self, command: bytes) -> None:
-        """Apply a committed command and answer whoever waits for it here; see `tree.raft.Driver`."""
-        for command_id, answer in self._machine.apply_entry(command):
+    def apply(self, entry: bytes) -> Iterator[int]:
+        """Apply the commands of an entry and answer whoever waits for them here; see `tree.raft.Driver`."""
+        for command_id, answer, steps in self._machine.apply_each(entry):
             self._submissions.answered(command_id, answer)
+            yield steps
         # Here too, because a member that catches up applies very many entries at once.
         self._growth.reached(self._machine.store.node_count)
 
@@ -582,6 +607,20 @@ class Replica(LocalTree):
 
     def _send(self, name: str, message: Message) -> bool:
         return _running(self._peers).send(name, encode_message(message))
+
+
+def open_journal(config: ReplicaConfig, disk: Disk = REAL_DISK) -> Journal:
+    """The journal of this member, made if the member is new; the directory must be held (`tree.occupancy`).
+
+    Raises `DiskFailed`, `JournalDamaged`, `JournalForeign`.
+    """
+    directory = config.directory
+    return Journal(
+        directory / "journal",
+        f"{config.kind}/{config.instance}/{config.name}",
+        disk,
+        made_later=(directory / "member.key.pem", directory / "snapshot", *config.made_later),
+    )
 
 
 def _running(part: T | None) -> T:

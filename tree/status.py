@@ -24,6 +24,8 @@ class ReplicaConfig:
     nobody else; at least 16 random bytes.
     `machine_version` is that of the procedures: to be raised whenever one of them makes anything else of the same entry
     than before. Members of different versions, or who declare other names, do not connect to each other.
+    `made_later` are files elsewhere that the program makes when the member has its journal
+    (`tree.replica.open_journal`): a member without a journal that has one of them has lost it, and does not start.
     When snapshots are taken is what `compact_...` say, see `tree.compaction.CompactionPolicy`.
     """
 
@@ -39,6 +41,7 @@ class ReplicaConfig:
     join: bool = False
     compact_interval_s: float = 10.0
     machine_version: int = 0
+    made_later: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]
@@ -57,6 +60,8 @@ class ReplicaConfig:
 class MemberStatus:
     """A member as this one sees it.
 
+    `connected`: there is a connection, and whoever should speak regularly on it, the leader, and to the leader
+    everybody, did so lately.
     `role` is "voter" or "learner"; a learner gets a vote when it has caught up. `replaces` names the member that goes
     then. `match_index` is known to the leader only: up to there the member has the log. `lag_entries` is how much it
     lacks of what the leader has.
@@ -113,9 +118,11 @@ class ReplicaStatus:
     """What a member knows. `rounds` counts how often it sent new entries to the others as a leader.
 
     `configuration_index` is that of the entry of the log which made the members what they are: 0 as long as they are
-    those that the instance began with, -1 for one that waits to be admitted. `ready` means that it knows a leader and
-    has applied something of the leader's term, so that it is up to date but
-    for what is under way.
+    those that the instance began with, -1 for one that waits to be admitted.
+    `leader` is who leads, by what was heard lately: the leader's last message, or, of this member, the last answers of
+    a majority. `is_leader` and `ready` go by that too; `why_no_leader` says what is wrong if there was one. `ready`
+    means that it knows a leader and has applied something of the leader's term, so that it is up to date but for what
+    is under way.
     """
 
     name: str
@@ -129,3 +136,4 @@ class ReplicaStatus:
     rounds: int
     latency: Latency
     configuration_index: int = 0
+    why_no_leader: str = ""

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeVar
 
 import cbor2
 
-from tree.changes import Commit, Effects, Observer, Reason, Touched, Written
+from tree.changes import Change, Commit, Effects, Observer, Reason, Touched, Written
 from tree.conditions import Condition, IfDataMatches, IfNodeExists, check_condition
-from tree.effort import MAX_STEPS, STEPS_PER_ROW, UNBOUNDED
+from tree.effort import MAX_STEPS, UNBOUNDED
 from tree.errors import MismatchingNode, NodeNotFound
 from tree.keep_while import KeepWhile, resolve_pairs
 from tree.mutable import Row
@@ -60,6 +60,10 @@ class Store(Queries):
         self.on_commit: Observer | None = None
         self.on_restore: Callable[[int], None] | None = None
         self.observers: Final[list[Observer]] = []
+        # What the observers have to do about a change, in steps; `transact` counts it. None: nothing worth counting.
+        self.steps_to_follow: Callable[[Change], int] | None = None
+        # How many steps commands and reads have taken so far.
+        self.steps_taken = 0
 
     # --- writing one node -----------------------------------------------------------------------------------------
 
@@ -187,7 +191,7 @@ class Store(Queries):
             self._tree.end()
             raise
         else:
-            self._commit()
+            self._commit(self._tree.changes())
         finally:
             transaction.end()
 
@@ -204,14 +208,19 @@ class Store(Queries):
         effort.left = MAX_STEPS
         try:
             result = finish(procedure(transaction, args))
+            changes = self._tree.changes()
+            if changes is not None and self.steps_to_follow is not None:
+                for change in changes:
+                    effort.take(self.steps_to_follow(change))
         except BaseException:
             self._tree.roll_back(0)
             self._tree.end()
             raise
         finally:
             transaction.end()
+            self.steps_taken += MAX_STEPS - max(effort.left, 0)
             effort.left = UNBOUNDED
-        self._commit()
+        self._commit(changes)
         return result
 
     @contextmanager
@@ -227,6 +236,7 @@ class Store(Queries):
             yield transaction
         finally:
             transaction.end()
+            self.steps_taken += MAX_STEPS - max(effort.left, 0)
             effort.left = UNBOUNDED
 
     # --- the whole tree -------------------------------------------------------------------------------------------
@@ -291,7 +301,8 @@ class Store(Queries):
             self._tree.roll_back(0)
             self._tree.end()
             raise
-        _, changes = self._tree.end()
+        changes = self._tree.changes()
+        self._tree.end()
         self.revision = revision
         if changes:
             self._tell(Commit(revision, changes))
@@ -313,7 +324,7 @@ class Store(Queries):
                 tree.end()
             raise
         if alone:
-            self._commit()
+            self._commit(tree.changes())
         return result
 
     def _put_one(self, path: Path, node: Node | None, encoded: bytes | None, keep_while: KeepWhile | None) -> Written:
@@ -338,7 +349,6 @@ class Store(Queries):
     def _put_all(self, paths: list[Path], encoded: bytes | None, keep_while: KeepWhile | None) -> Effects:
         tree = self._tree
         before: dict[Path, NodeView | None] = {}
-        tree.effort.take(STEPS_PER_ROW * len(paths))
         for path in paths:
             node = tree.lookup(check_path(path))
             before[path] = None if node is None else view_of(node)
@@ -407,9 +417,8 @@ class Store(Queries):
     def _begin(self) -> None:
         self._tree.begin(collect=self.on_commit is not None or bool(self.observers))
 
-    def _commit(self) -> None:
-        changed, changes = self._tree.end()
-        if not changed:
+    def _commit(self, changes: tuple[Change, ...] | None) -> None:
+        if not self._tree.end():
             return
         self.revision += 1
         if changes is not None:

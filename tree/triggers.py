@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tree.changes import Commit, Kind
+from tree.changes import Change, Commit, Kind
+from tree.effort import STEPS_PER_ROW
 from tree.errors import BadData, BadPath, TooMuch, TreeError
 from tree.matching import ByPrefix, EventPattern
 from tree.path import Path, check_path
@@ -180,6 +181,14 @@ class Triggers:
     def done(self, numbers: Iterable[int]) -> int:
         """These were run; how many of them were still pending."""
         return sum(1 for number in numbers if self._pending.pop(number, None) is not None)
+
+    def steps_to_follow(self, change: Change) -> int:
+        """What `fire` takes for this change, at most; see `tree.effort`."""
+        path, _, before, after = change
+        encoded = before.encoded if after is None and before is not None else after.encoded if after else None
+        return sum(
+            STEPS_PER_ROW + self._patterns[trigger_id].steps_on(path, encoded) for trigger_id in self._index.about(path)
+        )
 
     def fire(self, commit: Commit, store: Store) -> None:
         """Queue what this commit, just made in this store, fires."""

@@ -7,15 +7,18 @@ was read at (etcd's contract, https://etcd.io/docs/v3.5/learning/api/#watch-api)
 
 Nothing here waits. A watcher that does not take its events is *cut* when too many are pending: the log never waits for
 it, and it can watch again from the last revision it took. Watchers are found by the names that their pattern begins
-with, so a commit does not pay for watchers of other parts of the tree.
+with, so a commit does not pay for watchers of other parts of the tree. How many watch is each member's own affair, so
+it is no reason to refuse a command: where many are to be told of much, they are told in slices, by `History.tell`.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from tree.changes import Commit, Kind
+from tree.effort import MAX_STEPS, Effort
 from tree.errors import Compacted, WatcherCut
 from tree.matching import ByPrefix, EventPattern
 from tree.node import NodeView
@@ -27,6 +30,10 @@ __all__ = ["Event", "History", "Watcher", "WatcherState"]
 
 # What an event costs besides its payloads, about: for the bounds in bytes.
 _EVENT_BYTES: Final = 200
+# How much is told, in steps of `tree.effort`, before others have their turn.
+TOLD_STEPS: Final = 25_000
+# So many times the window may wait to be told; then everybody is cut.
+_UNTOLD_WINDOWS: Final = 4
 
 
 class Event(NamedTuple):
@@ -83,6 +90,10 @@ class Event(NamedTuple):
             data["previous"] = self.before.data
         return data
 
+    def steps_of(self, pattern: EventPattern) -> int:
+        """What `matches` takes, at most."""
+        return pattern.steps_on(self.path, self._node().encoded)
+
     def _node(self) -> NodeView:
         node = self.before if self.after is None else self.after
         assert node is not None  # noqa: S101  # an event is about a node that was or is
@@ -109,6 +120,7 @@ class Watcher:
         self._history: Final = history
         self.pattern: Final = pattern
         self._since = since
+        self._begun_at: Final = history.revision  # what was committed until then is there, or not wanted
         self._pending: deque[Event] = deque()
         self._pending_bytes = 0
         # Events from the window at the start are there anyway; only what comes later counts as being slow.
@@ -121,13 +133,20 @@ class Watcher:
 
     @property
     def last_revision(self) -> int:
-        """Every matching event up to this revision has been taken: what to resume from."""
+        """Every matching event up to this revision has been taken, or there was none: what to resume from."""
+        if self.state is WatcherState.OPEN and not self._pending:
+            return max(self._since, self._history.told_revision)
         return self._since
 
     @property
     def pending(self) -> int:
         """How many events wait to be taken."""
         return len(self._pending)
+
+    @property
+    def last_pending(self) -> int:
+        """The revision of the newest event that waits; 0 if there is none."""
+        return self._pending[-1].revision if self._pending else 0
 
     def take(self, max_events: int = 1024) -> list[Event]:
         """The next events, oldest first, without waiting; whole commits, so perhaps somewhat more than `max_events`.
@@ -138,7 +157,12 @@ class Watcher:
         if self.state is WatcherState.CUT:
             raise WatcherCut(self._since, self._cut_because)
         taken: list[Event] = []
-        while self._pending and (len(taken) < max_events or self._pending[0].revision == taken[-1].revision):
+        whole = self._history.told_revision
+        while (
+            self._pending
+            and self._pending[0].revision <= whole
+            and (len(taken) < max_events or self._pending[0].revision == taken[-1].revision)
+        ):
             event = self._pending.popleft()
             self._pending_bytes -= event.size_bytes()
             taken.append(event)
@@ -146,9 +170,6 @@ class Watcher:
             self._since = taken[-1].revision
             self._backlog_events = min(self._backlog_events, len(self._pending))
             self._backlog_bytes = min(self._backlog_bytes, self._pending_bytes)
-        if not self._pending:
-            # Also what did not match is known, so resuming does not need it kept.
-            self._since = max(self._since, self._history.revision)
         return taken
 
     def close(self) -> None:
@@ -170,7 +191,7 @@ class Watcher:
 
     def offer(self, event: Event) -> bool:
         """A new event that matches; whether it was taken in. For the history."""
-        if self.state is not WatcherState.OPEN or event.revision <= self._since:
+        if self.state is not WatcherState.OPEN or event.revision <= max(self._since, self._begun_at):
             return False
         self._pending.append(event)
         self._pending_bytes += event.size_bytes()
@@ -206,6 +227,13 @@ class History:
         self._bytes = 0
         self._oldest = revision
         self.revision = revision
+        self._untold = 0  # how many of the last events the watchers were not told of yet
+        self._allowance = TOLD_STEPS
+        # Told of events, and perhaps not of all of their commit.
+        self._news: dict[Watcher, None] = {}
+        # Called when there is more to tell than one turn allows: `tell` is to be called then. Without it, all is told
+        # at once.
+        self.on_untold: Callable[[], None] | None = None
         # Watchers by the names that their pattern begins with, in the order in which they came.
         self._watchers: Final[ByPrefix[Watcher]] = ByPrefix()
 
@@ -225,9 +253,8 @@ class History:
         store.on_commit, store.on_restore = self.record, self.reset
 
     def record(self, commit: Commit) -> None:
-        """Take in a commit: keep its events, and tell those who watch."""
-        told: dict[Watcher, None] = {}
-        revision, is_watched = commit.revision, bool(self._watchers)
+        """Take in a commit: keep its events, and tell those who watch, or as many as there is time for."""
+        revision = commit.revision
         for path, kind, before, after in commit.changes:
             if kind is not Kind.CHILDREN:
                 event = Event(revision, kind, path, before, after)
@@ -235,13 +262,43 @@ class History:
                 self._events.append(event)
                 self._sizes.append(size)
                 self._bytes += size
-                if is_watched:
-                    for watcher in self._watchers.about(path):
-                        if event.matches(watcher.pattern) and watcher.offer(event):
-                            told[watcher] = None
+                self._untold += 1
         self.revision = revision
+        self._tell()
+        if self._untold and self.on_untold is not None:
+            self.on_untold()
+
+    def tell(self) -> bool:
+        """Tell those who watch more of what they were not told yet, `TOLD_STEPS` of it; whether something is left."""
+        self._allowance = TOLD_STEPS
+        self._tell()
+        return self._untold > 0
+
+    @property
+    def told_revision(self) -> int:
+        """Everybody who watches was told of all events up to here."""
+        return self._events[len(self._events) - self._untold].revision - 1 if self._untold else self.revision
+
+    def _tell(self) -> None:
+        if not self._watchers:
+            self._untold = 0
+        if self._untold:
+            for event in islice(self._events, len(self._events) - self._untold, None):
+                if self._allowance <= 0 and self.on_untold is not None:
+                    break
+                for watcher in self._watchers.about(event.path):
+                    self._allowance -= 1 + event.steps_of(watcher.pattern)
+                    if event.matches(watcher.pattern) and watcher.offer(event):
+                        self._news[watcher] = None
+                self._untold -= 1
         if len(self._events) > self._max_events or self._bytes > self._max_bytes:
             self._trim()
+        if self._news:
+            self._spread_news()
+
+    def _spread_news(self) -> None:
+        told, whole = self._news, self.told_revision
+        self._news = {watcher: None for watcher in told if watcher.last_pending > whole}
         for watcher in told:
             if watcher.on_events is not None and watcher.state is WatcherState.OPEN:
                 watcher.on_events()
@@ -250,7 +307,8 @@ class History:
         """The tree was replaced as a whole, by a snapshot: what happened in between is not known, all are cut."""
         self._events.clear()
         self._sizes.clear()
-        self._bytes = 0
+        self._bytes = self._untold = 0
+        self._news.clear()
         self._oldest = self.revision = revision
         self.cut_all("the tree was replaced by a snapshot")
 
@@ -270,7 +328,8 @@ class History:
         """Watch for events after `since_revision` (default: from now on).
 
         A revision that is still to come is waited for. Raises `Compacted` when events after it are not kept any more,
-        `BadPattern` (see `EventPattern` and its `check_parts`), and `BadPath`.
+        `BadPattern` (see `EventPattern` and its `check_parts`), `BadPath`, and `TooMuch` when it takes too long to find
+        in what is kept what matches.
         """
         since = self.revision if since_revision is None else since_revision
         watched = EventPattern(pattern)
@@ -279,8 +338,14 @@ class History:
             raise Compacted(since, self._oldest)
         watcher = Watcher(self, watched, since, max_pending_events, max_pending_bytes)
         if since < self.revision:
-            watcher.begin_with(event for event in self._events if event.revision > since and event.matches(watched))
+            effort = Effort(MAX_STEPS)
+            events = [event for event in self._events if event.revision > since]
+            for event in events:
+                effort.take(event.steps_of(watched))
+            watcher.begin_with(event for event in events if event.matches(watched))
         self._watchers.add(watched.prefix, watcher)
+        if self._untold:
+            self._news[watcher] = None
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
@@ -288,6 +353,11 @@ class History:
         self._watchers.discard(watcher.pattern.prefix, watcher)
 
     def _trim(self) -> None:
-        while self._events and (len(self._events) > self._max_events or self._bytes > self._max_bytes):
+        if self._untold > _UNTOLD_WINDOWS * self._max_events:
+            self._untold = 0
+            self.cut_all("there was more to tell than there was time for")
+        while len(self._events) > self._untold and (
+            len(self._events) > self._max_events or self._bytes > self._max_bytes
+        ):
             self._bytes -= self._sizes.popleft()
             self._oldest = self._events.popleft().revision

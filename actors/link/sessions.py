@@ -7,7 +7,8 @@ Rules, from which everything here follows:
    write is not even looked at, and one that may be recorded takes nothing from one with a fresh cookie.
 2. An *incarnation* is a random number that a link draws when it is made. A session with another incarnation of the peer
    means that the peer has forgotten everything: all sessions with the earlier one end, so no datagram of it can come
-   back.
+   back. The earlier one may: two processes had the same name and keys for a while, a server and a copy of it, and the
+   first is left. It has forgotten nothing, and this side has; so this side draws another incarnation, to tell it that.
 3. Sessions with the same incarnation are only keys. Counters and message numbers go on across them, so both sides may
    open at the same time, and rekeying loses nothing.
 4. Sessions are ordered by (generation, who opened: the smaller name wins). Both sides know both, so they prefer the
@@ -16,6 +17,7 @@ Rules, from which everything here follows:
    datagram on it. Nothing is sent on an unconfirmed session as long as there is a confirmed one.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, Protocol
@@ -49,6 +51,9 @@ _RESPONDER_REKEY_FACTOR: Final = 1.25
 """Who opened a session replaces it; the other side waits a little longer, so that they do not both do it."""
 
 _LAST_GENERATION: Final = 0xFFFF_FFFF
+
+MAX_REPLACED: Final = 16
+"""Incarnations of the peer that others have followed; with one more, this side is another one for all of them."""
 
 
 class Outcome(Enum):
@@ -206,6 +211,8 @@ class Sessions:
         self._initiation: _Initiation | None = None
         self._half_open: dict[int, _HalfOpen] = {}
         self._peer_incarnation: int | None = None
+        # Those before it, as far as they know this side as the incarnation that it is.
+        self._replaced: set[int] = set()
         self._generation = 0
         self.live: dict[int, LiveSession] = {}
         self.current: LiveSession | None = None
@@ -499,6 +506,10 @@ class Sessions:
         restarted = self._peer_incarnation not in {None, incarnation}
         if self._peer_incarnation != incarnation:
             self._forget_other_incarnations(incarnation)
+            if incarnation in self._replaced or len(self._replaced) > MAX_REPLACED:
+                self._ids.release(session.session_id)
+                self._become_another(now)
+                return Outcome.RESTARTED
         self.live[session.session_id] = session
         self._generation = max(self._generation, session.rank[0])
         session.rekey_s = now + self._settings.rekey_after_s * (_RESPONDER_REKEY_FACTOR if session.is_confirmed else 1)
@@ -512,6 +523,8 @@ class Sessions:
 
     def _forget_other_incarnations(self, incarnation: int) -> None:
         """Sessions of another incarnation are dead, and a handshake begun before this one may be older than it."""
+        if self._peer_incarnation is not None:
+            self._replaced.add(self._peer_incarnation)
         self._peer_incarnation = incarnation
         self._generation = 0
         self.cancel_opening()
@@ -520,6 +533,14 @@ class Sessions:
                 self._drop_half_open(half_open.session_id)
         for session in list(self.live.values()):
             self._drop(session)
+
+    def _become_another(self, now: float) -> None:
+        """The peer goes on where it was, and we do not: have it start over, as with one that was started again."""
+        drawn = hashlib.blake2s(self._incarnation.to_bytes(8, "big"), digest_size=8, person=b"another").digest()
+        self._incarnation = int.from_bytes(drawn, "big")
+        self._replaced.clear()
+        self._end_handshakes()
+        self.begin(now)
 
     def _choose(self, now: float) -> None:
         self._pick()

@@ -250,6 +250,7 @@ class RemoteNamed(Named):
 
     async def lookup(self, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Ref | None:
         """Who has the name now: a ref that never comes to mean another. Raises as a call does."""
+        self._process.require_loop()
         self._process._require_alive()
         from_ = From(self._process)
         self._process.route.whereis(self._process, from_)
@@ -277,7 +278,7 @@ class RemoteCaller(From):
 
     def reply(self, value: Any) -> None:
         """Answer, as `From.reply`."""
-        if self.waiting:
+        if self.is_here(self.reply, value) and self.waiting:
             super().reply(value)
             self._desk.answer(self, value, None)
 
@@ -306,7 +307,7 @@ class HandedCaller(From):
 
     def reply(self, value: Any) -> None:
         """Answer, as `From.reply`. Whether it still waits only its own node knows."""
-        if self.waiting:
+        if self.is_here(self.reply, value) and self.waiting:
             super().reply(value)
             self._route.answer(self, value, None)
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from actors.exits import NOPROC, BadReturnValue, NoProc, Reason, is_orderly
+from actors.loop import get_ident
 from actors.messages import Down, Monitor
 from actors.names import Named
 from actors.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
@@ -64,7 +65,11 @@ After = Callable[[], "Stop[Any] | None"]
 
 def post(ref: Ref, message: object) -> None:
     """Send a message of the protocol. Not refused by a full mailbox: demand bounds how many there can be."""
-    ref.process.deliver_info(message)
+    process = ref.process
+    if get_ident() == process.system.thread:
+        process.deliver_info(message)
+    else:
+        process.system.loop.soon(process.deliver_info, message)
 
 
 @final

@@ -110,7 +110,10 @@ async def check_player_proof(
         raise ApiError(403, "bad_proof", f"the proof of {player} does not verify: {error}") from error
     expires_at_s = statement.pop("expires_at_s", None)
     if not isinstance(expires_at_s, int | float) or not now_s < expires_at_s <= now_s + MAX_PROOF_LIFETIME_S:
-        text = f"the proof must carry expires_at_s within the next {MAX_PROOF_LIFETIME_S:.0f} s"
+        text = (
+            f"the proof must carry expires_at_s within the next {MAX_PROOF_LIFETIME_S:.0f} s: "
+            f"it is {now_s:.0f} by the clock here, so it was signed too long ago, or the two clocks differ"
+        )
         raise ApiError(403, "proof_expired", text, expires_at_s)
     revisions = revisions or {}
     expected = {**expected, **revisions}

@@ -169,11 +169,12 @@ def _server_list_routes(node: Node) -> APIRouter:
             reason = f"not caught up with the log of {status.leader} yet"
         if not reason and not node.registered:
             reason = "not registered in its own directory yet"
+        off = "; ".join(why for why in (node.clock.why, node.federation.why_off) if why)
         if reason:
-            raise ApiError(503, "not_ready", reason)
+            raise ApiError(503, "not_ready", f"{reason}; {off}" if off else reason)
         if node.leases.went_back:
             raise ApiError(503, "log_went_back", node.leases.went_back)
-        return Health(status="ok", name=node.config.name, role=Role.HOMESERVER)
+        return Health(status="clock_off" if off else "ok", name=node.config.name, role=Role.HOMESERVER, clock=off)
 
     @routes.get("/v1/servers")
     async def servers() -> list[ServerView]:
@@ -203,7 +204,8 @@ def _entity_routes(node: Node) -> APIRouter:
     @routes.get("/{entity_id}")
     async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
         """Owner, master, authority, epoch and rule of an entity."""
-        return EntityView.of(await _entity(node, entity_id, consistency))
+        record = await _entity(node, entity_id, consistency)
+        return EntityView.of(record, node.balancer.why_still(entity_id, record.authority))
 
     @routes.post("", status_code=201, dependencies=[client])
     async def create_entity(body: NewEntity) -> EntityView:

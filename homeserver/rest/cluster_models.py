@@ -12,6 +12,7 @@ from tree.status import MemberStatus
 
 __all__ = [
     "AlarmView",
+    "ClockView",
     "ClusterView",
     "LeaderBody",
     "LeaderView",
@@ -27,6 +28,13 @@ class OfficesView(BaseModel):
     """The last offices of granting leases by a member's log, and the proof that it is one."""
 
     offices: dict[str, str] = Field(description="by their number: the random mark, and after which revision")
+    proof: str
+
+
+class ClockView(BaseModel):
+    """What the clock of a member's host shows, and the proof that it is one."""
+
+    now_ms: int = Field(description="Unix time in milliseconds, also if this member counts by another")
     proof: str
 
 
@@ -50,6 +58,10 @@ class MemberView(BaseModel):
     connected: bool = Field(description="to the member that was asked, which is connected to itself")
     match_index: int | None = Field(description="up to here it has the log; only the leader knows")
     lag_entries: int | None = Field(description="how much it lacks of what the leader has; only the leader knows")
+    clock_ahead_s: float | None = Field(
+        description="by how much the clock of its host is ahead of the time of the instance; negative: behind; null: "
+        "it has not said yet what it shows"
+    )
 
 
 class RefusalView(BaseModel):
@@ -129,6 +141,7 @@ def cluster_view(node: Node) -> ClusterView:
             connected=member.connected,
             match_index=member.match_index,
             lag_entries=member.lag_entries,
+            clock_ahead_s=_clock_ahead_s(node, member.name),
         )
 
     latency = status.latency
@@ -150,6 +163,11 @@ def cluster_view(node: Node) -> ClusterView:
     )
 
 
+def _clock_ahead_s(node: Node, name: str) -> float | None:
+    ahead_s = node.clocks.ahead_s.get(name)
+    return None if ahead_s is None else round(ahead_s, 1)
+
+
 def _clients(node: Node) -> list[MemberView]:
     """The homeservers of an instance whose tree etcd keeps: its members are etcd's business."""
     return [
@@ -163,6 +181,7 @@ def _clients(node: Node) -> list[MemberView]:
             connected=member.name == node.config.name and node.replica.status.ready,
             match_index=None,
             lag_entries=None,
+            clock_ahead_s=_clock_ahead_s(node, member.name),
         )
         for member in node.config.members
     ]

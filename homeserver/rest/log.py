@@ -8,7 +8,7 @@ from actors.operator import operator_access
 from actors.web import StrictRoute
 from homeserver.log_positions import new_mark
 from homeserver.node import Node
-from homeserver.rest.cluster_models import AlarmView, OfficesView
+from homeserver.rest.cluster_models import AlarmView, ClockView, OfficesView
 from homeserver.rest.models import Nonce
 
 __all__ = ["log_routes"]
@@ -22,6 +22,11 @@ def log_routes(node: Node) -> APIRouter:
     async def offices(nonce: Annotated[Nonce, Query()]) -> OfficesView:
         """For the other members: by what they see that they have the same log, proved with the join token."""
         return OfficesView(**node.kinship.shown(nonce))
+
+    @routes.get("/clock")
+    async def clock(nonce: Annotated[Nonce, Query()]) -> ClockView:
+        """For the other members: what the clock of this host shows, proved with the join token."""
+        return ClockView(**node.clocks.shown(nonce))
 
     @routes.delete("/log-alarm", dependencies=[Depends(operator_access(node.secrets.operator_token))])
     async def accept_loss() -> AlarmView:

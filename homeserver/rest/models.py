@@ -13,6 +13,7 @@ from authority.certificates import Name, OwnerName, TransferId
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import MAX_BODY_BYTES, MAX_NOTICE_MS
+from authority.placement_messages import StillRow
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from authority.recovery import OrphanPolicy, Standing
 from authority.rules import Rule, Want
@@ -45,6 +46,7 @@ __all__ = [
     "RightsBody",
     "RowsView",
     "ServerView",
+    "StillView",
     "TransferView",
     "result_of",
 ]
@@ -97,9 +99,10 @@ POLICIES: Final = {"orphans", "on_leave", "heir", "owner_timeout_s"}
 class Health(BaseModel):
     """Whether a server is ready for work."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "clock_off"] = Field(description="it works in any case; `clock_off`: look at its clock")
     name: str
     role: str
+    clock: str = Field(default="", description="what is wrong with the clock of its host; empty if nothing is")
 
 
 class LeaseView(BaseModel):
@@ -139,6 +142,16 @@ class LockView(BaseModel):
     count: int
 
 
+class StillView(BaseModel):
+    """Why an entity stands still on its server, as that said within the last seconds."""
+
+    why: str
+    untaken: bool = Field(
+        description="the world there does not take its kind, or the form of its state: it is passed on"
+    )
+    for_s: float = Field(description="how long it has stood still there by then")
+
+
 class EntityView(BaseModel):
     """The three rights over an entity, their revisions, and the epoch that fences its authority."""
 
@@ -168,11 +181,17 @@ class EntityView(BaseModel):
     parent: str = Field(description="what it moves with; empty for nothing")
     parent_rev: int
     children: list[str] = Field(description="what moves with it")
+    still: StillView | None = Field(
+        default=None,
+        description="its world failed on it, or does not take it, so that it stands still where it is; null if its "
+        "server does not say so. Told of one entity that is asked for, and of servers of this instance",
+    )
 
     @classmethod
-    def of(cls, record: EntityRecord) -> "EntityView":
-        """From the record in the log."""
-        return cls(**record.model_dump())
+    def of(cls, record: EntityRecord, still: StillRow | None = None) -> "EntityView":
+        """From the record in the log, and what its server says of it."""
+        view = None if still is None else StillView(why=still.why, untaken=still.untaken, for_s=still.still_ms / 1000)
+        return cls(**record.model_dump(), still=view)
 
 
 class RecoveriesView(BaseModel):
@@ -445,6 +464,9 @@ class RegisterBody(RequestBody):
     link_port: Annotated[int, Field(ge=1, le=65535)]
     version: KeysVersion = 1
     statements: Statements = ()
+    protocol: Annotated[int, Field(ge=0, le=2**31)] = Field(
+        default=0, description="the version of the messages that it speaks; 0 of a release that does not say"
+    )
     proof: Annotated[str, Field(max_length=128)]
 
 
@@ -462,6 +484,8 @@ class RowsView(BaseModel):
 
     rows: list[dict[str, Any]]
     proof: str
+    now_ms: int = Field(default=0, description="the time of the instance, in Unix milliseconds")
+    clock_proof: str = Field(default="", description="that `now_ms` comes from the same, over the nonce as well")
 
 
 class ParcelBody(RequestBody):

@@ -97,6 +97,8 @@ def _load_table(node: Node) -> LoadTable:
                     leaving=load.leaving,
                     asleep=load.asleep,
                     untaken=load.untaken,
+                    quarantined=load.quarantined,
+                    schema_version=load.schema_version,
                     inputs_per_s=load.inputs_per_s,
                     bytes_per_s=load.bytes_per_s,
                     age_s=round(report.age_s, 3),
@@ -150,6 +152,7 @@ def _drain_view(node: Node, name: str) -> DrainView:
         followed=followed,
         targets=len(others) - full,
         full=full,
+        stopped="" if record is None else node.balancer.why_stopped(record),
         empty=record is not None and not (entities or delegated or waiting or _why_missed(node, name, load, followed)),
     )
 

@@ -17,6 +17,10 @@ class LoadView(BaseModel):
         description="of these, how many stand still because its world does not take their kind, or the form of their "
         "state: they are passed on to a server that does"
     )
+    quarantined: int = Field(
+        description="of these, how many others stand still, because their world or their server failed on them"
+    )
+    schema_version: int = Field(description="of its world: the version of the form of its states")
     inputs_per_s: int
     bytes_per_s: int
     age_s: float = Field(description="how long ago it reported")
@@ -65,6 +69,10 @@ class DrainView(BaseModel):
     )
     targets: int = Field(description="how many other servers of this instance take entities now; 0: nothing can leave")
     full: int = Field(description="how many others would take some if they had room (`max_entities`)")
+    stopped: str = Field(
+        description="why nothing more is moved, because what was moved does not run where it went; empty while it is: "
+        "release or move that, or end the drain and begin it again"
+    )
     empty: bool = Field(
         description="drained, and nothing is left by the log and its own report, or by the log alone if it has no "
         "lease and is silent (`held` is None), nor waits for it, nor is kept there alone (`followed`): it can be "

@@ -1,17 +1,27 @@
 """Routes for other servers: registration, directory rows, and sealed parcels."""
 
-from typing import Annotated, Any
+import logging
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
-from authority.enrolment import DIRECTORY, federation_purpose, is_proof, registration_proof, rows_proof
+from authority.enrolment import (
+    CLOCK,
+    DIRECTORY,
+    federation_clock_purpose,
+    federation_purpose,
+    is_proof,
+    registration_proof,
+    rows_proof,
+)
 from authority.errors import MessageError, Reason
 from authority.messages import Parcel
 from authority.names import instance_of
 from authority.records import DirectoryRow, Role
+from authority.release import PROTOCOL_VERSION, why_other_release
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver import registration
@@ -30,6 +40,8 @@ from homeserver.rest.models import (
 )
 
 __all__ = ["server_routes"]
+
+_log: Final = logging.getLogger("homeserver.servers")
 
 
 def server_routes(node: Node) -> APIRouter:
@@ -62,7 +74,12 @@ def server_routes(node: Node) -> APIRouter:
             rows = [] if found is None else [_shown(node, found)]
         else:
             rows = [_shown(node, row) for row in await node.store.find_servers(role)]
-        return RowsView(rows=rows, proof=rows_proof(node.secrets.join_token, DIRECTORY, nonce, rows))
+        secret, now_ms = node.secrets.join_token, round(node.clock.unix_s() * 1e3)
+        proofs = {
+            "proof": rows_proof(secret, DIRECTORY, nonce, rows),
+            "clock_proof": rows_proof(secret, CLOCK, nonce, now_ms),
+        }
+        return RowsView(rows=rows, now_ms=now_ms, **proofs)
 
     @routes.post(
         "/v1/handoffs",
@@ -98,6 +115,10 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
     fields = body.model_dump(mode="json", exclude={"proof"}, exclude_unset=True)
     if not is_proof(body.proof, registration_proof(node.secrets.join_token, name, fields)):
         raise ApiError(403, "wrong_token", f"{name} does not know the join token of this instance", name)
+    if body.protocol != PROTOCOL_VERSION:
+        text = why_other_release(name, body.protocol, node.config.name, PROTOCOL_VERSION)
+        _log.error("other_release: %s is not registered: %s", name, text)
+        raise ApiError(409, "other_release", text, PROTOCOL_VERSION)
     try:
         keys = PublicIdentity.from_jwks_untrusted(body.keys)
     except CryptoError as error:
@@ -140,8 +161,13 @@ async def _query(node: Node, query: DirectoryQuery) -> RowsView:
     else:
         found = await node.store.find_row(query.name)
         rows = [] if found is None else [_shown(node, found)]
-    purpose = federation_purpose(node.config.instance)
-    return RowsView(rows=rows, proof=rows_proof(node.secrets.federation, purpose, query.nonce, rows))
+    instance, secret, now_ms = node.config.instance, node.secrets.federation, round(node.clock.unix_s() * 1e3)
+    return RowsView(
+        rows=rows,
+        proof=rows_proof(secret, federation_purpose(instance), query.nonce, rows),
+        now_ms=now_ms,
+        clock_proof=rows_proof(secret, federation_clock_purpose(instance), query.nonce, now_ms),
+    )
 
 
 def _shown(node: Node, row: DirectoryRow) -> dict[str, Any]:

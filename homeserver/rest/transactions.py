@@ -13,9 +13,10 @@ from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing
 from homeserver.rest.tree_inputs import conditions_untrusted, keep_while_untrusted, pattern_untrusted
 from homeserver.rest.tree_models import ComparisonBody, OperationBody, TransactionBody, TransactionView
+from tree.effort import MAX_STEPS, Effort
 from tree.errors import BadData
 from tree.json_form import from_json_untrusted, to_json
-from tree.pattern import pattern_to_data
+from tree.pattern import pattern_to_data, steps_to_make
 
 __all__ = ["OPERATIONS", "transaction_routes"]
 
@@ -57,28 +58,36 @@ def transaction_routes(node: Node) -> APIRouter:
     async def transaction(body: TransactionBody) -> Response:
         """If all comparisons hold, apply `then`, otherwise `else`; if one operation is refused, none is applied."""
         with refusing():
-            args = {
-                "if": [_comparison(comparison) for comparison in body.comparisons],
-                "then": [_operation(operation) for operation in body.then],
-                "else": [_operation(operation) for operation in body.otherwise],
-            }
+            args = await node.in_turn(lambda: _arguments(body))
             if all(operation.op in _READING for operation in body.then + body.otherwise):
                 # What changes nothing has no business in the log, where every member would run it, now and after
                 # every restart.
                 answer = await node.replica.read("tree.query", args)
             else:
                 answer = await node.replica.submit("tree.transaction", args)
-        return JSONResponse(to_json(answer))
+        return await node.in_turn(lambda: JSONResponse(to_json(answer)))
 
     return routes
 
 
-def _comparison(comparison: ComparisonBody) -> list[Any]:
+def _arguments(body: TransactionBody) -> dict[str, Any]:
+    """As `tree.transaction` takes it; raises as `_operation`, and `TooMuch` for too many conditions."""
+    effort = Effort(MAX_STEPS)
+    return {
+        "if": [_comparison(comparison, effort) for comparison in body.comparisons],
+        "then": [_operation(operation, effort) for operation in body.then],
+        "else": [_operation(operation, effort) for operation in body.otherwise],
+    }
+
+
+def _comparison(comparison: ComparisonBody, effort: Effort) -> list[Any]:
     (condition,) = conditions_untrusted([comparison.condition])
-    return [pattern_to_data(pattern_untrusted(comparison.path)), condition.to_data()]
+    pattern = pattern_untrusted(comparison.path)
+    effort.take(steps_to_make((*pattern, condition)))
+    return [pattern_to_data(pattern), condition.to_data()]
 
 
-def _operation(operation: OperationBody) -> dict[str, Any]:
+def _operation(operation: OperationBody, effort: Effort) -> dict[str, Any]:
     """The operation as `tree.transaction` takes it; raises `BadData`, `PathReserved`, and as the inputs do."""
     takes, given = OPERATIONS[operation.op], operation.model_fields_set - {"op", "path"}
     surplus, missing = sorted(given - takes), [name for name in _REQUIRED if name in takes and name not in given]
@@ -86,13 +95,16 @@ def _operation(operation: OperationBody) -> dict[str, Any]:
         wrong = f"takes no {surplus[0]!r}" if surplus else f"needs {missing[0]!r}"
         raise BadData(f"the operation {operation.op!r} {wrong}")
     pattern = pattern_untrusted(operation.path)
+    effort.take(steps_to_make(pattern))
     data: dict[str, Any] = {"op": operation.op, "path": pattern_to_data(pattern)}
     if operation.op not in _READING:
         check_write(pattern)
     for name in given & {"data", "expected"}:
         data[name] = from_json_untrusted(getattr(operation, name))
     if operation.condition is not None:
-        data["condition"] = conditions_untrusted([operation.condition])[0].to_data()
+        (condition,) = conditions_untrusted([operation.condition])
+        effort.take(condition.steps_to_make)
+        data["condition"] = condition.to_data()
     if operation.keep_while is not None:
         data["keep_while"] = keep_while_untrusted(pattern, operation.keep_while)
     if operation.full:

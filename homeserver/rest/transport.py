@@ -5,10 +5,10 @@ place, are written out while the tree goes on.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-import trio
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
@@ -21,10 +21,11 @@ from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing
 from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
 from homeserver.rest.tree_models import ImportedView
+from tree.effort import STEPS_PER_ROW, steps_of_data
 from tree.errors import BadData, TooMuch
 from tree.export import FORMAT, FORMAT_VERSION, read_rows_untrusted
 from tree.json_form import from_json_untrusted, to_json
-from tree.keep_while import Pairs, keep_while_to_data
+from tree.keep_while import Pairs, keep_while_to_data, steps_of_pairs
 from tree.node import NodeView
 from tree.path import Path
 from tree.pattern import Pattern, pattern_to_data
@@ -39,7 +40,8 @@ MAX_EXPORTS: Final = 2
 # Of all rows of one import together (`actors.strict_json`). They are read in slices, but checked and encoded in one go.
 MAX_IMPORTED_VALUES: Final = 250_000
 _LINES_A_SLICE: Final = 64
-_ROWS_A_PIECE: Final = 256
+# What is written out at a time, about, in steps of `tree.effort`: some 5 ms.
+_STEPS_A_PIECE: Final = 4096
 
 # Path, node, what it is kept while, and whether it was made on the way.
 _Found = tuple[Path, NodeView, Pairs, bool]
@@ -79,22 +81,23 @@ def transport_routes(node: Node) -> APIRouter:
             if len(under_way) >= MAX_EXPORTS:
                 text = f"{MAX_EXPORTS} exports are under way already: try again later, or another member"
                 raise ApiError(503, "too_many_exports", text, MAX_EXPORTS)
-            store = node.replica.store
-            found, revision = _collect(store, wanted, reserved), store.revision
+            async with node.replica.long_work:
+                store = node.replica.store
+                found, revision = _collect(store, wanted, reserved), store.revision
         mark = object()
         under_way.add(mark)
-        return JsonLines(_pieces(wanted, revision, found), on_end=lambda: under_way.discard(mark))
+        return JsonLines(_pieces(node, wanted, revision, found), on_end=lambda: under_way.discard(mark))
 
     @routes.post("/v1/import", response_model=ImportedView, openapi_extra=_BODY, operation_id="import")
     async def import_(request: Request, mode: Mode = "merge") -> Response:
         """Write the nodes of an export, all or none of them, outside of authority's rows."""
         with refusing():
-            lines = _lines_untrusted(await request.body())
+            body = await request.body()
+            lines = await node.in_turn(lambda: _lines_untrusted(body))
             rows = list[Any]()
             for place in range(0, len(lines), _LINES_A_SLICE):
-                rows += [_read_line_untrusted(*line) for line in lines[place : place + _LINES_A_SLICE]]
-                await trio.lowlevel.checkpoint()
-            _check_rows_untrusted(rows, mode)
+                rows += await node.in_turn(partial(_read_lines_untrusted, lines[place : place + _LINES_A_SLICE]))
+            await node.in_turn(lambda: _check_rows_untrusted(rows, mode))
             answer = await node.replica.submit("tree.import", {"rows": rows, "mode": mode})
         return JSONResponse(answer)
 
@@ -117,13 +120,25 @@ def _collect(store: Store, pattern: Pattern, reserved: bool) -> list[_Found]:
     return found
 
 
-async def _pieces(pattern: Pattern, revision: int, found: list[_Found]) -> AsyncIterator[bytes]:
+async def _pieces(node: Node, pattern: Pattern, revision: int, found: list[_Found]) -> AsyncIterator[bytes]:
     yield _line(
         {"format": FORMAT, "version": FORMAT_VERSION, "revision": revision, "pattern": pattern_to_data(pattern)}
     )
-    for start in range(0, len(found), _ROWS_A_PIECE):
-        yield b"".join(_line(_row(*node)) for node in found[start : start + _ROWS_A_PIECE])
+    following = iter(found)
+    while piece := await node.in_turn(lambda: _piece(following)):
+        yield piece
     yield _line({"end": True, "nodes": len(found)})
+
+
+def _piece(following: Iterator[_Found]) -> bytes:
+    """The lines of the next nodes; empty after the last."""
+    lines, left = bytearray(), _STEPS_A_PIECE
+    for path, view, pairs, made_on_the_way in following:
+        lines += _line(_row(path, view, pairs, made_on_the_way))
+        left -= STEPS_PER_ROW + steps_of_data(view.encoded) + steps_of_pairs(pairs)
+        if left <= 0:
+            break
+    return bytes(lines)
 
 
 def _row(path: Path, view: NodeView, pairs: Pairs, made_on_the_way: bool) -> dict[str, Any]:
@@ -165,6 +180,10 @@ def _check_rows_untrusted(rows: list[Any], mode: str) -> None:
             check_keep_while(path, keep_while)
         if isinstance(payload, StoredProcedure):
             raise BadData(f"{'/'.join(path)} has a stored procedure; only programs place those, in code")
+
+
+def _read_lines_untrusted(lines: list[tuple[int, bytes]]) -> list[Any]:
+    return [_read_line_untrusted(*line) for line in lines]
 
 
 def _read_line_untrusted(number: int, line: bytes) -> Any:

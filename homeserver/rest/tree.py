@@ -34,6 +34,7 @@ from homeserver.rest.tree_models import (
     touched_of_data,
 )
 from tree.conditions import AllOf, Condition
+from tree.effort import steps_of_data
 from tree.errors import BadData, NodeNotFound
 from tree.json_form import from_json_untrusted, to_json
 from tree.keep_while import keep_while_to_data
@@ -133,10 +134,11 @@ def tree_routes(node: Node) -> APIRouter:
             last = None if after is None else path_from_json_untrusted(after)
             if consistency == "linearizable":
                 await node.store.fresh()
-            store = node.replica.store
-            if wanted is None:
-                return _tagged(request, read_node(store, path, limit, children_after))
-            return _tagged(request, read_page(store, (*path, *wanted), limit, last))
+            async with node.replica.long_work:
+                store = node.replica.store
+                if wanted is None:
+                    return _tagged(request, read_node(store, path, limit, children_after))
+                return _tagged(request, read_page(store, (*path, *wanted), limit, last))
 
     @routes.put(
         "/v1/tree/{path:names}",
@@ -151,10 +153,12 @@ def tree_routes(node: Node) -> APIRouter:
         with refusing():
             path = _writable(request)
             preconditions = preconditions_untrusted(request)
-            args = _arguments(path, body, full)
-            args["condition"] = all_of(preconditions + conditions_untrusted(body.conditions))
+            async with node.replica.long_work:
+                args = _arguments(path, body, full)
+                args["condition"] = all_of(preconditions + conditions_untrusted(body.conditions))
         with refusing(conditional=bool(preconditions)):
-            return _written(path, await node.replica.submit("tree.put", args))
+            answer = await node.replica.submit("tree.put", args)
+            return await node.in_turn(lambda: _written(path, answer))
 
     @routes.post(
         "/v1/tree/{path:names}",
@@ -167,7 +171,8 @@ def tree_routes(node: Node) -> APIRouter:
         """Make a node that does not exist yet (409 `mismatching_node` if it does)."""
         with refusing():
             path = _writable(request)
-            return _written(path, await node.replica.submit("tree.create", _arguments(path, body, full)))
+            args = await node.in_turn(lambda: _arguments(path, body, full))
+            return _written(path, await node.replica.submit("tree.create", args))
 
     @routes.delete(
         "/v1/tree/{path:names}",
@@ -192,8 +197,9 @@ def tree_routes(node: Node) -> APIRouter:
             raise _not_as_expected(path, required, result, conditional=bool(preconditions))
         if not full:
             return JSONResponse({"removed": result, "touched": None})
-        touched = touched_of_data(result)
-        return JSONResponse({"removed": sum(row["after"] is None for row in touched), "touched": touched})
+        async with node.replica.long_work:
+            touched = touched_of_data(result)
+            return JSONResponse({"removed": sum(row["after"] is None for row in touched), "touched": touched})
 
     return routes
 
@@ -202,12 +208,15 @@ def tree_routes(node: Node) -> APIRouter:
 
 
 def read_node(store: Store, path: Path, limit: int, after: str | None) -> dict[str, Any]:
-    """The fields of a `NodeBody`; raises `NodeNotFound`."""
+    """The fields of a `NodeBody`; raises `NodeNotFound`, and `TooMuch` when it has more children than can be sorted."""
     view = store.view(path)
     if view is None:
         store.get(path)  # raises, naming the first that is missing
         raise NodeNotFound("there is no such node")
-    children = [name for name in store.children(path) if after is None or name > after] if limit else []
+    children: list[str] = []
+    if limit:
+        with store.reading() as reading:
+            children = [name for name in reading.children(path) if after is None or name > after]
     return {
         **node_row(path, view),
         "keep_while": to_json(keep_while_to_data(store.keep_while(path))),
@@ -227,6 +236,7 @@ def read_page(store: Store, pattern: Pattern, limit: int, after: Path | None) ->
             if len(rows) >= max(limit, 1) or size_bytes > MAX_PAGE_BYTES:
                 following = rows[-1]["path"]
                 break
+            reading.spend(steps_of_data(view.encoded))
             rows.append(node_row(path, view))
             size_bytes += 0 if view.encoded is None else len(view.encoded)
     return {"nodes": rows, "next": following, "revision": store.revision}

@@ -2,11 +2,14 @@
 
 Every event of a commit but the last comes without an `id`: a client that comes back with the last id it saw begins
 after a whole commit, and never in the middle of one. A heartbeat carries the id too, so that a client of a quiet
-pattern does not fall behind the history that is kept.
+pattern does not fall behind the history that is kept. It is sent only by a member that hears of the leader, or of a
+majority: one that does not for two of them ends the stream, and another member knows more.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Annotated, Any, Final
 
 import trio
@@ -18,6 +21,7 @@ from homeserver.node import Node
 from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing
 from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
+from tree.effort import STEPS_PER_ROW, steps_of_data
 from tree.errors import WatcherCut
 from tree.json_form import to_json
 from tree.watch import Event
@@ -30,6 +34,8 @@ MAX_WATCHERS: Final = 128
 # How many events may wait for a reader; their bytes are bounded by `tree.watch`.
 MAX_PENDING_EVENTS: Final = 4096
 _EVENTS_A_PIECE: Final = 64
+# What is written out at a time, about, in steps of `tree.effort`: some 5 ms.
+_STEPS_A_PIECE: Final = 4096
 
 PatternText = Annotated[
     str, Query(max_length=MAX_PATTERN_CHARACTERS, description="which nodes, for example jobs/* or jobs/**")
@@ -104,6 +110,7 @@ def watch_routes(node: Node) -> APIRouter:
 async def _pieces(node: Node, watch: Watch, heartbeat_s: float, previous: bool) -> AsyncIterator[bytes]:
     """The text of the stream. It begins with an id, so that a client can resume that saw no event yet."""
     yield f": watching\nid: {watch.last_revision}\n\n".encode()
+    was_led = True
     while True:
         events: list[Event] = []
         try:
@@ -112,18 +119,32 @@ async def _pieces(node: Node, watch: Watch, heartbeat_s: float, previous: bool) 
         except WatcherCut as cut:
             yield _last_word(node, cut)
             return
-        if events:
-            yield b"".join(_blocks(events, previous))
-        else:
-            yield f": heartbeat\nid: {watch.last_revision}\n\n".encode()
+        following = pairwise([*events, None])
+        while piece := await node.in_turn(partial(_piece, following, previous)):
+            yield piece
+        if not events:
+            is_led = node.replica.status.leader is not None
+            if not is_led and not was_led:
+                yield _last_word(node, WatcherCut(watch.last_revision, node.why_no_leader()))
+                return
+            if is_led:
+                # It says that nothing happened, which only somebody knows who hears of the others.
+                yield f": heartbeat\nid: {watch.last_revision}\n\n".encode()
+            was_led = is_led
 
 
-def _blocks(events: list[Event], previous: bool) -> list[bytes]:
-    following = [event.revision for event in events[1:]] + [None]
-    return [
-        event_block(event, last=event.revision != after, previous=previous)
-        for event, after in zip(events, following, strict=True)
-    ]
+def _piece(following: Iterator[tuple[Event | None, Event | None]], previous: bool) -> bytes:
+    """The text of the next events, each with the one after it; empty after the last."""
+    piece, left = bytearray(), _STEPS_A_PIECE
+    for event, after in following:
+        if event is None:
+            break
+        is_last = after is None or after.revision != event.revision
+        piece += event_block(event, last=is_last, previous=previous)
+        left -= STEPS_PER_ROW + sum(steps_of_data(view.encoded) for view in (event.before, event.after) if view)
+        if left <= 0:
+            break
+    return bytes(piece)
 
 
 def event_block(event: Event, *, last: bool, previous: bool) -> bytes:

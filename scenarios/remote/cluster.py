@@ -143,11 +143,13 @@ def _show(view: dict[str, Any], json_wanted: bool) -> None:
         show(view)
         return
     title = f"{view['instance']}, as {view['name']} sees it: leader {view['leader']}, term {view['term']}"
-    listing = table(title, "member", "role", "raft", "REST", "connected", "match", "lag")
+    listing = table(title, "member", "role", "raft", "REST", "connected", "match", "lag", "clock")
     for member in view["members"]:
         role = "leader" if member["leads"] else member["role"]
         role += f" for {member['replaces']}" if member["replaces"] else ""
         progress = ["" if member[name] is None else str(member[name]) for name in ("match_index", "lag_entries")]
         connected = "yes" if member["connected"] else "no"
-        listing.add_row(member["name"], role, member["raft"], member["rest_url"], connected, *progress)
+        ahead_s = member.get("clock_ahead_s")  # of an earlier release there is none
+        clock = "" if ahead_s is None else f"{ahead_s:+.1f} s"
+        listing.add_row(member["name"], role, member["raft"], member["rest_url"], connected, *progress, clock)
     print_table(listing)

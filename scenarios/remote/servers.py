@@ -52,7 +52,8 @@ def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wa
     The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
     waits on, and --cancel ends the drain. If no other server of the instance takes entities, because all are drained or
     gone, its entities stay where they are and are simulated; so do those whose states are too large for a transfer. If
-    such are left, and nothing has left for 15 s, this ends with 1.
+    such are left, and nothing has left for 15 s, this ends with 1. So it does at once if what was moved does not run
+    where it went: nothing more is moved then.
 
     A dead server is empty as soon as its lease is over, the log has no entity on it, and nothing that it left waits any
     more: for copies, for its disk or for its return (`baton recoveries`). Start it again, or, if it will never return,
@@ -99,6 +100,9 @@ def _wait(
         shown.show(seen)
         if not seen["draining"]:
             click.echo(f"baton: somebody ended the drain of {seen['server']}", err=True)
+            return 1
+        if seen.get("stopped"):
+            click.echo(f"baton: {_sentence(seen)}; it goes on when that is mended", err=True)
             return 1
         if seen["empty"]:
             shown.done(seen)
@@ -147,6 +151,10 @@ def _views(server: Server, path: str, first: dict[str, Any]) -> Iterator[dict[st
 
 
 def _sentence(view: dict[str, Any]) -> str:
+    if view.get("stopped"):
+        return (
+            f"the drain of {view['server']} has stopped, with {view['entities']:,} left by the log: {view['stopped']}"
+        )
     if view["empty"]:
         return f"{view['server']} is empty{_by_the_log(view)}"
     held = "does not report" if view["held"] is None else f"holds {view['held']:,}, {view['leaving']:,} of them leaving"
@@ -246,13 +254,15 @@ def _show_load(view: dict[str, Any], json_wanted: bool) -> None:
         show(view)
         return
     title = _balancing(view)
-    numbers = ("entities", "leaving", "asleep", "inputs/s", "bytes/s")
+    numbers = ("entities", "leaving", "asleep", "stand still", "inputs/s", "bytes/s")
     listing = table(title, "server", "ticks take", *numbers, "reported", "")
     for row in view["servers"]:
         listing.add_row(
             row["server"],
             f"{100 * row['tick_fraction']:.0f} % of the time",
-            *(f"{row[name]:,}" for name in ("entities", "leaving", "asleep", "inputs_per_s", "bytes_per_s")),
+            *(f"{row[name]:,}" for name in ("entities", "leaving", "asleep")),
+            f"{row.get('quarantined', 0) + row.get('untaken', 0):,}",
+            *(f"{row[name]:,}" for name in ("inputs_per_s", "bytes_per_s")),
             f"{row['age_s']:.1f} s ago",
             "drained" if row["draining"] else "",
         )

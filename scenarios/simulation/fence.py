@@ -7,7 +7,7 @@ place of trio there is the schedule, in the place of the connections the simulat
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
@@ -166,12 +166,12 @@ class SimulatedReplica(Replica):
         self._take_configuration()
         self.installed = 0
 
-    def apply(self, command: bytes) -> None:
+    def apply(self, entry: bytes) -> Iterator[int]:
         """See `tree.raft.Driver`."""
         if self._simulated_disk.crashed:
             raise PowerCut  # PySyncObj swallowed the first one
-        self._cluster.oracle.applied(self._config.name, self.raft().raftLastApplied + 1, command)
-        super().apply(command)
+        self._cluster.oracle.applied(self._config.name, self.raft().raftLastApplied + 1, entry)
+        return super().apply(entry)
 
     def install(self, state: LoadedState) -> Remains | None:
         """See `tree.raft.Driver`."""

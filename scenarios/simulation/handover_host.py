@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from actors.clock import Clock
+from actors.clock import Clock, InstanceClock
 from authority import outgoing, procedures
 from authority.admission import Need
 from authority.epoch import Fence
@@ -160,7 +160,7 @@ class Host:
         self.begun: list[Stint] = []
         self.acknowledged = 0
         self.incarnation = 0
-        clock, counts = _StoppedClock(), Counter[str]()
+        clock, counts = InstanceClock(_StoppedClock(), name), Counter[str]()
         environment = EntityEnvironment(
             server=name,
             world=cast(Any, _History()),

@@ -4,7 +4,7 @@ The names T5, T6... are those of docs/decisions/0001-raft-fence.md. Each weaknes
 name, because a guard that could be switched off from outside would be a guard that is switched off one day.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -125,9 +125,9 @@ class _ReadsBeforeCommit(SimulatedReplica):
 
 
 class _AppliesAgain(SimulatedReplica):
-    def apply(self, command: bytes) -> None:
+    def apply(self, entry: bytes) -> Iterator[int]:
         self.machine._sessions._sessions.clear()
-        super().apply(command)
+        return super().apply(entry)
 
 
 class _LyingDisk(SimulatedDisk):

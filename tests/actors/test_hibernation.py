@@ -53,8 +53,10 @@ async def slept(ref: Ref) -> list[float]:
 @pytest.mark.parametrize("then", [HIBERNATE, Continue(None)])
 async def test_a_result_may_ask_for_hibernation(system: System, then: Any) -> None:
     ref = await system.start(Cached, then)
+    await trio.testing.wait_all_tasks_blocked()
     assert (await ref.call(None))[2] == 0, "init asked for it"
     await ref.call(then)
+    await trio.testing.wait_all_tasks_blocked()
     assert len(await slept(ref)) == 2
 
 

@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 import actors
-from actors import ActorSpec, Server, ServiceSpec, System, TaskSpec, telemetry
+from actors import ActorSpec, Continue, NoReply, Ok, Server, ServiceSpec, System, TaskSpec, telemetry
 from actors.interrupts import that_ends_the_program
 
 if TYPE_CHECKING:
@@ -196,3 +196,20 @@ def test_whoever_asked_for_the_end_of_the_program_is_found_among_other_failures(
     inner = BaseExceptionGroup("", [interrupt])
     assert that_ends_the_program(BaseExceptionGroup("", [ValueError(), inner])) is interrupt
     assert that_ends_the_program(BaseExceptionGroup("", [ValueError(), KeyError()])) is None
+
+
+def test_ctrl_c_ends_a_chain_of_continues_that_has_no_end() -> None:
+    class Chain(Server[None]):
+        def init(self, arg: object) -> Ok[None]:
+            return Ok(None, then=Continue(0))
+
+        def handle_continue(self, step: int, state: None) -> NoReply[None]:
+            if step == 1000:
+                signal.raise_signal(signal.SIGINT)
+            return NoReply(then=Continue(step + 1))
+
+    async def block() -> None:
+        async with System.open("node", [ActorSpec("chain", Chain)]):
+            await trio.sleep_forever()
+
+    assert run(block) < PROMPTLY_S

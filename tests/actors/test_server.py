@@ -201,7 +201,7 @@ async def test_a_timeout_that_is_no_time_is_a_bad_return_value(system: System, t
 async def test_what_follows_must_be_something_known(system: System) -> None:
     ref = await system.start(Scripted, lambda server: None)
     ref.cast(lambda server: NoReply(then="go on"))  # type: ignore[arg-type]  # the mistake under test
-    assert isinstance(await ref.exited(), AttributeError)
+    assert isinstance(await ref.exited(), BadReturnValue)
 
 
 async def test_a_reply_to_a_cast_is_a_bad_return_value(system: System) -> None:

@@ -236,3 +236,95 @@ async def test_two_systems_live_side_by_side() -> None:
         here, there = await a.start(Counter, 1, name="c"), await b.start(Counter, 2, name="c")
         assert (await here.call("get"), await there.call("get")) == (1, 2)
         assert (here.node, there.node) == ("a", "b")
+
+
+class Slow(Server[None]):
+    """Never started: its `init` waits for ever."""
+
+    async def init(self, arg: Any) -> None:
+        await trio.sleep_forever()
+
+
+async def never_ready(*, task_status: trio.TaskStatus[None]) -> None:
+    await trio.sleep_forever()
+
+
+SLOW = {
+    "actor": ActorSpec("slow", Slow, start_timeout_s=None),
+    "service": ServiceSpec("slow", never_ready, start_timeout_s=None),
+    "supervisor": SupervisorSpec(
+        "outer", (SupervisorSpec("inner", (ActorSpec("slow", Slow, start_timeout_s=None),), start_timeout_s=None),)
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ["left", "cancelled"])
+@pytest.mark.parametrize("spec", SLOW.values(), ids=SLOW.keys())
+async def test_leaving_gives_up_a_start_in_progress_and_tells_whoever_waits_for_it(
+    spec: Any, how: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    told: list[object] = []
+
+    async def start(system: System) -> None:
+        try:
+            await system.start_child(spec)
+        except StartError as error:
+            told.append(error)
+
+    began_s = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            async with System.open("node") as system:
+                nursery.start_soon(start, system)
+                await trio.testing.wait_all_tasks_blocked()
+                if how == "cancelled":
+                    scope.cancel()
+    assert trio.current_time() - began_s < 0.1
+    assert len(told) == 1
+    assert "'shutdown'" in str(told[0])
+
+
+async def test_a_start_that_is_given_up_leaves_the_others_their_orderly_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    happened: list[Any] = []
+    begun = SupervisorSpec(
+        "family",
+        (
+            ActorSpec("first", Trapper, happened),
+            ActorSpec("second", Trapper, happened),
+            ActorSpec("slow", Slow, start_timeout_s=None),
+        ),
+        start_timeout_s=None,
+    )
+    async with trio.open_nursery() as nursery:
+        async with System.open("node", [ActorSpec("elder", Trapper, happened)]) as system:
+
+            async def start() -> None:
+                with pytest.raises(StartError):
+                    await system.start_child(begun)
+
+            nursery.start_soon(start)
+            await trio.testing.wait_all_tasks_blocked()
+    assert happened == [("terminate", "shutdown")] * 3
+
+
+async def test_a_restart_in_progress_does_not_keep_a_system_from_closing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    lives: list[int] = []
+
+    class Once(Server[None]):
+        async def init(self, arg: Any) -> None:
+            lives.append(1)
+            if len(lives) > 1:
+                await trio.sleep_forever()
+
+    began_s = trio.current_time()
+    async with System.open("node", [ActorSpec("once", Once, name="once", start_timeout_s=None)]) as system:
+        first = system.whereis("once")
+        assert first is not None
+        first.kill()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(lives) == 2
+    assert trio.current_time() - began_s < 0.1

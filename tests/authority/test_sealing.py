@@ -10,6 +10,7 @@ import pytest
 from authority import sealing
 from authority.errors import MessageError
 from authority.hops import MAX_HOPS, Hop, Trace
+from authority.letters import Letter
 from authority.messages import (
     INLINE_STATE_BYTES,
     MAX_STATE_BYTES,
@@ -17,6 +18,8 @@ from authority.messages import (
     Grant,
     Message,
     Parcel,
+    Renew,
+    RenewReply,
     StateTransfer,
 )
 from authority.sealing import LIFETIME_S, Opened, Sealer
@@ -148,6 +151,44 @@ def test_it_expires() -> None:
     assert open_it(seal(), now_s=NOW_S + LIFETIME_S - 0.001).message == MESSAGE
     with pytest.raises(MessageError, match="Expired"):
         open_it(seal(), now_s=NOW_S + LIFETIME_S)
+
+
+RENEW = Renew(server="alpha.h1", incarnation=1, nonce="0" * 32, renewal=1, challenge="")
+RENEWED = RenewReply(server="alpha.h1", incarnation=1, renewal=1, verdict="granted")
+
+
+@pytest.mark.parametrize("message", [RENEW, RENEWED])
+@pytest.mark.parametrize("later_s", [-1e9, -601.0, 0.0, LIFETIME_S, 1e9])
+def test_failures_row_25_a_renewal_and_its_answer_are_opened_whatever_the_two_clocks_show(
+    message: Message, later_s: float
+) -> None:
+    opened = open_it(seal(on_path=False, message=message), now_s=NOW_S + later_s)
+    assert opened.message == message
+    assert opened.is_late == (later_s >= LIFETIME_S), "who has no other means to tell can go by that"
+
+
+def test_failures_row_25_nothing_else_is_that_calls_itself_one_or_travels_with_one() -> None:
+    with pytest.raises(MessageError, match="a parcel marked renew holds admit"):
+        open_it(replace(seal(on_path=False), kind="renew"), now_s=NOW_S + LIFETIME_S)
+    letters = [Letter(RENEW, Trace("renew-1"), on_path=False), Letter(MESSAGE, Trace("admit-1"), on_path=False)]
+    keys = IDENTITIES["beta.h1"].public
+    together = sealer("alpha.h1").seal_all(letters, to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S)
+    for kind in ("batch", "renew"):
+        with pytest.raises(MessageError):
+            open_it(replace(together, kind=kind), now_s=NOW_S + LIFETIME_S)
+
+
+def test_failures_row_25_where_the_log_stands_is_heard_of_none_that_may_be_a_recording() -> None:
+    heard: list[str] = []
+    by = sealer("alpha.h1")
+    by.log_for = lambda _: "here"
+    for later_s, expected in ((0.0, ["here"]), (LIFETIME_S, [])):
+        parcel = by.seal(RENEWED, Trace("t"), to="beta.h1", keys=IDENTITIES["beta.h1"].public, now_ns=1, now_s=NOW_S)
+        receiver = sealer("beta.h1")
+        receiver.heard_log = lambda _, log: heard.append(log)
+        receiver.open_untrusted(parcel, sender=by.identity.public, now_ns=2, now_s=NOW_S + later_s)
+        assert heard == expected
+        heard.clear()
 
 
 @pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.999])

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.http_client import HttpClient
-from authority.enrolment import federation_purpose, rows_proof
+from authority.enrolment import federation_clock_purpose, federation_purpose, rows_proof
 from authority.hops import Trace
 from authority.messages import AdmitReply, AdmitRequest, Parcel
 from authority.records import DirectoryRow, Role
@@ -37,12 +37,14 @@ class Beta:
         self.liars: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.alpha = Sealer("alpha.h1", Identity.generate())
+        self.ahead_s = 0.0
+        self.lost: set[str] = set()
 
     def federation(self, *urls: str, hops: int = 1) -> Federation:
         """Alpha's way there, by these addresses of its configuration."""
         client = HttpClient(transport=httpx.MockTransport(self._answer))
         peer = PeerConfig(instance="beta", urls=urls or tuple(self.urls.values()), hops=hops)
-        return Federation(self.alpha, (peer,), SECRET, client, self.clock)
+        return Federation(self.alpha, (peer,), SECRET, client, self.clock, is_lost=lambda name: name in self.lost)
 
     def move(self, name: str, to: str) -> None:
         self.urls[name] = f"http://{name}.{to}"
@@ -73,8 +75,15 @@ class Beta:
                 link_port=9,
             ).to_data()
             for name, url in self.urls.items()
+            if query.get("name") in (None, name)
         ]
-        return {"rows": rows, "proof": rows_proof(secret, federation_purpose("beta"), query["nonce"], rows)}
+        now_ms = round((self.clock.unix_s() + self.ahead_s) * 1e3)
+        return {
+            "rows": rows,
+            "proof": rows_proof(secret, federation_purpose("beta"), query["nonce"], rows),
+            "now_ms": now_ms,
+            "clock_proof": rows_proof(secret, federation_clock_purpose("beta"), query["nonce"], now_ms),
+        }
 
     def _decided(self, sealer: Sealer, parcel: dict[str, Any]) -> dict[str, Any]:
         now: dict[str, Any] = {"now_ns": self.clock.monotonic_ns(), "now_s": self.clock.unix_s()}
@@ -295,3 +304,38 @@ async def test_a_home_that_answers_all_that_it_is_asked_in_time_is_not_silent(
     assert answers.count(True) >= 2 * AT_ONCE
     assert False in answers
     assert not federation.is_silent("beta")
+
+
+@pytest.mark.parametrize("ahead_s", [-90.0, 90.0])
+async def test_that_two_instances_have_another_time_is_said_until_they_have_not(
+    beta: Beta, ahead_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = beta.federation()
+    await federation.members("beta", refresh=True)
+    assert not federation.why_off
+    beta.ahead_s = ahead_s
+    for _ in range(2):
+        await federation.members("beta", refresh=True)
+    where = "behind" if ahead_s > 0 else "ahead of"
+    assert f"the time of this instance is 90.0 s {where} that of beta" in federation.why_off
+    assert sum("the time of this instance" in record.message for record in caplog.records) == 1
+    beta.ahead_s = 0.0
+    await federation.members("beta", refresh=True)
+    assert not federation.why_off
+
+
+async def test_a_server_that_is_silent_is_asked_for_again_soon_for_it_may_be_elsewhere(
+    beta: Beta, autojump_clock: MockClock
+) -> None:
+    federation = beta.federation()
+    first = await federation.row("beta.h1")
+    beta.move("beta.h1", "new")
+    await trio.sleep(3)
+    assert await federation.row("beta.h1") == first, "it was heard, so it is there"
+    beta.lost.add("beta.h1")
+    moved = await federation.row("beta.h1")
+    assert moved is not None
+    assert moved.rest_url == "http://beta.h1.new"
+    asked = len(beta.asked)
+    await federation.row("beta.h1")
+    assert len(beta.asked) == asked, "and not with every message to it"

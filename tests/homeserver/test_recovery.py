@@ -11,7 +11,7 @@ from authority.messages import Adopt
 from authority.records import LeaseRow, RecoveryRow
 from authority.recovery import CopySource
 from authority.recovery_messages import AdoptItem, Collect, Collected, FoundItem
-from homeserver.recovery import PASSED_NS, Recoveries, WhoIsThere, believed
+from homeserver.recovery import PASSED_NS, SUSPECT_NS, Recoveries, WhoIsThere, believed
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"
 
@@ -107,11 +107,20 @@ def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last
         ([], [], [], []),
         ([3], [], [], [3]),
         ([5], [3], [], [3, 5]),
-        ([*range(4, 12)], [*range(8)], [], [4, 5, 5, 6, 6, 7, 7, *range(8, 12)][-8:]),
+        ([*range(4, 12)], [*range(8)], [], [*range(4, 12)]),
+        ([3, 3], [3, 5], [], [3, 3, 5]),
         ([3], [], [4, 5], [3]),
         ([3], [12, 2**63 - 1], [], [3]),
     ],
-    ids=["none", "one", "two", "many", "in an instance that it has left", "under an epoch that nobody had"],
+    ids=[
+        "none",
+        "one",
+        "two",
+        "many",
+        "one of which several know",
+        "in an instance that it has left",
+        "under an epoch that nobody had",
+    ],
 )
 async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have_died_of_it(
     here: list[int], there: list[int], abroad: list[int], told: list[int]
@@ -144,3 +153,84 @@ async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have
 
     await recoveries._collect([row], there_is, 1, everybody)
     assert [item.deaths for item in adopted] == [told]
+
+
+class Suspects:
+    """Home, which knows that a server has died of an entity; the one that has had it since may be silent."""
+
+    def __init__(self, deaths: list[int], *, is_known: bool = True) -> None:
+        self.now_ns, self.deaths = 0, deaths
+        self.phase = LeasePhase.OVER
+        row = RecoveryRow(entity="alpha.e", last=S1, epoch=12, stay_epoch=11)
+        record = SimpleNamespace(incarnation=0, owner="alpha.ada", owner_rev=1, born=1)
+        self.row, self.alive = row, {S2: 1}
+        self.finished: list[dict[str, Any]] = []
+        store: Any = SimpleNamespace(
+            entity=lambda _: record,
+            recovery=lambda _: row,
+            row=lambda _: SimpleNamespace() if is_known else None,
+            leases=lambda: [LeaseRow(server=S1, incarnation=1, nonce="n", phase=self.phase)],
+            submit=self._submit,
+        )
+        clock: Any = SimpleNamespace(monotonic_ns=lambda: self.now_ns, bell=Bell)
+        self.recoveries = Recoveries(store, self._post, clock, lambda: True)
+        self.recoveries._note_ends()
+
+    async def _submit(self, procedure: str, *, items: list[dict[str, Any]]) -> list[str]:
+        if procedure == "recovery.finish":
+            self.finished += items
+        return []
+
+    async def _post(self, message: Collect | Adopt, _trace: object, server: str, **_: object) -> None:
+        if isinstance(message, Collect):
+            found_there = FoundItem(
+                entity="alpha.e", epoch=11, sub=0, tick=5, state_hash="f" * 64, source=CopySource.FOLLOWER
+            )
+            deaths = {"alpha.e": [11]} if server == S1 else {"alpha.e": self.deaths}
+            self.recoveries.collected(
+                Collected(number=message.number, incarnation=1, items=[found_there], deaths=deaths), server
+            )
+
+    async def look(self, at_s: float) -> list[str]:
+        """Who is given it by then."""
+        self.now_ns = round(at_s * 1e9)
+        there = WhoIsThere(dict(self.alive))
+
+        async def everybody() -> WhoIsThere:
+            return there
+
+        self.recoveries._note_ends()
+        await self.recoveries._collect([self.row], there, 1, everybody)
+        return [item["target"] for item in self.finished]
+
+
+async def test_failures_row_41_whose_server_may_be_the_second_to_die_of_it_waits_for_that_ones_word() -> None:
+    home = Suspects([3])
+    assert await home.look(0.0) == []
+    assert await home.look(SUSPECT_NS / 1e9 - 0.1) == []
+    assert home.recoveries.counts["waited_for_witness"] == 1, "it is said once"
+    assert home.recoveries._waits_for(home.row) == [S1]
+    home.phase = LeasePhase.RETURNING
+    home.alive[S1] = 1
+    assert len(await home.look(SUSPECT_NS / 1e9 - 0.05)) == 1
+    assert home.recoveries._died_of["alpha.e"] == [3, 11], "whoever is told to go on with it does not simulate it"
+
+
+async def test_a_server_that_has_just_come_back_is_asked_before_it_is_gone_on_with() -> None:
+    home = Suspects([3])
+    assert await home.look(0.0) == []
+    home.phase = LeasePhase.ALIVE
+    assert await home.look(1.0) == [], "it came after the question"
+    home.alive[S1] = 1
+    assert len(await home.look(1.25)) == 1
+
+
+@pytest.mark.parametrize(
+    ("deaths", "at_s", "is_known"),
+    [([], 0, True), ([3, 5], 0, True), ([3], 31, True), ([3], 0, False)],
+    ids=["of whom nobody died", "of whom too many died", "for too long", "whose server was removed"],
+)
+async def test_nobody_else_waits_for_a_silent_server_to_say_whether_it_died_of_it(
+    deaths: list[int], at_s: float, is_known: bool
+) -> None:
+    assert await Suspects(deaths, is_known=is_known).look(at_s) == [S2]

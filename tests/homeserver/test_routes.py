@@ -12,7 +12,7 @@ from tests.homeserver.served import Home, Player, until
 
 
 async def test_health_says_who_is_there(alpha: Home) -> None:
-    assert await alpha.api.get("/healthz") == {"status": "ok", "name": "alpha.h1", "role": "homeserver"}
+    assert await alpha.api.get("/healthz") == {"status": "ok", "name": "alpha.h1", "role": "homeserver", "clock": ""}
 
 
 async def test_the_cluster_is_leader_term_and_members(alpha: Home) -> None:

@@ -10,7 +10,9 @@ import trio
 
 from authority.enrolment import registration_proof, rows_proof
 from authority.hops import Trace
+from authority.lease_messages import Renew, RenewReply
 from authority.messages import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel, Report, ReportReply, Spawned
+from authority.release import PROTOCOL_VERSION
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from homeserver.config import PeerConfig
@@ -35,6 +37,7 @@ class Server:
             "rest_url": "http://127.0.0.1:1",
             "link_host": "127.0.0.1",
             "link_port": 9,
+            "protocol": PROTOCOL_VERSION,
         } | changes
         join_token = (self.home.directory / "join").read_bytes()
         return fields | {"proof": registration_proof(join_token, self.name, fields)}
@@ -131,6 +134,38 @@ async def test_registration_takes_the_join_token_over_every_field(alpha: Home) -
     bad_keys = Server(alpha, "alpha.p1").registration(keys={"keys": []})
     await alpha.api.refused(422, "bad_keys", "PUT", "/v1/servers/alpha.p1", bad_keys)
     await alpha.api.refused(404, "not_found", "GET", "/v1/servers/alpha.p1")
+
+
+@pytest.mark.parametrize("version", [0, PROTOCOL_VERSION + 1], ids=["says none", "a later one"])
+async def test_a_server_of_another_release_is_refused_at_once_with_both_numbers(
+    alpha: Home, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    body = Server(alpha, "alpha.p1").registration(protocol=version)
+    assert await alpha.api.refused(409, "other_release", "PUT", "/v1/servers/alpha.p1", body) == PROTOCOL_VERSION
+    await alpha.api.refused(404, "not_found", "GET", "/v1/servers/alpha.p1")
+    (line,) = [one.getMessage() for one in caplog.records if "other_release" in one.getMessage()]
+    its = f"protocol version {version}" if version else "an earlier protocol, without a version"
+    assert f"alpha.p1 speaks {its}, and alpha.h1 version {PROTOCOL_VERSION}" in line
+
+
+@pytest.mark.parametrize("version", [0, PROTOCOL_VERSION + 1])
+async def test_no_lease_of_a_server_of_another_release_is_renewed_and_it_is_told_why(
+    alpha: Home, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """The homeservers were exchanged while it ran."""
+    server = Server(alpha, "alpha.p1")
+    await server.register()
+    for number in (1, 2):
+        message = Renew(server="alpha.p1", incarnation=1, nonce="0" * 32, renewal=number, protocol=version)
+        answer = await server.ask(message, on_path=False)
+        assert isinstance(answer, RenewReply)
+        assert (answer.verdict, answer.protocol) == ("other_release", PROTOCOL_VERSION)
+    assert alpha.node.store.lease("alpha.p1") is None
+    assert caplog.text.count("other_release: the lease of alpha.p1 is not renewed") == 1, "it asks five times a second"
+    good = Renew(server="alpha.p1", incarnation=1, nonce="0" * 32, renewal=3, protocol=PROTOCOL_VERSION)
+    answer = await server.ask(good, on_path=False)
+    assert isinstance(answer, RenewReply)
+    assert answer.verdict in ("granted", "returning")
 
 
 async def test_a_player_cannot_become_a_server_nor_a_server_a_player(alpha: Home) -> None:

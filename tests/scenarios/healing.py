@@ -21,7 +21,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.clock import Clock
+from actors.clock import Clock, InstanceClock
 from actors.http_client import HttpClient
 from actors.outline import Path, outline
 from homeserver import app as homeserver_app
@@ -58,9 +58,11 @@ def trees() -> dict[str, ChildSpec]:
             home_urls=(config.rest.url,),
             join_token_file=directory / "join",
         )
+        home = homeserver_app.build(config, client, InstanceClock(Clock(), config.name))
+        sim = simserver_app.build(simserver, client, InstanceClock(Clock(), simserver.name))
         return {
-            "homeserver": homeserver_app.supervision_tree(homeserver_app.build(config, client, Clock())),
-            "simserver": simserver_app.supervision_tree(simserver_app.build(simserver, client, Clock())),
+            "homeserver": homeserver_app.supervision_tree(home),
+            "simserver": simserver_app.supervision_tree(sim),
         }
 
 

@@ -23,6 +23,8 @@ from simserver.life import Snapshot
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.test_holdings import Written
 
+DIED_TWICE = "servers died, or lost their leases, 2 times while they simulated it"
+
 names = st.from_regex(r"[a-z][a-z0-9]{0,8}\.[a-z][a-z0-9-]{0,20}", fullmatch=True)
 
 
@@ -68,7 +70,7 @@ def test_one_death_is_bad_luck_and_two_are_too_many_wherever_they_were(tmp_path:
         box.enter(BALL, life)
         box = started(tmp_path, float(life))
         assert box.deaths(BALL) == list(range(1, life + 1))
-    assert "died 2 times" in box.verdict(BALL)
+    assert box.verdict(BALL) == DIED_TWICE
     box.forget(BALL)
     assert not box.verdict(BALL)
     assert not started(tmp_path, 9.0).verdict(BALL), "nor in its next life"
@@ -184,7 +186,7 @@ async def test_failures_row_41_of_whom_servers_died_too_often_stands_still_here_
     holdings = Holdings(stage.environment, Written())
     holdings.black_box.heard(BALL, [1] * TOO_OFTEN)
     life = holdings.spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1)).life
-    assert life.quarantine == "servers died 2 times while they simulated it"
+    assert life.quarantine == DIED_TWICE
     assert life.release()
     assert (life.broken, holdings.black_box.verdict(BALL)) == ("", "")
 

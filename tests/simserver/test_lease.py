@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from authority.hops import Trace
 from authority.lease import LeaseTerms, Renewed
 from authority.lease_messages import Renew, RenewReply, digest_of, number_of
+from authority.release import PROTOCOL_VERSION
 from authority.sealing import Opened
 from simserver.home import HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
@@ -83,6 +84,24 @@ async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_ke
     assert await keeper._take(reply("granted", position="second"), "alpha.h1", now_ns)
     assert keeper.may_act(now_ns)
     assert (keeper.log_went_back, home_log.position) == ("", "second")
+
+
+async def test_a_server_whose_home_has_another_release_says_so_with_both_numbers_and_keeps_what_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    back = Back(tmp_path)
+    back.keeper._begin_as(1)
+    assert await back.hears("granted")
+    version = PROTOCOL_VERSION + 1
+    for _ in range(3):
+        assert not await back.hears("other_release", protocol=version)
+    said = f"alpha.s1 speaks protocol version {PROTOCOL_VERSION}, and alpha.h1 version {version}"
+    assert said in back.keeper.other_release
+    assert said in back.keeper.why_not
+    assert sum("other_release" in record.getMessage() for record in caplog.records) == 1
+    assert (back.keeper.is_alive, back.keeper.incarnation) == (False, 1), "it may be put back"
+    assert await back.hears("granted")
+    assert (back.keeper.is_alive, back.keeper.other_release) == (True, "")
 
 
 class Back:

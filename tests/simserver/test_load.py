@@ -1,13 +1,16 @@
 """What a server says of its load: averages and rates of what happened since it last said so; and who is counted."""
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from actors import System
 from actors.clock import Clock
@@ -15,11 +18,20 @@ from authority.epoch import Fence
 from authority.governor import Governor
 from authority.ownership import UNTOLD, Ownership
 from authority.placement import Balance, Resident, ServerLoad, View, relieve
-from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, CensusRequest, CensusRow, Load
+from authority.placement_messages import (
+    MAX_CENSUS,
+    MAX_GROUP_CHARS,
+    MAX_STILL,
+    CensusRequest,
+    CensusRow,
+    Load,
+    LoadReport,
+)
 from simserver.balls import Balls
 from simserver.holdings import Holdings
 from simserver.load import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
 from simserver.sleep import Sleep
+from simserver.world_faults import INTERVAL_NS, MAX_KINDS, WorldFaults
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_holdings import Written
 
@@ -76,8 +88,18 @@ class Life:
     schema: int = 1
     stint: Any = field(default_factory=lambda: SimpleNamespace(first_tick_ns=0, last_tick_ns=0))
 
-    def look(self) -> Any:
+    @property
+    def seen(self) -> Any:
         return self.world
+
+    def enter(self) -> int:
+        return 0
+
+    def leave(self, _began_ns: int) -> int:
+        return 0
+
+    def fault(self, doing: str, error: BaseException) -> None:
+        logging.getLogger("simserver.world").error("the world failed, %s", doing, exc_info=error)
 
     @property
     def quarantine(self) -> str:
@@ -195,7 +217,7 @@ def test_failures_row_28_what_is_not_taken_is_named_first_and_nothing_is_asked_a
     drained: list[Any] = [*in_states("a"), *untaken_ones(1)]
     census = census_rows(drained, Towns(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)
     assert [(row.entity, row.untaken) for row in census] == [("alpha.ball2-0", True), ("alpha.e0", False)]
-    assert "cannot say" not in caplog.text
+    assert "the world failed" not in caplog.text
 
 
 def test_failures_row_28_what_no_server_takes_leaves_room_in_the_census_for_what_one_does() -> None:
@@ -241,7 +263,7 @@ def test_a_world_that_cannot_say_whether_it_is_immovable_keeps_it_from_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert rooted(rows(in_states("?", "1", "!"), Towns())) == {"alpha.e2"}
-    assert "cannot say whether alpha.e0 is immovable" in caplog.text
+    assert "the world failed, immovable" in caplog.text
     assert "immovable has to say True or False, not 1" in caplog.text
 
 
@@ -325,3 +347,130 @@ async def test_failures_row_28_how_many_are_not_taken_is_counted(system: System)
 def test_a_hot_server_with_many_that_no_server_takes_can_be_relieved() -> None:
     holdings = [*untaken_ones(MAX_CENSUS, "wreck"), *in_states("a", "b", "c")]
     assert any(not row.untaken for row in rows(holdings, Squads()))
+
+
+# --- what stands still ------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """The loads of one server, and what it has told its homeserver."""
+
+    def __init__(self, system: System, world: Any = None) -> None:
+        self.stage = Stage(system, world=world)
+        self.known = Holdings(self.stage.environment, Written())
+        self.reports: list[LoadReport] = []
+        stayers = SimpleNamespace(too_large=lambda _: 0)
+        departures = SimpleNamespace(under_way=0, may_be_moved=lambda _: True, stayers=stayers)
+        post = SimpleNamespace(send=lambda message, *_, **__: self.reports.append(message))
+        home = SimpleNamespace(name="alpha.h1", link_host="127.0.0.1", link_port=1)
+        parts: Any = (LoadMeter(1), self.known, departures, post, lambda: [home], lambda: (0, 0), Clock())
+        options: Any = {"schema_version": 3}
+        self.loads = Loads(*parts, **options)
+        object.__setattr__(self.stage.environment, "stands_still", self.loads.soon)
+
+    def came(self, number: int, **fields: Any) -> Life:
+        snapshot = replace(self.stage.fresh(), **({"tick": 9} | fields))
+        life: Any = self.known.start(f"alpha.e{number:04d}", Fence(1), snapshot).life
+        return life  # type: ignore[no-any-return]  # the real one
+
+
+async def test_failures_row_41_how_many_are_quarantined_and_which_and_why_is_told_with_the_load(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told(system)
+    told.came(0)
+    told.came(1, broken="poison")
+    told.came(2, schema=9)
+    load, rows = told.loads.measure(), told.loads._some_still()
+    assert (load.quarantined, load.untaken, load.schema_version) == (1, 1, 3)
+    assert [(row.entity, row.untaken, row.failed_here) for row in rows] == [
+        ("alpha.e0001", False, False),
+        ("alpha.e0002", True, False),
+    ]
+    assert rows[0].why == "poison"
+    line = "2 entities stand still here: 1 quarantined, 1 not taken by the world here; such as alpha.e0001: poison"
+    assert caplog.text.count(line) == 1
+    told.loads._some_still()
+    assert caplog.text.count(line) == 1, "once a minute"
+
+
+async def test_what_comes_to_stand_still_is_told_at_once_and_not_with_the_next_report(
+    system: System, autojump_clock: MockClock
+) -> None:
+    told = Told(system)
+    life: Any = told.came(0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(told.loads.serve)
+        await trio.sleep(10.5)
+        before = len(told.reports)
+        life.failed(ValueError("poison"))
+        await trio.sleep(0.1)
+        assert [len(report.still) for report in told.reports[before:]] == [1]
+        assert told.reports[-1].still[0].failed_here
+        nursery.cancel_scope.cancel()
+
+
+async def test_those_that_a_report_has_no_room_for_have_their_turn_and_what_failed_on_arrival_comes_first(
+    system: System,
+) -> None:
+    told, count = Told(system), 3 * MAX_STILL
+    for number in range(count):
+        told.came(number, broken="poison")
+    first: Any = told.came(count)
+    first.failed(ValueError("poison"))
+    named: set[str] = set()
+    for _ in range(4):
+        rows = told.loads._some_still()
+        assert (len(rows), rows[0].entity) == (MAX_STILL, first.id)
+        named |= {row.entity for row in rows}
+    assert len(named) == count + 1
+
+
+@pytest.mark.parametrize(
+    ("tick", "broken", "ticks_here", "failed_here"),
+    [(9, "", 0, True), (9, "", 99, True), (9, "", 100, False), (0, "", 0, False), (9, "poison", 0, False)],
+    ids=["at once", "within five seconds", "later", "new", "stood still before"],
+)
+async def test_only_what_ran_before_and_fails_in_its_first_moments_has_failed_on_arrival(
+    system: System, tick: int, broken: str, ticks_here: int, failed_here: bool
+) -> None:
+    life: Any = Told(system).came(0, tick=tick, broken=broken)
+    life._ticks_here = ticks_here
+    life.failed(ValueError("poison"))
+    assert life.failed_here is failed_here
+    life.release()
+    assert not life.broken
+    life.stand_still("its actor crashed")
+    assert not life.failed_here, "nor is it where it comes from that is at fault"
+
+
+@pytest.mark.parametrize("said", [None, 7, b"squad", "\ud800"])
+async def test_what_is_no_group_is_a_fault_of_the_world_and_no_group_of_that_name(
+    system: System, caplog: pytest.LogCaptureFixture, said: Any
+) -> None:
+    class Grouped(Balls):
+        def affinity(self, state: Any) -> Any:
+            return said
+
+    told = Told(system, Grouped())
+    for number in range(5):
+        told.came(number)
+    census = census_rows(told.known, told.stage.environment.world, LOAD, 0.05, 10, lambda _: True)
+    assert [row.group for row in census] == [""] * 5
+    assert told.stage.counts["world_failed"] == 5
+    assert caplog.text.count("the world failed, affinity") == 1, "one line for all of them"
+
+
+def test_of_each_kind_of_fault_there_is_a_line_a_minute_and_the_next_says_how_many_there_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    faults = WorldFaults()
+    for number in range(5):
+        assert faults.failed(f"tick: alpha.e{number}", ValueError("no"), number) is (number == 0)
+    assert faults.failed("tick: alpha.e9", KeyError("no"), 5)
+    assert faults.failed("migrate: alpha.e9", ValueError("no"), 6)
+    assert faults.failed("tick: alpha.e5", ValueError("no"), INTERVAL_NS)
+    assert "tick: alpha.e5 (4 more like it since the last line)" in caplog.text
+    for number in range(MAX_KINDS):
+        assert faults.failed(f"kind {number}: alpha.e9", ValueError("no"), 7)
+    assert len(faults._kinds) == MAX_KINDS

@@ -23,6 +23,7 @@ from simserver.recovery import Recovery
 from simserver.stages import Stage as Staged
 from tests.authority.test_spans import Ear
 from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.test_black_box import DIED_TWICE
 from tests.simserver.test_holdings import Written
 
 HOME = "alpha.h1"
@@ -465,16 +466,16 @@ async def test_failures_row_41_it_says_of_whom_it_died_and_lets_stand_still_of_w
     scene.holdings.black_box.heard(BALL, [1])
     items = [RaisedItem(entity=BALL, epoch=4, sub=0), RaisedItem(entity="alpha.other", epoch=4, sub=0)]
     scene.recovery.collect(Collect(number=1, items=items), HOME)
-    assert scene.sent.pop().deaths == {}, "what others have died of is theirs to say"
+    assert scene.sent.pop().deaths == {BALL: [1]}, "who has died of it may be silent by now, and was heard"
     scene.holdings.black_box._deaths[BALL] = [_Death(0.0, 2)]
     scene.recovery.collect(Collect(number=1, items=items), HOME)
-    assert scene.sent.pop().deaths == {BALL: [2]}
+    assert scene.sent.pop().deaths == {BALL: [1, 2]}
     wanted = found.state_hash
     item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=wanted, owner=ADA, owner_rev=1, deaths=[1, 2])
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     holding = scene.holdings.get(BALL)
     assert holding is not None
-    assert (holding.fence, holding.life.quarantine) == (Fence(5), "servers died 2 times while they simulated it")
+    assert (holding.fence, holding.life.quarantine) == (Fence(5), DIED_TWICE)
 
 
 @pytest.mark.parametrize(

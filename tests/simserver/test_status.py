@@ -43,10 +43,17 @@ def api_of(url: str, node: Node, directory: Path) -> Api:
 async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> None:
     node = home.simservers["alpha.s1"]
     await until(lambda: node.lease.may_act(node.clock.monotonic_ns()))
-    assert await status.get("/healthz") == {"status": "ok", "name": "alpha.s1", "role": "simserver"}
+    assert await status.get("/healthz") == {"status": "ok", "name": "alpha.s1", "role": "simserver", "clock": ""}
     node.registered = False
     await status.refused(503, "not_ready", "GET", "/healthz")
     node.registered = True
+
+
+async def test_it_is_not_ready_while_its_home_is_of_another_release(home: Home, status: Api) -> None:
+    node = home.simservers["alpha.s1"]
+    await until(lambda: node.lease.is_alive)
+    node.lease.other_release = "alpha.s1 speaks protocol version 1, and alpha.h1 version 2"
+    await status.refused(503, "other_release", "GET", "/healthz")
 
 
 @pytest.mark.parametrize("home", [1.0], indirect=True)

@@ -172,12 +172,12 @@ async def test_a_state_of_an_earlier_form_is_migrated_when_it_has_arrived(system
     stage = Stage(system, world=Dice())
     old = Snapshot("tally", 5, {"drawn": []}, Inbox().to_data())
     actor = stage.start(old)
-    assert (actor.life.world, actor.life.schema) == ({"drawn": [], "rung": [1]}, 2)
+    assert (actor.life.seen, actor.life.world, actor.life.schema) == ({"drawn": [], "rung": [1]}, {"drawn": []}, 1)
     (stint,) = stage.custody.to_data()
     assert stint["started_hash"] == Life(stage.environment, BALL, Fence(9), old).stint.started_hash
     ticks(actor)
     frozen = await actor.frozen()
-    assert (frozen.schema, frozen.tick) == (2, 6)
+    assert (frozen.schema, frozen.tick) == (2, 6), "a tick with it has succeeded"
 
 
 @pytest.mark.parametrize(("schema", "state"), [(3, {"drawn": []}), (1, None)], ids=["later", "broken"])

@@ -43,8 +43,7 @@ class Server:
             arrivals=SimpleNamespace(direct_at_hand=take, grant_at_hand=take),
             departures=SimpleNamespace(activated=lambda opened, message: take(message, opened)),
             _done_at_once=lambda opened, received: Node._done_at_once(cast(Any, self._node), opened, received),
-            _drop=lambda _received, _error: self.counts.update(["dropped"]),
-            _went_wrong=lambda _received: self.counts.update(["wrong"]),
+            _failed=lambda _received, error: self.counts.update([type(error).__name__]),
         )
 
     def takes(self, parcel: Parcel, peer: str = THERE.name) -> bool:
@@ -80,8 +79,11 @@ def test_it_is_left_to_a_task_if_those_who_signed_have_to_be_looked_up(kind: str
 
 def test_what_is_not_the_peers_or_does_not_verify_is_dropped_and_not_taken_again() -> None:
     parcel = parcel_of("activated")
-    for keys, peer in ((THERE.identity.public, "alpha.s3"), (Identity.generate().public, THERE.name)):
+    for keys, peer, error in (
+        (THERE.identity.public, "alpha.s3", "MessageError"),
+        (Identity.generate().public, THERE.name, "MessageError"),
+    ):
         server = Server(keys=keys)
         assert server.takes(parcel, peer)
         assert not server.taken
-        assert server.counts == {"dropped": 1}
+        assert server.counts == {error: 1}

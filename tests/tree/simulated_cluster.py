@@ -9,6 +9,7 @@ way. A crash loses what was not synced. After everything, the safety sentences o
 
 import random
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ def count_once(transaction: Transaction, args: Any) -> None:
     transaction.put(path, transaction.get_or(path, 0) + 1)
 
 
+def work(transaction: Transaction, args: Any) -> None:
+    """Takes steps, as a command does that looks at much, without what that would take of the test's time."""
+    transaction.spend(args)
+
+
 class SimulatedMember:
     """What `Replica` is in production: the driver of one `RaftCore`."""
 
@@ -43,7 +49,7 @@ class SimulatedMember:
     def start(self) -> None:
         directory = self.cluster.directory / self.name
         directory.mkdir(exist_ok=True)
-        self.machine = Machine({"count_once": count_once})
+        self.machine = Machine({"count_once": count_once, "work": work})
         self.held: list[tuple[str, Message]] = []
         self.journal = Journal(directory / "journal", f"homeserver/sim/{self.name}")
         self.raft = RaftCore(
@@ -77,13 +83,14 @@ class SimulatedMember:
     def is_congested(self, name: str) -> bool:
         return False
 
-    def apply(self, command: bytes) -> None:
+    def apply(self, entry: bytes) -> Iterator[int]:
         assert self.raft is not None
         index = self.raft.raftLastApplied + 1
-        self.cluster.check_applied(index, command)
-        for command_id, _ in self.machine.apply_entry(command):
+        self.cluster.check_applied(index, entry)
+        for command_id, _, steps in self.machine.apply_each(entry):
             if command_id[0] == self.name:
                 self.cluster.acknowledged.add(command_id)
+            yield steps
 
     def freeze(self) -> FrozenState:
         return self.machine.freeze()

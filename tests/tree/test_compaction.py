@@ -35,9 +35,8 @@ class Member:
         self.machine = Machine({})
         self.congested = False
         self.applied = 1
-        self.journal = Journal(
-            HERE / "journal", "i/h1", disk, nonces=random.Random(disk.lives).randbytes, allocate_bytes=4096
-        )
+        nonces = random.Random(f"{disk.lives}, {disk.operations}").randbytes
+        self.journal = Journal(HERE / "journal", "i/h1", disk, nonces=nonces, allocate_bytes=4096)
         self.snapshots = Snapshots(
             SnapshotFile(HERE / "snapshot", "i", disk), self.journal, self, policy, lambda: self.applied
         )

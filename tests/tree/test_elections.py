@@ -65,3 +65,16 @@ def test_after_an_election_that_nobody_won_the_next_attempt_is_soon_and_then_lat
     assert waits[-1] == (0.6, 1.2)
     candidacy.heard_from_leader(1.0)
     assert candidacy.stood() == waits[0]
+
+
+def test_a_reluctant_member_leaves_it_to_the_others_and_stands_when_none_of_them_does() -> None:
+    candidacy = Candidacy(0.6)
+    assert not candidacy.holds_back(10.0)
+    candidacy.reluctant = True
+    assert candidacy.holds_back(10.0)
+    assert candidacy.holds_back(12.3)
+    assert not candidacy.holds_back(12.5), "somebody has to"
+    candidacy.heard_from_leader(13.0)
+    assert candidacy.holds_back(14.0), "that another one leads meanwhile has it wait anew"
+    candidacy.reluctant = False
+    assert not candidacy.holds_back(14.0)

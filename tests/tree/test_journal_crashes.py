@@ -42,7 +42,9 @@ operations = st.lists(
 
 
 def opened(disk: SimulatedDisk) -> Journal:
-    return Journal(PATH, OWNER, disk, nonces=random.Random(disk.lives).randbytes, allocate_bytes=2048)
+    # Others than any earlier file had, of this life or one before.
+    nonces = random.Random(f"{disk.lives}, {disk.operations}").randbytes
+    return Journal(PATH, OWNER, disk, nonces=nonces, allocate_bytes=2048)
 
 
 def state(journal: Journal) -> State:

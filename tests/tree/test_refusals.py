@@ -2,6 +2,7 @@
 
 import stat
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import trio
 
 from tests.tree.instances import PROCEDURES, Instance, configs, count_once, running_instance, until
-from tree import Member, RefusedByInstance, Replica, ReplicaConfig
+from tree import Member, RefusedByInstance, Replica, ReplicaConfig, certificates
 from tree.certificates import Credentials, InstanceSecretTooShort, KeyFileExposed
 from tree.frames import MAX_GREETING_BYTES, Greeting, encode_frame
 from tree.tls import TlsFailed, TlsSession
@@ -186,6 +187,18 @@ def test_members_of_one_secret_know_each_other_by_their_uris(tmp_path: Path) -> 
     assert server.established
     assert client.peer_uris == ("batonpass://686f6d65736572766572/616c706861/6832",)
     assert server.peer_uris == ("batonpass://686f6d65736572766572/616c706861/6831",)
+
+
+@pytest.mark.parametrize("years", [(2999, 3000), (1970, 1971)])
+def test_a_member_is_known_whatever_year_its_clock_or_that_of_another_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, years: tuple[int, int]
+) -> None:
+    """As if the clock were before the beginning of all certificates, or after their end."""
+    monkeypatch.setattr(certificates, "_NOT_BEFORE", datetime(years[0], 1, 1, tzinfo=UTC))
+    monkeypatch.setattr(certificates, "_NOT_AFTER", datetime(years[1], 1, 1, tzinfo=UTC))
+    client, server = handshake(credentials(tmp_path / "1", name="h1"), credentials(tmp_path / "2", name="h2"))
+    assert client.established
+    assert server.established
 
 
 @pytest.mark.parametrize("changes", [{"secret": b"fedcba9876543210"}, {"instance": "beta"}, {"kind": "simserver"}])

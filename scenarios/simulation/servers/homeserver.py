@@ -173,7 +173,7 @@ class Home(Transfers):
             case Adopted():
                 self._take_or_drop(self.recoveries.adopted, message, sender)
             case LoadReport() if is_ours:
-                self.balancer.reported(sender, message.load)
+                self.balancer.reported(sender, message.load, message.still)
             case Census() if is_ours:
                 self.balancer.took_census(sender, message)
             case _:

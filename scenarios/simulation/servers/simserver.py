@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
+from actors.clock import InstanceClock
 from authority.admission import Vacancies
 from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError
@@ -278,7 +279,7 @@ class SimulationServer:
         lease.has_shared = copier.has_shared
         node = Node(
             config=nothing,
-            clock=clock,
+            clock=InstanceClock(clock, self.name),
             sealer=self._sealer,
             home=home,
             link=nothing,

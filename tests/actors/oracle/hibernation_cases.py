@@ -35,6 +35,7 @@ async def _(system: System) -> Any:
     asleep = heard[0]
     first = await ref.call(lambda server: server.state())
     between = await ref.call(lambda server: Reply("ok", then=HIBERNATE))
+    await settled()
     assert heard == ["hibernate"] * 2
     return asleep, first, between, await ref.call(lambda server: server.state())
 

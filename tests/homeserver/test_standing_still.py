@@ -1,0 +1,130 @@
+"""What stands still is known from the reports of its server, and a drain stops whose entities do not run elsewhere."""
+
+from typing import Any
+
+import pytest
+
+from authority.placement_messages import MAX_STILL, Load, StillRow
+from homeserver.standing_still import LATELY_NS, MAX_KNOWN, StandingStill
+from tests.homeserver.test_refused_orders import COOL, SOURCE, Instance
+
+S = 1_000_000_000
+WHY = "ValueError: cannot migrate ball from 1"
+
+
+def load(quarantined: int, untaken: int = 0) -> Load:
+    fixed: dict[str, Any] = {"tick_ppm": 0, "leaving": 0, "inputs_per_s": 0, "bytes_per_s": 0}
+    return Load(entities=quarantined + untaken, quarantined=quarantined, untaken=untaken, **fixed)
+
+
+def still(entity: str, *, still_ms: int = 0, failed_here: bool = False) -> StillRow:
+    return StillRow(entity=entity, why=WHY, still_ms=still_ms, failed_here=failed_here)
+
+
+def test_what_a_server_says_counts_for_a_few_seconds_and_until_it_says_otherwise() -> None:
+    known = StandingStill()
+    known.heard(COOL, load(1), [still("alpha.e0")], 10 * S)
+    found = known.of("alpha.e0", COOL, 11 * S)
+    assert found is not None
+    assert found.row.why == WHY
+    assert known.of("alpha.e0", SOURCE, 11 * S) is None, "it is said of another server"
+    assert known.of("alpha.e0", COOL, 10 * S + LATELY_NS + 1) is None, "it is silent"
+    known.heard(COOL, load(0), [], 12 * S)
+    assert known.of("alpha.e0", COOL, 12 * S) is None
+
+
+def test_where_more_stand_still_than_a_report_names_they_are_known_as_long_as_all_take_to_be_named() -> None:
+    known, count = StandingStill(), 20 * MAX_STILL
+    names = [f"alpha.e{number:05d}" for number in range(count)]
+    for number in range(20):
+        named = names[number * MAX_STILL : (number + 1) * MAX_STILL]
+        known.heard(COOL, load(count), [still(name) for name in named], number * S)
+    assert all(known.of(name, COOL, 20 * S) for name in names)
+    for number in range(20, 40):
+        known.heard(COOL, load(count), [still(name) for name in names[:MAX_STILL]], number * S)
+    assert known.of(names[-1], COOL, 40 * S) is not None
+    known.heard(COOL, load(count), [], 60 * S)
+    assert known.of(names[-1], COOL, 60 * S) is None, "the others have had their turn"
+
+
+def test_what_is_known_of_a_server_has_a_bound() -> None:
+    known = StandingStill()
+    for first in range(0, MAX_KNOWN + MAX_STILL, MAX_STILL):
+        rows = [still(f"alpha.e{number}") for number in range(first, first + MAX_STILL)]
+        known.heard(COOL, load(10**9), rows, S)
+    assert len(known._known_of(COOL)) == MAX_KNOWN
+    assert known.of("alpha.e0", COOL, S) is None
+
+
+class Upgraded(Instance):
+    """A server is drained onto one of the next release, whose world fails on whatever comes."""
+
+    def __init__(self, schema_version: int = 2) -> None:
+        super().__init__()
+        self.schema_version = schema_version
+        self.works = False
+        self.rooms = True
+        self.held.pop("alpha.s3")
+
+    def load(self, name: str) -> Load:
+        found = super().load(name) if name in self.held else load(0)
+        return found.model_copy(update={"schema_version": self.schema_version if name == COOL else 1})
+
+    def report(self) -> None:
+        for name in self.held:
+            failed = [] if name == SOURCE or self.works else self.held[name]
+            rows = [still(entity, still_ms=10, failed_here=True) for entity in failed[:MAX_STILL]]
+            self.balancer.reported(name, self.load(name), rows)
+            for entity in self.held[name]:
+                key = ("entities", entity)
+                self.rows.put(key, self.rows.get(key) | {"authority": name})
+
+
+async def rounds(instance: Upgraded, count: int = 20) -> None:
+    instance.report()
+    for _ in range(count):
+        await instance.balancer._round()
+        instance.clock.now_s += 0.25
+        instance.report()
+
+
+async def test_failures_row_28_a_drain_stops_with_the_first_that_does_not_run_on_a_server_of_another_world(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    instance = Upgraded()
+    for number in range(20):
+        instance.put(f"alpha.e{number:02d}")
+    await rounds(instance)
+    assert len(instance.held[COOL]) == 1, "the others run on where they are"
+    (drain,) = instance.balancer._store.drains()
+    text = f"alpha.e00 has not run on {COOL} since it came there: {WHY}"
+    assert instance.balancer.why_stopped(drain) == text
+    assert caplog.text.count(f"the drain of {SOURCE} stops: {text}") == 1
+    assert await instance.balancer._round() is False, "nobody looks again ten times a second"
+    instance.works = True
+    await rounds(instance)
+    assert instance.balancer.why_stopped(drain) == ""
+    assert not instance.held[SOURCE], "it was released, and runs"
+
+
+async def test_a_drain_stops_too_if_what_it_moved_to_a_server_of_the_same_version_does_not_run() -> None:
+    instance = Upgraded(schema_version=1)
+    for number in range(1000):
+        instance.put(f"alpha.e{number:04d}")
+    await rounds(instance, 8)
+    gone = len(instance.held[COOL])
+    assert gone
+    await rounds(instance, 8)
+    assert len(instance.held[COOL]) == gone < 1000
+
+
+async def test_what_failed_before_a_drain_began_does_not_stop_it() -> None:
+    instance = Upgraded()
+    instance.put("alpha.e0")
+    (drain,) = instance.balancer._store.drains()
+    began_s = instance.clock.unix_s() - drain.since_s
+    old = still("alpha.old", still_ms=round(began_s * 1000) + 1000, failed_here=True)
+    instance.balancer.reported(COOL, instance.load(COOL), [old])
+    assert instance.balancer.why_stopped(drain) == ""
+    instance.balancer.reported(COOL, instance.load(COOL), [old.model_copy(update={"still_ms": 1})])
+    assert "alpha.old has not run" in instance.balancer.why_stopped(drain)
