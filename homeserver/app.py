@@ -5,7 +5,6 @@ import math
 from functools import partial
 from typing import Any, Final, NoReturn
 
-import httpx
 import trio
 
 from actors.application import run_application
@@ -13,7 +12,7 @@ from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ServiceSpec
 from actors.clock import Clock, InstanceClock
 from actors.exits import reason_of
-from actors.http_client import trusted_authorities
+from actors.http_client import HttpClient
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
@@ -76,7 +75,7 @@ LOOK_AT_OWN_ROW_S: Final = 5.0
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
-def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: InstanceClock) -> Node:
+def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) -> Node:
     """Wire the parts of one homeserver; nothing runs yet.
 
     Raises:
@@ -190,7 +189,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: InstanceCl
     return node
 
 
-def _look_at_clocks(node: Node, client: httpx.AsyncClient) -> None:
+def _look_at_clocks(node: Node, client: HttpClient) -> None:
     """Have this member know what time it is in the instance, and leave to others what they are better at."""
 
     def leadership() -> Replica | None:
@@ -351,8 +350,7 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
         ConfigError, KeyFileError: secrets or keys cannot be used.
         Exception: what `Backend.serve` raises; that an address cannot be used; and as `run_application`.
     """
-    limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
-    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
+    async with HttpClient() as client:
         begin_member(config)
         node = build(config, client, InstanceClock(Clock(), config.name))
 

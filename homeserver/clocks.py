@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import httpx
 import trio
 
 from actors.clock import TOLERANCE_S, InstanceClock
+from actors.http_client import HttpClient, HttpFailed
 from authority.clocks import MemberClocks
 from authority.enrolment import CLOCK, is_proof, rows_proof
 from authority.records import Role
@@ -56,7 +56,7 @@ class Clocks:
         name: str,
         store: Store,
         join_token: bytes,
-        client: httpx.AsyncClient,
+        client: HttpClient,
         clock: InstanceClock,
         leadership: Callable[[], Leadership | None],
         leads: Callable[[], bool],
@@ -134,10 +134,11 @@ class Clocks:
     async def _ask(self, name: str, url: str) -> None:
         nonce, asked_ns = secrets.token_urlsafe(16), self._clock.monotonic_ns()
         try:
-            with trio.fail_after(REQUEST_TIMEOUT_S):
-                response = await self._client.get(f"{url}/v1/cluster/clock", params={"nonce": nonce})
-            answer = response.json() if response.is_success else None
-        except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError) as error:
+            answered = await self._client.request(
+                "GET", f"{url}/v1/cluster/clock", params={"nonce": nonce}, timeout_s=REQUEST_TIMEOUT_S
+            )
+            answer = answered.json() if answered.is_success else None
+        except (HttpFailed, ValueError) as error:
             _log.debug("%s was not asked what time it is: %s", name, error)
             return
         now_ms = answer.get("now_ms") if isinstance(answer, dict) else None

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
-import httpx
 import trio
 from pydantic import ValidationError
 
 from actors.clock import TOLERANCE_S, Clock, stretch
+from actors.http_client import HttpClient, HttpFailed
 from authority.addresses import with_usable_addresses
 from authority.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
@@ -88,7 +88,7 @@ class Federation:
         sealer: Sealer,
         peers: tuple[PeerConfig, ...],
         secret: bytes,
-        client: httpx.AsyncClient,
+        client: HttpClient,
         clock: Clock,
         pins: Pins | None = None,
         is_lost: Callable[[str], bool] = lambda _name: False,
@@ -418,25 +418,26 @@ class Federation:
         headers = {WAIT_HEADER: str(round(wait_s * 1000))}
         for url in urls:
             try:
-                with trio.fail_after(wait_s):
-                    response = await self._client.post(f"{url}/v1/federation", json=body, headers=headers)
+                answered = await self._client.request(
+                    "POST", f"{url}/v1/federation", json=body, headers=headers, timeout_s=wait_s
+                )
             except trio.Cancelled:
                 # Whoever asked does not wait any longer.
                 self._doubt(url)
                 raise
-            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError) as error:
-                problem = f"{url}: {type(error).__name__}"
+            except HttpFailed as error:
+                problem = f"{url}: {error}"
                 self._doubt(url)
                 continue
             self._doubted.discard(url)
             try:
-                answer = response.json()
+                answer = answered.json()
             except ValueError:
                 answer = None
-            if response.status_code == 200 and isinstance(answer, dict):
+            if answered.status == 200 and isinstance(answer, dict):
                 return answer
             message = answer.get("message", "") if isinstance(answer, dict) else ""
-            problem = f"{url}: HTTP {response.status_code} {message}"
+            problem = f"{url}: HTTP {answered.status} {message}"
         raise PeerUnreachable(f"instance {instance} did not answer ({problem})")
 
 

@@ -13,10 +13,10 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import httpx
 import trio
 
 from actors.clock import Clock
+from actors.http_client import HttpClient, HttpFailed
 from authority.enrolment import is_proof, rows_proof
 from authority.log_positions import MAX_OFFICES, OFFICE_MARKS
 from homeserver.store import Store
@@ -51,7 +51,7 @@ class LogKinship:
         store: Store,
         join_token: bytes,
         leader: Callable[[], str],
-        client: httpx.AsyncClient,
+        client: HttpClient,
         clock: Clock,
         differs: Callable[[LogDiffers], None],
     ) -> None:
@@ -119,10 +119,11 @@ class LogKinship:
     async def _asked(self, url: str) -> Mapping[str, str] | None:
         nonce = secrets.token_urlsafe(16)
         try:
-            with trio.fail_after(REQUEST_TIMEOUT_S):
-                response = await self._client.get(f"{url}/v1/cluster/offices", params={"nonce": nonce})
-            answer = response.json() if response.is_success else None
-        except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError) as error:
+            answered = await self._client.request(
+                "GET", f"{url}/v1/cluster/offices", params={"nonce": nonce}, timeout_s=REQUEST_TIMEOUT_S
+            )
+            answer = answered.json() if answered.is_success else None
+        except (HttpFailed, ValueError) as error:
             _log.debug("%s was not asked about its log: %s", url, error)
             return None
         offices = answer.get("offices") if isinstance(answer, dict) else None

@@ -8,12 +8,11 @@ import math
 from dataclasses import replace
 from typing import Any, Final
 
-import httpx
 import trio
 from fastapi import FastAPI
 
 from actors.clock import Clock
-from actors.http_client import trusted_authorities
+from actors.http_client import HttpClient, HttpFailed
 from actors.stopping import run_until_signalled
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app, serve_app
 from authority.hops import BadTrace
@@ -33,7 +32,7 @@ ROLE: Final = "relay"
 class Relay:
     """Passes federation messages on, towards the instance that they name."""
 
-    def __init__(self, config: RelayConfig, client: httpx.AsyncClient, clock: Clock) -> None:
+    def __init__(self, config: RelayConfig, client: HttpClient, clock: Clock) -> None:
         self._name = config.name
         self._peers = {peer.instance: peer for peer in config.peers}
         self._client = client
@@ -78,22 +77,23 @@ class Relay:
                 raise problem or nobody_waits()
             headers = {WAIT_HEADER: str(round(wait_s * 1000))}
             try:
-                with trio.fail_after(wait_s):
-                    response = await self._client.post(f"{url}/v1/federation", json=body, headers=headers)
-                    answer = response.json()
-            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError) as error:
-                text = f"{self._name} got no answer from {url}: {type(error).__name__}"
+                answered = await self._client.request(
+                    "POST", f"{url}/v1/federation", json=body, headers=headers, timeout_s=wait_s
+                )
+                answer = answered.json()
+            except (HttpFailed, ValueError) as error:
+                text = f"{self._name} got no answer from {url}: {error}"
                 problem = ApiError(502, "peer_unreachable", text, url)
                 self._forget(to)
                 continue
-            if response.status_code == 200 and isinstance(answer, dict):
+            if answered.status == 200 and isinstance(answer, dict):
                 return answer
-            code, message = "peer_error", f"{url} answered HTTP {response.status_code}"
+            code, message = "peer_error", f"{url} answered HTTP {answered.status}"
             if isinstance(answer, dict):
                 code, message = str(answer.get("code", code)), str(answer.get("message", message))
-            if response.status_code == 421:
+            if answered.status == 421:
                 self._forget(to)
-            problem = ApiError(502 if response.status_code >= 500 else response.status_code, code, message)
+            problem = ApiError(502 if answered.status >= 500 else answered.status, code, message)
         raise problem or ApiError(502, "peer_unreachable", f"no address of {peer.instance} is configured")
 
     def _forget(self, to: str | None) -> None:
@@ -112,10 +112,10 @@ class Relay:
     async def _learn(self, peer: PeerConfig) -> None:
         for url in peer.urls:
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    health = (await self._client.get(f"{url}/healthz")).json()
+                asked = self._client.request("GET", f"{url}/healthz", timeout_s=REQUEST_TIMEOUT_S)
+                health = (await asked).json()
                 self._urls[str(health["name"])] = url
-            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError, KeyError, TypeError):
+            except (HttpFailed, ValueError, KeyError, TypeError):
                 continue
 
 
@@ -140,7 +140,7 @@ def make_relay_app(relay: Relay, name: str) -> FastAPI:
 
 async def run(config: RelayConfig) -> None:
     """Run one relay until cancelled."""
-    async with httpx.AsyncClient(timeout=10.0, trust_env=False, verify=trusted_authorities()) as client:
+    async with HttpClient() as client:
         relay = Relay(config, client, Clock())
         await serve_app(make_relay_app(relay, config.name), config.rest.host, config.rest.port)
 

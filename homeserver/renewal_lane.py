@@ -12,11 +12,11 @@ from typing import Final
 import trio
 
 from actors.link_service import LinkService
-from actors.udp import Received
+from actors.udp import LinkDown, LinkFull, Received
 from authority.errors import MessageError, Refused, UnknownSender
 from authority.lease_messages import RENEWAL_CHANNEL
 from authority.letters import Letter
-from authority.messages import NoAnswer, Parcel, decode_link_untrusted
+from authority.messages import NoAnswer, Parcel, decode_link_untrusted, encode_link
 from authority.records import Role
 from authority.sealing import Opened
 from homeserver.federation import PeerUnreachable
@@ -90,8 +90,9 @@ class RenewalLane:
             opened = await self._opened_untrusted(received)
             letter = await self._answered(opened)
             parcel = await self._transfers.seal(letter.message, letter.trace, opened.sender, on_path=False)
-            await self._transfers.post_parcel(parcel, opened.sender, channel=RENEWAL_CHANNEL)
-        except (MessageError, *NOT_TOLD, OutcomeUnknown) as error:
+            # To where it came from: what the directory says may be the address of a clone that is gone.
+            self._link.post(received.peer, received.address, encode_link(parcel), channel=RENEWAL_CHANNEL)
+        except (MessageError, LinkDown, LinkFull, *NOT_TOLD, OutcomeUnknown) as error:
             self._dropped(received.peer, error)
         except Exception:
             _log.exception("a renewal of %s ran into an error of ours", received.peer)

@@ -252,7 +252,7 @@ class Transfers:
             self._shown.clear()
         self._shown[to] = position
 
-    async def post_parcel(self, parcel: Parcel, to: str, *, channel: int = 0) -> None:
+    async def post_parcel(self, parcel: Parcel, to: str) -> None:
         """Send a sealed parcel to a simulation server over the link.
 
         Raises:
@@ -262,7 +262,7 @@ class Transfers:
         if row is None or not row.link_port:
             raise Refused(Reason.NOT_FOUND, f"no link address is known for {to}", name=to)
         try:
-            self._link.post(to, (row.link_host, row.link_port), encode_link(parcel), channel=channel)
+            self._link.post(to, (row.link_host, row.link_port), encode_link(parcel))
         except (LinkDown, LinkFull) as error:
             raise PeerUnreachable(f"{to} cannot be reached over the link: {error}") from error
 

@@ -6,7 +6,6 @@ from collections import Counter
 from functools import partial
 from typing import Any, Final, NoReturn
 
-import httpx
 import trio
 
 from actors.application import run_application
@@ -14,7 +13,7 @@ from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ActorSpec, ServiceSpec
 from actors.clock import Clock, InstanceClock
 from actors.dynamic_supervisor import DynamicSupervisorSpec
-from actors.http_client import trusted_authorities
+from actors.http_client import HttpClient
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
@@ -85,7 +84,7 @@ MAX_COPIES_KEPT: Final = 100_000
 ENTITY_RESTARTS_WINDOW_S: Final = 5.0
 
 
-def build(config: SimserverConfig, client: httpx.AsyncClient, clock: InstanceClock) -> Node:
+def build(config: SimserverConfig, client: HttpClient, clock: InstanceClock) -> Node:
     """Wire the parts of one simulation server; nothing runs yet.
 
     Raises:
@@ -449,8 +448,7 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
         HomeRefused: the home instance will not have this server.
         Exception: what `Ledger.serve` raises; that an address cannot be used; and as `run_application`.
     """
-    limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
-    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
+    async with HttpClient() as client:
         node = build(config, client, InstanceClock(Clock(), config.name))
 
         def started(system: System) -> None:

@@ -17,12 +17,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-import httpx
 import trio
 from pydantic import ValidationError
 
 from actors.clock import Clock
 from actors.combining import Combiner
+from actors.http_client import HttpClient, HttpFailed
 from authority.addresses import with_usable_addresses
 from authority.enrolment import CLOCK, DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
@@ -118,7 +118,7 @@ class Home:
         instance: str,
         urls: tuple[str, ...],
         join_token: bytes,
-        client: httpx.AsyncClient,
+        client: HttpClient,
         clock: Clock,
         pins: Pins | None = None,
     ) -> None:
@@ -507,21 +507,20 @@ class Home:
             headers[WAIT_HEADER] = str(round(REQUEST_TIMEOUT_S * 1000))
         for url in list(urls or self._urls):
             try:
-                with trio.fail_after(REQUEST_TIMEOUT_S):
-                    response = await self._client.request(
-                        method, url + path, params=params, json=json_body, headers=headers
-                    )
-                answer = response.json() if response.content else {}
-            except (httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError, OSError, ValueError) as error:
-                problem = f"{url}: {type(error).__name__}"
+                answered = await self._client.request(
+                    method, url + path, params=params, json=json_body, headers=headers, timeout_s=REQUEST_TIMEOUT_S
+                )
+                answer = answered.json() if answered.body else {}
+            except (HttpFailed, ValueError) as error:
+                problem = f"{url}: {error}"
                 continue
-            if response.is_success and isinstance(answer, dict):
+            if answered.is_success and isinstance(answer, dict):
                 return answer
             code = answer.get("code", "") if isinstance(answer, dict) else ""
             sentence = answer.get("message", "") if isinstance(answer, dict) else ""
-            problem = f"{url}: HTTP {response.status_code} {code} {sentence}"
-            if response.status_code < 500:
-                raise HomeRefused(f"{method} {path}: {code or response.status_code}: {sentence}", code)
+            problem = f"{url}: HTTP {answered.status} {code} {sentence}"
+            if answered.status < 500:
+                raise HomeRefused(f"{method} {path}: {code or answered.status}: {sentence}", code)
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
 
 

@@ -208,7 +208,7 @@ class EntityView(BaseModel):
 
     @classmethod
     def of(cls, record: EntityRecord, standing: SeenAs | None = None, still: StillRow | None = None) -> "EntityView":
-        """From the record in the log; `standing` and `still` (what its server says of it) if more is known than that."""
+        """From the record in the log; `standing`, and `still` as its server says, if more is known."""
         seen = standing or seen_by_log(record, is_over=False)
         view = None if still is None else StillView(why=still.why, untaken=still.untaken, for_s=still.still_ms / 1000)
         return cls(**record.model_dump() | {"standing": seen, "still": view})

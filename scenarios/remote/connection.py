@@ -9,10 +9,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import click
-import httpx
 from rich.console import Console
 from rich.table import Table
 
+from actors.http_client import Answer, BlockingClient, HttpFailed, Streamed
 from actors.strict_json import read_json_untrusted
 from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.options import FiniteRange
@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 _MIN_WIDTH: Final = 100
+# Of an answer that is read whole: the largest that a server gives are pages of the tree, and dumps of its actors.
+_MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+_SERVER_ERROR: Final = 500
 
 
 class Server:
@@ -49,7 +52,7 @@ class Server:
         headers = {} if token_file is None else {"authorization": f"Bearer {_token(token_file)}"}
         self.url = url
         self.timeout_s = timeout_s
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
+        self._http = BlockingClient(url, headers, timeout_s=timeout_s, max_bytes=_MAX_ANSWER_BYTES)
 
     def __enter__(self) -> "Server":
         return self
@@ -61,25 +64,42 @@ class Server:
         """One request; the JSON of its answer."""
         with self._reaching():
             answer = self._http.request(method, path, **more)
-            _check(answer)
-            return answer.json()
+            self._check(answer)
+            try:
+                return json.loads(answer.body)
+            except ValueError as error:
+                raise EnvironmentFailed(f"{self.url} is no server of ours: its answer is no JSON") from error
 
     @contextmanager
-    def stream(self, path: str, *, min_patience_s: float = 0.0, **more: Any) -> Iterator[httpx.Response]:
+    def stream(self, path: str, *, min_patience_s: float = 0.0, **more: Any) -> Iterator[Streamed]:
         """One request whose answer is read as it comes; silence is waited out for `min_patience_s` at least."""
-        timeout = httpx.Timeout(self.timeout_s, read=max(self.timeout_s, min_patience_s))
-        with self._reaching(), self._http.stream("GET", path, timeout=timeout, **more) as answer:
-            if answer.is_error:
-                answer.read()
-            _check(answer)
+        with self._reaching(), self._http.stream(path, min_patience_s=min_patience_s, **more) as answer:
+            if isinstance(answer, Answer):
+                self._check(answer)
+                raise EnvironmentFailed(f"{self.url} is no server of ours: it answers {answer.status}")
             yield answer
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         try:
             yield
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise EnvironmentFailed(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+        except HttpFailed as error:
+            raise EnvironmentFailed(f"{self.url} does not answer: {error}") from error
+
+    def _check(self, answer: Answer) -> None:
+        """Raise what an error says."""
+        if answer.is_success:
+            return
+        try:
+            error = json.loads(answer.body)
+            code, message = str(error["code"]), str(error["message"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise EnvironmentFailed(f"{self.url} is no server of ours: it answers {answer.status}") from None
+        if answer.status >= _SERVER_ERROR:
+            raise EnvironmentFailed(f"{message} ({code})")
+        if code == "no_token":
+            message += "; here with --token-file"
+        raise RemoteRefused(code, message)
 
 
 def need_url(what: str, given: str) -> str:
@@ -102,21 +122,6 @@ def _token(file: Path) -> str:
     if not re.fullmatch(r"[!-~]+", token):
         raise click.UsageError(f"there is no token in {file}: one is a line of ASCII without blanks")
     return token
-
-
-def _check(answer: httpx.Response) -> None:
-    if answer.is_success:
-        return
-    try:
-        error = answer.json()
-        code, message = str(error["code"]), str(error["message"])
-    except (ValueError, KeyError, TypeError):
-        raise EnvironmentFailed(f"{answer.url} is no server of ours: it answers {answer.status_code}") from None
-    if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-        raise EnvironmentFailed(f"{message} ({code})")
-    if code == "no_token":
-        message += "; here with --token-file"
-    raise RemoteRefused(code, message)
 
 
 def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -162,10 +167,10 @@ def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], 
     return decorate
 
 
-def stream_lines(answer: httpx.Response) -> Iterator[str]:
+def stream_lines(answer: Streamed) -> Iterator[str]:
     """The lines of an answer as they come. They end with a line feed, and not, as httpx has it, with U+2028 too."""
     rest = b""
-    for piece in answer.iter_bytes():
+    for piece in answer.pieces():
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             yield line.decode()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import click
-import httpx
 from rich.table import Table
 from rich.text import Text
 
+from actors.http_client import HttpFailed
 from authority.names import BadName, check_name
 from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.remote.connection import Server, as_json, need_url, print_table, show, stream_lines, table
@@ -310,7 +310,7 @@ def _terminate(server: Server, pid: int, wanted: Wanted) -> int:
 def _ended_after_all(server: Server, row: dict[str, Any] | None, error: EnvironmentFailed) -> dict[str, Any]:
     """What became of an actor whose end cut the connection. Raises `EnvironmentFailed` if nobody can say."""
     # Refused while it is reached, a timeout of the actor: then that is the answer.
-    if row is None or not isinstance(error.__cause__, httpx.TransportError):
+    if row is None or not isinstance(error.__cause__, HttpFailed):
         raise error
     ended = {"pid": row["pid"], "label": row["label"]}
     deadline_s = time.monotonic() + min(server.timeout_s, _RESTART_S)

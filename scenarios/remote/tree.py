@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import httpx
 
+from actors.http_client import Streamed
 from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.remote.connection import (
     Server,
@@ -224,7 +224,7 @@ def _events(server: Server, pattern: str, since: int | None) -> Iterator[dict[st
         time.sleep(RECONNECT_S)  # noqa: TID251 - a command of its own, in which nothing else runs
 
 
-def _fields(answer: httpx.Response) -> Iterator[tuple[str, str]]:
+def _fields(answer: Streamed) -> Iterator[tuple[str, str]]:
     for line in stream_lines(answer):
         field, _, value = line.partition(": ")
         if field in ("id", "data"):

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from actors.clock import Clock
+from actors.http_client import HttpClient
 from authority.lease_messages import Renew
 from homeserver import app
 from homeserver.config import PeerConfig
@@ -109,7 +110,7 @@ async def test_a_relay_asks_again_where_a_member_is_that_is_not_where_it_was() -
             return httpx.Response(421, json={"code": "misdirected", "message": f"this is {name}"})
         return httpx.Response(200, json={"rows": [], "proof": name})
 
-    client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    client = HttpClient(transport=httpx.MockTransport(answer))
     peer = PeerConfig(instance="beta", urls=("http://one.test", "http://two.test"), hops=1)
     config: Any = SimpleNamespace(name="gamma.r1", peers=(peer,))
     relay = Relay(config, client, Clock())

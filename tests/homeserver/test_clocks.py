@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from actors.clock import InstanceClock
+from actors.http_client import HttpClient
 from authority.lease_messages import Renew, RenewReply
 from authority.messages import Message
 from authority.records import Role
@@ -124,7 +125,7 @@ class Members:
             directory_row(name, Role.HOMESERVER).changed(rest_url=f"http://{name.replace('.', '-')}") for name in names
         ]
         store: Any = SimpleNamespace(servers=lambda role: rows)
-        client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        client = HttpClient(transport=httpx.MockTransport(self._answer))
         self.clocks = {
             name: Clocks(
                 name,

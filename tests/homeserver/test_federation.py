@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.http_client import HttpClient
 from authority.enrolment import federation_clock_purpose, federation_purpose, rows_proof
 from authority.hops import Trace
 from authority.letters import MAX_BATCH, Letter
@@ -46,7 +47,7 @@ class Beta:
 
     def federation(self, *urls: str, hops: int = 1) -> Federation:
         """Alpha's way there, by these addresses of its configuration."""
-        client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer), trust_env=False)
+        client = HttpClient(transport=httpx.MockTransport(self._answer))
         peer = PeerConfig(instance="beta", urls=urls or tuple(self.urls.values()), hops=hops)
         return Federation(self.alpha, (peer,), SECRET, client, self.clock, is_lost=lambda name: name in self.lost)
 
@@ -226,7 +227,7 @@ async def test_of_many_questions_a_few_are_under_way_at_once_and_all_are_answere
         under_way["now"] -= 1
         return await answer(request)
 
-    federation._client = httpx.AsyncClient(transport=httpx.MockTransport(busy), trust_env=False)
+    federation._client = HttpClient(transport=httpx.MockTransport(busy))
     await addresses(federation)
     answers: list[Any] = []
 
@@ -293,7 +294,7 @@ async def test_a_home_that_answers_all_that_it_is_asked_in_time_is_not_silent(
         response: httpx.Response = await answer(request)
         return response
 
-    client = httpx.AsyncClient(transport=httpx.MockTransport(busy), trust_env=False)
+    client = HttpClient(transport=httpx.MockTransport(busy))
     monkeypatch.setattr(federation, "_client", client)
     await addresses(federation)
     answers: list[bool] = []

@@ -264,11 +264,12 @@ class Asking(Home):
 
     asked = 0
 
-    async def _far(self, _home: str, message: Any, trace: Trace, **_: Any) -> Any:
+    async def _far(self, _instance: str, letters: Any, **_: Any) -> Any:
         self.asked += 1
+        ((message, trace),) = [(letter.message, letter.trace) for letter in letters]
         trace = trace.leave(HOMESERVER, "admit", 1).arrive("beta.h1", 2)
         trace = trace.leave("beta.h1", "admit_reply", 3).arrive(HOMESERVER, 4)
-        return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=1), trace
+        return [(AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=1), trace)]
 
 
 async def test_a_repeated_request_to_go_abroad_is_answered_from_the_log_and_says_so() -> None:

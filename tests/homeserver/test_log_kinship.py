@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from actors.clock import Clock
+from actors.http_client import HttpClient
 from authority.records import LeaseOffice
 from homeserver.log_kinship import LogDiffers, LogKinship
 from tests.homeserver.served import Home
@@ -33,7 +34,7 @@ def member(name: str, marks: dict[int, str], leader: str = "alpha.h1", **way: An
         row=lambda asked: row if asked == "alpha.h1" else None,
     )
     told: list[LogDiffers] = []
-    client: Any = httpx.AsyncClient(**way) if way else None
+    client: Any = HttpClient(**way) if way else None
     made: Any = LogKinship(name, store, TOKEN, lambda: leader, client, Clock(), told.append)
     made.told = told
     return made

@@ -212,7 +212,7 @@ async def test_failures_row_41_whose_server_may_be_the_second_to_die_of_it_waits
     assert await home.look(0.0) == []
     assert await home.look(SUSPECT_NS / 1e9 - 0.1) == []
     assert home.recoveries.counts["waited_for_witness"] == 1, "it is said once"
-    assert home.recoveries._waits_for(home.row) == [S1]
+    assert home.recoveries.waits_for(home.row) == [S1]
     home.phase = LeasePhase.RETURNING
     home.alive[S1] = 1
     assert len(await home.look(SUSPECT_NS / 1e9 - 0.05)) == 1

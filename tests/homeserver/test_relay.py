@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.http_client import HttpClient
 from actors.web import ApiError
 from authority.parcels import WAIT_HEADER
 from homeserver.config import PeerConfig, RelayConfig
@@ -23,7 +24,7 @@ QUERY = FederationBody.model_validate(
 
 def relay_to(answer: Callable[[httpx.Request], Any], *urls: str) -> Relay:
     peers = (PeerConfig(instance="beta", urls=urls or ("http://one",), hops=2),)
-    client = httpx.AsyncClient(transport=httpx.MockTransport(answer), trust_env=False)
+    client = HttpClient(transport=httpx.MockTransport(answer))
     config: Any = RelayConfig.model_construct(name="relay.r1", peers=peers)
     return Relay(config, client, TrioClock())
 

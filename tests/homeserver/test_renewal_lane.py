@@ -37,6 +37,7 @@ class Lane:
         self.home = home
         self.send, self._inbox = trio.open_memory_channel[Received](100)
         self.posted: list[tuple[str, int]] = []
+        self.answered_at: set[tuple[str, int]] = set()
         self.dropped: Counter[str] = Counter()
         node = home.node
         self.lane = RenewalLane(cast(Any, self), node.store, node.transfers, node.leases, self._dropped)
@@ -44,6 +45,10 @@ class Lane:
     def claim(self, channel: int) -> trio.MemoryReceiveChannel[Received]:
         assert channel == RENEWAL_CHANNEL
         return self._inbox
+
+    def post(self, to: str, address: tuple[str, int], _message: bytes, *, channel: int) -> None:
+        self.posted.append((to, channel))
+        self.answered_at.add(address)
 
     def _dropped(self, peer: str, error: Exception) -> None:
         self.dropped[f"{peer} {type(error).__name__}"] += 1
@@ -95,11 +100,7 @@ async def test_what_a_server_sends_while_its_renewal_is_under_way_waits_as_one_t
         fields = {"server": opened.sender, "incarnation": 1, "renewal": opened.message.renewal, "verdict": "held"}
         return RenewReply.model_validate(fields)
 
-    async def post(parcel: Parcel, to: str, *, channel: int) -> None:
-        lane.posted.append((to, channel))
-
     monkeypatch.setattr(lane.home.node.leases, "renewed", renewed)
-    monkeypatch.setattr(lane.home.node.transfers, "post_parcel", post)
     for number in range(1, 40):
         lane.arrives("alpha.p1", first.seal(renew(number)))
     lane.arrives("alpha.p2", second.seal(renew(1, "alpha.p2")))
@@ -116,16 +117,12 @@ async def test_what_is_no_renewal_or_sealed_by_another_is_dropped_and_the_lane_g
     first, second = Server(lane.home, "alpha.p1"), Server(lane.home, "alpha.p2")
     await first.register()
     await second.register()
-    node, posted, failed = lane.home.node, trio.Event(), trio.Event()
-
-    async def post(parcel: Parcel, to: str, *, channel: int) -> None:
-        posted.set()
+    node, failed = lane.home.node, trio.Event()
 
     async def broken(opened: Any) -> RenewReply:
         failed.set()
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr(node.transfers, "post_parcel", post)
     lane.arrives("alpha.p1", b"no parcel")
     await until(lambda: lane.dropped.total() == 1)
     lane.arrives("alpha.p1", second.seal(renew(1, "alpha.p2")))
@@ -137,9 +134,10 @@ async def test_what_is_no_renewal_or_sealed_by_another_is_dropped_and_the_lane_g
         lane.arrives("alpha.p1", first.seal(renew(3)))
         await until(failed.is_set)
     assert lane.dropped == {"alpha.p1 MessageError": 3}
-    assert not posted.is_set()
+    assert lane.posted == []
     lane.arrives("alpha.p1", first.seal(renew(4)))
-    await posted.wait()
+    await until(lambda: lane.posted)
+    assert lane.answered_at == {("127.0.0.1", 9)}, "it goes to where the renewal came from"
 
 
 async def test_a_renewal_that_cannot_be_decided_is_answered_with_the_reason(
@@ -147,22 +145,19 @@ async def test_a_renewal_that_cannot_be_decided_is_answered_with_the_reason(
 ) -> None:
     server = Server(lane.home, "alpha.p1")
     await server.register()
-    node, said, done = lane.home.node, list[Letter](), trio.Event()
+    node, said, seal = lane.home.node, list[Letter](), lane.home.node.transfers.seal
 
     async def undecided(_opened: Any) -> RenewReply:
         raise NoQuorum("there is no majority")
 
-    async def seal(message: Any, trace: Trace, to: str, *, on_path: bool) -> Any:
+    async def sealed(message: Any, trace: Trace, to: str, *, on_path: bool) -> Any:
         said.append(Letter(message, trace))
-
-    async def post(parcel: Any, to: str, *, channel: int) -> None:
-        done.set()
+        return await seal(message, trace, to, on_path=on_path)
 
     monkeypatch.setattr(node.leases, "renewed", undecided)
-    monkeypatch.setattr(node.transfers, "seal", seal)
-    monkeypatch.setattr(node.transfers, "post_parcel", post)
+    monkeypatch.setattr(node.transfers, "seal", sealed)
     lane.arrives("alpha.p1", server.seal(renew(1)))
-    await done.wait()
+    await until(lambda: lane.posted)
     (letter,) = said
     assert (letter.message.type, getattr(letter.message, "reason", "")) == ("no_answer", "there is no majority")
 

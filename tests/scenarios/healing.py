@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
-import httpx
 import trio
 
 from actors import (
@@ -23,6 +22,7 @@ from actors import (
     System,
 )
 from actors.clock import Clock, InstanceClock
+from actors.http_client import HttpClient
 from actors.outline import Path, outline
 from homeserver import app as homeserver_app
 from scenarios.cases import PLAYER, CasePlan, Run
@@ -49,7 +49,7 @@ def trees() -> dict[str, ChildSpec]:
     with tempfile.TemporaryDirectory() as name, new_ports() as ports:
         directory = FilePath(name)
         config = homeserver_config(directory, ports)
-        client = httpx.AsyncClient(trust_env=False)
+        client = HttpClient()
         trio.run(client.aclose)
         simserver = SimserverConfig(
             name="alpha.s1",

@@ -238,7 +238,7 @@ def test_two_of_the_same_name_have_to_be_told_apart(monkeypatch: pytest.MonkeyPa
     }
     transport = httpx.MockTransport(lambda _request: httpx.Response(200, json=view))
     with Server("http://test", None, 1.0) as server:
-        monkeypatch.setattr(server, "_http", httpx.Client(transport=transport, base_url="http://test"))
+        monkeypatch.setattr(server._http, "_http", httpx.Client(transport=transport, base_url="http://test"))
         with pytest.raises(click.UsageError, match=r"2 actors are called x: say which by its pid \(1, 2\)"):
             command._pid_of(server, "x")
 

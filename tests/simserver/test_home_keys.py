@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from actors.clock import Clock
+from actors.http_client import HttpClient
 from authority.enrolment import DIRECTORY, rows_proof
 from authority.hops import Trace
 from authority.letters import Letter
@@ -58,7 +59,7 @@ class Place:
         self.row: DirectoryRow | None = FIRST
         self.questions = 0
         self.clock = Hands()
-        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self.answer))
+        self.http = HttpClient(transport=httpx.MockTransport(self.answer))
         self.home = Home(
             Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h1",), TOKEN, self.http, self.clock, pins
         )
@@ -180,7 +181,7 @@ async def test_what_was_under_way_when_a_key_was_revoked_is_not_refused_for_good
         place.later(FRESH_NS)
         return httpx.Response(400, json={"code": "bad_message", "message": "it does not open", "value": None})
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+    async with HttpClient(transport=httpx.MockTransport(answer)) as http:
         home = Home(sealer, "alpha", ("http://h1",), TOKEN, http, place.clock)
         place.row = MEMBER
         await home.refresh_members()

@@ -8,11 +8,13 @@ import trio
 import trio.testing
 
 from actors.clock import Clock
+from actors.http_client import HttpClient
 from authority.enrolment import DIRECTORY, rows_proof
 from authority.hops import Trace
 from authority.lease_messages import digest_of_members
 from authority.letters import Letter
-from authority.messages import AdmitRequest, Message, OwnerRequest, Renew
+from authority.log_messages import HeldInquiry
+from authority.messages import AdmitRequest, Message, OwnerRequest
 from authority.parcels import WAIT_HEADER
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
@@ -33,7 +35,7 @@ class Instance:
     def __init__(self) -> None:
         self.rows = [member("alpha.h1"), member("alpha.h2")]
         self.is_there = True
-        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        self.http = HttpClient(transport=httpx.MockTransport(self._answer))
         self.home = Home(Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, Clock())
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
@@ -115,12 +117,14 @@ async def test_while_nobody_says_who_there_is_the_known_ones_are_asked() -> None
     await instance.http.aclose()
 
 
-async def test_a_renewal_waits_for_nothing_that_is_asked_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_asked_alone_waits_for_nothing_that_is_asked_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     instance, parcels, held = Instance(), list[list[str]](), trio.Event()
 
     async def perform(letters: list[Letter]) -> list[Exception]:
         parcels.append([letter.message.type for letter in letters])
-        if letters[0].message.type != "renew":
+        if letters[0].message.type != "held_inquiry":
             await held.wait()
         return [HomeUnreachable("answered")] * len(letters)
 
@@ -135,9 +139,9 @@ async def test_a_renewal_waits_for_nothing_that_is_asked_at_the_same_moment(monk
         for number in range(5):
             nursery.start_soon(ask, number)
         with pytest.raises(HomeUnreachable):
-            await instance.home.ask_alone(Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=1), trace)
+            await instance.home.ask_alone(HeldInquiry(number=1, server="alpha.s1", items=[]), trace)
         held.set()
-    assert sorted(parcels) == [["owner_request"] * 5, ["renew"]]
+    assert sorted(parcels) == [["held_inquiry"], ["owner_request"] * 5]
     await instance.http.aclose()
 
 
@@ -211,7 +215,7 @@ async def test_what_has_to_do_with_a_silent_instance_keeps_nothing_else_waiting(
     await asking.instance.http.aclose()
 
 
-async def test_a_renewal_leaves_while_all_that_may_be_is_under_way(
+async def test_what_the_lease_waits_for_leaves_while_all_that_may_be_is_under_way(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Parcels in every place, and look-ups of keys in every place, too."""
@@ -219,12 +223,11 @@ async def test_a_renewal_leaves_while_all_that_may_be_is_under_way(
     await instance.home.refresh_members()
     seen: list[tuple[str, str]] = []
 
-    async def answer(method: str, url: str, **how: object) -> httpx.Response:
+    async def answer(method: str, url: str, **how: object) -> None:
         headers = how["headers"]
         assert isinstance(headers, dict)
         seen.append((method, headers.get(WAIT_HEADER, "")))
         await answering.wait()
-        raise httpx.ConnectError("answered")
 
     monkeypatch.setattr(instance.http, "request", answer)
     instance.home.pins.accept(instance.rows[0], now_s=0.0)
@@ -233,9 +236,8 @@ async def test_a_renewal_leaves_while_all_that_may_be_is_under_way(
             nursery.start_soon(instance.home.keys_of, f"beta.s{number}")
         await trio.sleep(0.01)
         assert len(seen) == MAX_LOOKUPS
-        renew = Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=1)
         with trio.move_on_after(0.01):
-            await instance.home.ask_alone(renew, Trace("t"))
+            await instance.home.ask_alone(HeldInquiry(number=1, server="alpha.s1", items=[]), Trace("t"))
         assert len(seen) > MAX_LOOKUPS, "the keys of a homeserver are looked up beside all others"
         nursery.cancel_scope.cancel()
     await instance.http.aclose()
@@ -252,7 +254,7 @@ async def test_a_parcel_says_for_how_long_its_answer_is_waited_for(monkeypatch: 
             return httpx.Response(204)
         return instance._answer(request)
 
-    instance.home._client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    instance.home._client = HttpClient(transport=httpx.MockTransport(answer))
     assert await instance.home.ask(owner(1), Trace("t"), on_path=False) is None
     assert waits == [str(round(REQUEST_TIMEOUT_S * 1000))]
     await instance.home._client.aclose()
@@ -266,8 +268,8 @@ async def test_without_a_lease_nothing_is_asked_but_for_the_lease(monkeypatch: p
     home.why_not_asked = lambda: "no lease"
     await asking.ask(owner(1))
     assert [str(one) for one in await home.ask_each([Letter(owner(2), Trace("t"))])] == ["no lease"]
-    renew = Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=1)
+    inquiry = HeldInquiry(number=1, server="alpha.s1", items=[])
     with pytest.raises(HomeUnreachable, match="answered"):
-        await home.ask_alone(renew, Trace("t"))
-    assert asking.parcels == [[renew]]
+        await home.ask_alone(inquiry, Trace("t"))
+    assert asking.parcels == [[inquiry]]
     await asking.instance.http.aclose()
