@@ -20,7 +20,7 @@ _log = logging.getLogger("actors.clock")
 
 TOLERANCE_S: Final = 5.0
 """How far a clock may be from the time of its instance. Beyond, it is off: that time counts, and people are told."""
-# Who has been told of a clock hears that it is right again when it surely is.
+# People who were told of a clock hear that it is right again when it surely is.
 _RIGHT_AGAIN_S: Final = TOLERANCE_S / 2
 # An answer that took longer says too little of what time it was.
 _MAX_ROUND_TRIP_NS: Final = 2_000_000_000

@@ -1,4 +1,4 @@
-"""Peers of whom a node hears nothing: they may be elsewhere by now, as their rows in the directory say."""
+"""Peers of which a node hears nothing: they may be elsewhere by now, as their rows in the directory say."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ MAX_SILENT: Final = 100_000
 
 
 class SilentPeers:
-    """Whom the link of a node calls unreachable, until it hears them again."""
+    """What the link of a node calls unreachable, until it hears them again."""
 
     def __init__(self) -> None:
         self._silent: set[str] = set()

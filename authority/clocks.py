@@ -29,7 +29,7 @@ class MemberClocks:
         self._began_s[self._name] = unix_s - now_ns / 1e9
 
     def keep(self, members: Collection[str]) -> None:
-        """Forget who is no member any more."""
+        """Forget what is no member any more."""
         kept = {*members, self._name}
         self._began_s = {name: began_s for name, began_s in self._began_s.items() if name in kept}
 

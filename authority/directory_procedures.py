@@ -17,7 +17,7 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Pin a server's or player's public keys to its name; the same keys again only update its addresses.
 
     The addresses of a simulation server are those of the incarnation that has its lease, once that has said which they
-    are (`lease.claim`): who registers is another process perhaps, which will never have the lease.
+    are (`lease.claim`): what registers is another process perhaps, which will never have the lease.
 
     A name belongs to whoever registered it first. Other keys are a later version of them, and `follows` is the version
     from which the caller has seen that they follow (`crypto.continuity`), which must still be the one that stands here;

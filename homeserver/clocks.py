@@ -46,7 +46,7 @@ class Clocks:
     """One member's look at the clocks of all.
 
     Args:
-        join_token: the secret of the instance, which proves who answers.
+        join_token: the secret of the instance, which proves that a member answers.
         leadership: of the log, if members keep it; else None.
         leads: whether this member leads.
     """

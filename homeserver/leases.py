@@ -170,7 +170,7 @@ class Leases:
         )
 
     async def _verdict_by_the_log(self, message: Renew) -> RenewReply | None:
-        """What there is to say without a look at the lease: because of the log, of who grants leases, or of its age."""
+        """What there is to say without a look at the lease: because of the log, of its age, or of the office."""
         holder = self._store.lease_office().holder
         if self.went_back and (alarm_of(self._store.tree) or holder == self._name):
             return _answer(message, "went_back", position_known=await self._knows_position_of(message))

@@ -164,7 +164,7 @@ def test_failures_row_25_a_renewal_and_its_answer_are_opened_whatever_the_two_cl
 ) -> None:
     opened = open_it(seal(on_path=False, message=message), now_s=NOW_S + later_s)
     assert opened.message == message
-    assert opened.is_late == (later_s >= LIFETIME_S), "who has no other means to tell can go by that"
+    assert opened.is_late == (later_s >= LIFETIME_S), "what has no other means to tell can go by that"
 
 
 def test_failures_row_25_nothing_else_is_that_calls_itself_one_or_travels_with_one() -> None:

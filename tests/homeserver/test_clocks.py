@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest.mock import patch
 
 import httpx
@@ -266,6 +266,8 @@ async def test_an_instance_whose_leader_has_another_time_goes_on_and_soon_has_an
                 assert abs(ahead["alpha.h3"] - 90.0) < 5.0
                 assert max(abs(ahead[name]) for name in names[:2]) < 5.0
             replica: Any = off.replica
+            assert replica.reluctant
+            assert not any(cast(Any, node.replica).reluctant for node in nodes[:2])
             await replica.transfer_leadership("alpha.h3", timeout_s=DEADLINE_S)
             await until(lambda: not off.leads and all(node.replica.status.leader for node in nodes))
             nursery.cancel_scope.cancel()

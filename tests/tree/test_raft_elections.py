@@ -192,3 +192,20 @@ def test_a_leader_that_heard_that_it_is_alone_has_not_forgotten_it_after_a_crash
     pair.members[led].start()
     pass_time(pair, 2.0, lambda: pair.raft(led).is_leader())
     assert pair.raft(led).is_leader()
+
+
+def test_a_reluctant_member_leads_only_if_no_other_one_stands(cluster: SimulatedCluster) -> None:
+    led = leader(cluster)
+    reluctant, willing = (name for name in cluster.names if name != led)
+    cluster.raft(reluctant).reluctant = True
+    for _ in range(3):
+        cut(cluster, led, reluctant, willing)
+        pass_time(cluster, 10.0, lambda: cluster.raft(willing).is_leader())
+        assert cluster.raft(willing).is_leader()
+        assert not cluster.raft(reluctant).is_leader()
+        cluster.heal()
+        led, willing = willing, led
+    cut(cluster, led, reluctant, willing)
+    cluster.raft(willing).reluctant = True
+    pass_time(cluster, 20.0, lambda: any(cluster.raft(name).is_leader() for name in (willing, reluctant)))
+    assert any(cluster.raft(name).is_leader() for name in (willing, reluctant)), "somebody has to"
