@@ -155,13 +155,13 @@ async def test_why_a_drain_has_stopped_is_in_its_view(world: Home) -> None:
     ada = await world.player("alpha.ada")
     for number in range(3):
         await world.entity(f"alpha.ball-{number}", ada, "alpha.s1")
-    world_there = world.simservers["alpha.s2"].environment.world
+    world_there: Any = world.simservers["alpha.s2"].environment.world
     original = world_there.step
 
     def fails(*_: Any) -> Any:
         raise ValueError("cannot do that")
 
-    world_there.step = fails  # type: ignore[method-assign]
+    world_there.step = fails
     operator = {"authorization": f"Bearer {(world.directory / 'operator').read_text()}"}
     view = await world.api.do("POST", "/v1/servers/alpha.s1/drain", headers=operator, token=False)
     assert view["stopped"] == ""
@@ -170,7 +170,7 @@ async def test_why_a_drain_has_stopped_is_in_its_view(world: Home) -> None:
             await trio.sleep(0.1)
             view = await world.api.get("/v1/servers/alpha.s1/drain")
     assert "has not run on alpha.s2 since it came there: ValueError: cannot do that" in view["stopped"]
-    world_there.step = original  # type: ignore[method-assign]
+    world_there.step = original
     for holding in world.simservers["alpha.s2"].holdings:
         holding.life.release()
     with trio.fail_after(60.0):
