@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+import trio
 
 from authority.placement_messages import MAX_STILL, Load, StillRow
 from homeserver.standing_still import LATELY_NS, MAX_KNOWN, StandingStill
+from tests.homeserver.served import Home, until
 from tests.homeserver.test_refused_orders import COOL, SOURCE, Instance
 
 S = 1_000_000_000
@@ -128,3 +130,50 @@ async def test_what_failed_before_a_drain_began_does_not_stop_it() -> None:
     assert instance.balancer.why_stopped(drain) == ""
     instance.balancer.reported(COOL, instance.load(COOL), [old.model_copy(update={"still_ms": 1})])
     assert "alpha.old has not run" in instance.balancer.why_stopped(drain)
+
+
+async def test_what_stands_still_is_shown_with_its_reason_and_counted_with_the_load(world: Home) -> None:
+    ada = await world.player("alpha.ada")
+    for number in range(2):
+        await world.entity(f"alpha.ball-{number}", ada, "alpha.s1")
+    node = world.simservers["alpha.s1"]
+    assert (await world.api.get("/v1/entities/alpha.ball-0"))["still"] is None
+    holding = node.holdings.get("alpha.ball-0")
+    assert holding is not None
+    holding.life.stand_still(WHY)
+    await until(lambda: world.node.balancer.why_still("alpha.ball-0", "alpha.s1") is not None)
+    still = (await world.api.get("/v1/entities/alpha.ball-0"))["still"]
+    assert (still["why"], still["untaken"]) == (WHY, False)
+    assert (await world.api.get("/v1/entities/alpha.ball-1"))["still"] is None
+    rows = {row["server"]: row for row in (await world.api.get("/v1/servers/load"))["servers"]}
+    assert (rows["alpha.s1"]["quarantined"], rows["alpha.s1"]["schema_version"]) == (1, 1)
+    assert holding.life.release()
+    await until(lambda: world.node.balancer.why_still("alpha.ball-0", "alpha.s1") is None)
+
+
+async def test_why_a_drain_has_stopped_is_in_its_view(world: Home) -> None:
+    ada = await world.player("alpha.ada")
+    for number in range(3):
+        await world.entity(f"alpha.ball-{number}", ada, "alpha.s1")
+    world_there: Any = world.simservers["alpha.s2"].environment.world
+    original = world_there.step
+
+    def fails(*_: Any) -> Any:
+        raise ValueError("cannot do that")
+
+    world_there.step = fails
+    operator = {"authorization": f"Bearer {(world.directory / 'operator').read_text()}"}
+    view = await world.api.do("POST", "/v1/servers/alpha.s1/drain", headers=operator, token=False)
+    assert view["stopped"] == ""
+    with trio.fail_after(60.0):
+        while not view["stopped"]:
+            await trio.sleep(0.1)
+            view = await world.api.get("/v1/servers/alpha.s1/drain")
+    assert "has not run on alpha.s2 since it came there: ValueError: cannot do that" in view["stopped"]
+    world_there.step = original
+    for holding in world.simservers["alpha.s2"].holdings:
+        holding.life.release()
+    with trio.fail_after(60.0):
+        while view["stopped"] or not view["empty"]:
+            await trio.sleep(0.1)
+            view = await world.api.get("/v1/servers/alpha.s1/drain")

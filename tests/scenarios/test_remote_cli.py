@@ -268,6 +268,21 @@ def test_a_drain_that_has_nowhere_to_go_is_not_waited_for(
     assert (status, waited_s) == (0, 26.0)
 
 
+def test_a_drain_that_has_stopped_is_not_waited_for_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    going = {"server": "alpha.s1", "draining": True, "entities": 3, "delegated": 0, "held": 3, "leaving": 0}
+    going |= {"targets": 2, "empty": False, "stopped": ""}
+    why = "alpha.ball-1 has not run on alpha.s2 since it came there: ValueError: cannot migrate ball from 1"
+    for stopped in (going | {"stopped": why}, going | {"stopped": why, "empty": True}):
+        status, waited_s = Drained(going, going, stopped).wait(monkeypatch)
+        assert (status, waited_s) == (1, 3.0)
+        text = (
+            f"baton: the drain of alpha.s1 has stopped, with 3 left by the log: {why}; it goes on when that is mended"
+        )
+        assert text in capsys.readouterr().err
+
+
 def test_a_dead_server_that_is_empty_by_the_log_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
