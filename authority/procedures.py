@@ -29,7 +29,7 @@ from authority.transfer_requests import REQUEST_PROCEDURES
 
 __all__ = ["MACHINE_VERSION", "PROCEDURES"]
 
-MACHINE_VERSION: Final = 11
+MACHINE_VERSION: Final = 12
 """Raise it with every change by which a procedure makes anything else of the same command, also between releases.
 
 Homeservers of different versions do not connect to each other, because their states would differ and nobody be told.
