@@ -65,6 +65,7 @@ MAX_REGEX_CHARACTERS: Final = 512
 _MAX_REGEX_BYTES: Final = 1 << 20
 _REGEXES_KEPT: Final = 256
 _STEPS_OF_REGEX: Final = 4
+_STEPS_OF_HOLE: Final = 4
 
 
 class Judged(Protocol):
@@ -304,9 +305,9 @@ class IfDataLike(Condition):
 
     @property
     def steps(self) -> int:
-        """A large shape takes long even on small data, because literals are compared by their bytes."""
-        size_bytes: int = self.__dict__["_measured"].size_bytes
-        return 1 + steps_of_bytes(size_bytes)
+        """A large shape takes long even on small data: literals and what is bound are compared by their bytes."""
+        measured = self.__dict__["_measured"]
+        return 1 + steps_of_bytes(measured.size_bytes) + _STEPS_OF_HOLE * int(measured.holes)
 
     @property
     def readings(self) -> int:

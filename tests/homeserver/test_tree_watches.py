@@ -142,6 +142,43 @@ async def test_a_heartbeat_moves_the_id_on(alpha: Home) -> None:
                 pass
 
 
+async def test_a_watch_can_be_resumed_from_the_last_heartbeat_of_a_quiet_pattern(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much happened elsewhere since the one before."""
+    monkeypatch.setattr(history_of(alpha), "_max_events", 10)
+    async with watching(alpha, "pattern=nothing&heartbeat_s=1") as reader:
+        for number in range(30):
+            await put(alpha, "jobs/7", number)
+        revision = str((await alpha.api.get("/v1/tree/jobs/7"))["revision"])
+        with trio.fail_after(DEADLINE_S):
+            while await reader.line() != f"id: {revision}":
+                pass
+    async with watching(alpha, "pattern=nothing", **{"last-event-id": revision}):
+        pass
+
+
+async def test_a_member_that_hears_of_no_leader_sends_no_heartbeats_and_ends_the_stream(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(alpha, "pattern=nothing&heartbeat_s=1") as reader:
+        monkeypatch.setattr("tree.raft.RaftCore.leader_name", lambda _raft: None)
+        monkeypatch.setattr("tree.raft.RaftCore.why_no_leader", lambda _raft: "its leader is silent")
+        assert await reader.line() == ": watching"
+        assert (await reader.line()).startswith("id: ")
+        assert await reader.line() == ""
+        assert await reader.line() == "event: cut", "and no heartbeat before"
+        cut = json.loads((await reader.line()).removeprefix("data: "))
+        assert cut["code"] == "watcher_cut"
+        assert "no leader that alpha.h1 hears: its leader is silent" in cut["message"]
+        answer = await alpha.api.call("GET", "/healthz")
+        assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+        assert answer.json()["message"].endswith("no leader that alpha.h1 hears: its leader is silent")
+        cluster = await alpha.api.get("/v1/cluster")
+        assert (cluster["leader"], cluster["ready"]) == (None, False)
+        assert not any(member["leads"] for member in cluster["members"])
+
+
 async def test_what_is_not_kept_any_more_is_said_to_be_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

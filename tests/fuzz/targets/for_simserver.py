@@ -111,7 +111,7 @@ _INPUT = encode_link(Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base
 
 
 def _stream_seeds() -> list[bytes]:
-    bare: list[LinkMessage] = [
+    bare: list[LinkMessage | Parcel] = [
         Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base=0, floor=0),
         LetGo(entity="alpha.e"),
         Present(),
