@@ -2,14 +2,14 @@
 
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, BaseModel, Field
 
 from actors.web import ApiError, RequestBody, StrictRoute
 from authority.certificates import Name, TransferId
-from authority.errors import Reason
+from authority.errors import Reason, Refused
 from authority.group_rows import MAX_GROUP
 from authority.messages import MAX_NOTICE_MS
 from authority.names import instance_of
@@ -22,7 +22,13 @@ from homeserver.rest.models import each_once, result_of
 if TYPE_CHECKING:
     from homeserver.node import Node
 
-__all__ = ["group_routes"]
+__all__ = ["MAX_ABROAD", "group_routes"]
+
+
+MAX_ABROAD: Final = 512
+"""How many go to another instance in one step: for each the servers of both have some milliseconds of work, and the first
+that stands still waits for 15 s at most, also where all of them have a third of a core together.
+"""
 
 
 class NewGroup(RequestBody):
@@ -86,13 +92,19 @@ def group_routes(node: "Node") -> APIRouter:
         Repeat the same request when its answer was lost, or to have servers told again that could not be reached.
         """
         check_home(node.config.instance, *body.entities)
+        is_abroad = instance_of(body.to) != node.config.instance
+        if is_abroad and body.all_or_none and len(body.entities) > MAX_ABROAD:
+            text = (
+                f"a group that goes to another instance is {MAX_ABROAD} entities at most: move them in several groups"
+            )
+            raise Refused(Reason.FULL, text, limit=MAX_ABROAD)
         data = await node.store.submit(
             "group.propose",
             group=body.group or secrets.token_hex(12),
             entities=body.entities,
             target=body.to,
             # What serves in another instance is known there; who does not answer there refuses nothing.
-            check_target=instance_of(body.to) == node.config.instance,
+            check_target=not is_abroad,
             mode=body.mode,
             transport=body.transport,
             notice_ms=body.notice_ms,

@@ -9,6 +9,7 @@ from authority.hops import Trace
 from authority.letters import Letter
 from authority.messages import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel
 from authority.sealing import Opened
+from homeserver.rest.groups import MAX_ABROAD
 from tests.homeserver.served import Home
 from tests.homeserver.test_behind import beta
 from tests.homeserver.test_server_routes import Server, handoff
@@ -19,7 +20,7 @@ MEMBERS = [f"alpha.g{number}" for number in range(40)]
 
 
 class Questions:
-    """What comes to a homeserver, parcel by parcel."""
+    """What comes to a homeserver about hand-overs, parcel by parcel."""
 
     def __init__(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         self.parcels: list[list[Message]] = []
@@ -28,8 +29,10 @@ class Questions:
 
         async def noted(parcel: Parcel, until_ns: int | None = None) -> list[Opened]:
             came = await opened(parcel, until_ns)
-            self.are_waited_for.append(until_ns is not None)
-            self.parcels.append([one.message for one in came])
+            if isinstance(came[0].message, HandoffRequest | AdmitRequest):
+                # Homes ask each other other things now and then.
+                self.are_waited_for.append(until_ns is not None)
+                self.parcels.append([one.message for one in came])
             return came
 
         monkeypatch.setattr(home.node.transfers, "open_untrusted", noted)
@@ -100,3 +103,15 @@ async def test_a_group_goes_to_another_instance_and_comes_back_with_one_parcel_e
     record = alpha.node.store.entity(MEMBERS[-1])
     assert record is not None
     assert record.authority == "alpha.p1"
+
+
+async def test_more_than_a_group_that_goes_abroad_may_be_are_refused_with_the_bound(alpha: Home) -> None:
+    """Rather than frozen, asked about, and refused when their time is over."""
+    many = [f"alpha.g{number}" for number in range(MAX_ABROAD + 1)]
+    body = {"entities": many, "to": "beta.s1"}
+    assert await alpha.api.refused(409, "full", "POST", "/v1/groups", body) == MAX_ABROAD
+    for may_be in ({"entities": many[1:]}, {"to": "alpha.s1"}):
+        answer = await alpha.api.call("POST", "/v1/groups", body | may_be)
+        assert answer.json()["code"] in ("not_found", "unknown_target")
+    apart = await alpha.api.call("POST", "/v1/groups", body | {"all_or_none": False})
+    assert apart.status_code == 202

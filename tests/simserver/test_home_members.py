@@ -193,7 +193,7 @@ async def test_what_nobody_waits_for_any_more_when_it_is_its_turn_is_not_asked(
             await trio.sleep(0.01)
         for number in range(10, 14):
             nursery.start_soon(asking.ask, owner(number), number % 2 == 0)
-        await trio.sleep(0.01)
+            await trio.sleep(0.01)
         asking.held.set()
     assert asking.parcels[AT_ONCE:] == [[owner(10), owner(12)]]
     await asking.instance.http.aclose()
