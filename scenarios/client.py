@@ -10,10 +10,11 @@ import trio
 
 from actors.http_client import trusted_authorities
 
-__all__ = ["ApiFailure", "RestClient"]
+__all__ = ["CALL_PATIENCE_S", "ApiFailure", "RestClient"]
 
 REQUEST_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.1
+CALL_PATIENCE_S: Final = 20.0
 # What cannot be read counts against a run, and a machine with much else to do may let a server stand for seconds.
 READ_TRIES: Final = 4
 _MOVES: Final = {"transfers": "transfer_id", "groups": "group"}
@@ -39,9 +40,13 @@ class RestClient:
     Args:
         urls: the members' REST addresses, per instance.
         tokens: the client token, per instance.
+        patience_s: for how long a request is repeated while nobody answers it, unless it says so itself.
     """
 
-    def __init__(self, urls: Mapping[str, list[str]], tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self, urls: Mapping[str, list[str]], tokens: Mapping[str, str], patience_s: float = CALL_PATIENCE_S
+    ) -> None:
+        self._patience_s = patience_s
         self._urls = {instance: list(addresses) for instance, addresses in urls.items()}
         self._tokens = tokens
         self._http = httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=REQUEST_TIMEOUT_S)
@@ -51,7 +56,7 @@ class RestClient:
         await self._http.aclose()
 
     async def call(
-        self, instance: str, method: str, path: str, body: Any = None, *, patience_s: float = 20.0, **params: str
+        self, instance: str, method: str, path: str, body: Any = None, *, patience_s: float | None = None, **params: str
     ) -> Any:
         """One request to an instance; what must not be done twice has to be idempotent (and is, in this API).
 
@@ -61,6 +66,7 @@ class RestClient:
             ApiFailure: the instance refused (4xx), or nobody answered for `patience_s` (code `unreachable`).
         """
         problem, body = "no address", _with_id(method, path, body)
+        patience_s = self._patience_s if patience_s is None else patience_s
         with trio.move_on_after(patience_s):
             while True:
                 for url in list(self._urls[instance]):

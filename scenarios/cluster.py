@@ -27,7 +27,7 @@ import trio
 from actors.http_client import trusted_authorities
 from homeserver.exit_status import REMOVED
 from scenarios.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
-from scenarios.client import RestClient
+from scenarios.client import CALL_PATIENCE_S, RestClient
 from scenarios.cluster_events import (
     Added,
     ClusterEvent,
@@ -231,10 +231,10 @@ class LocalCluster:
         """Where the REST of each simulation server is."""
         return {server.name: server.rest_url for server in self.servers if server.role is Role.SIMSERVER}
 
-    def rest_client(self) -> RestClient:
-        """A client of every instance, let in; whoever calls this closes it."""
+    def rest_client(self, patience_s: float = CALL_PATIENCE_S) -> RestClient:
+        """A client of every instance, let in, as patient as that; whoever calls this closes it."""
         urls = self.homeserver_urls()
-        return RestClient(urls, {instance: self.client_token(instance) for instance in urls})
+        return RestClient(urls, {instance: self.client_token(instance) for instance in urls}, patience_s)
 
     def operator_token_file(self, instance: str) -> Path:
         """The file that holds the bearer token for operators of `instance`, as its homeservers take it."""

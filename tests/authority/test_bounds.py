@@ -33,6 +33,7 @@ from authority.records import MAX_UNKNOWN_CHARS
 from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
 from authority.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
 from authority.staging import MAX_STAGED_BYTES
+from authority.standing_messages import MAX_STANDINGS
 from authority.transfer_rows import MAX_KEPT, MAX_TRANSFERS
 from crypto import jws
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
@@ -74,6 +75,7 @@ EXPECTED = {
         f"{BURST} and {REQUESTS_PER_S:.0f} a second; {RATE.burst} and {RATE.per_s:.0f} a second; "
         f"{MAX_REQUESTERS:,} and {MAX_COUNTED:,}"
     ),
+    "entities in one question of how they stand": f"{MAX_STANDINGS}",
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",
     "parts of an entity beside its state; their names; all of them": (
