@@ -104,7 +104,7 @@ _INPUT = encode_link(Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base
 
 
 def _stream_seeds() -> list[bytes]:
-    bare = [
+    bare: list[Any] = [
         Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base=0, floor=0),
         LetGo(entity="alpha.e"),
         Present(),
