@@ -93,5 +93,8 @@ class Why(Enum):
 @pytest.mark.parametrize("reason", [Why.TIRED, ("tuple", 1), 7, ValueError("x")])
 async def test_any_value_is_a_reason(system: System, reason: Any) -> None:
     counter = await system.start(Counter, 0)
+    told: list[object] = []
+    counter.process.watch(told.append)
     counter.exit(reason)
-    assert await counter.exited() is reason
+    assert told[0] is reason
+    assert repr(await counter.exited()) == repr(reason)

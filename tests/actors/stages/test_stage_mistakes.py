@@ -81,7 +81,7 @@ async def test_callbacks_that_are_missing_say_so(system: System) -> None:
     sink = await system.start(lambda: Sink(seen), (to(source),))
     await quiet()
     assert isinstance(ended(source), NotImplementedError)
-    assert ended(sink) is ended(source), "the same reason all along the pipeline"
+    assert repr(ended(sink)) == repr(ended(source)), "the same reason all along the pipeline"
     for kind in (Consumer, ProducerConsumer):
         tap = await system.start(Tap)
         bare = await system.start(kind, StageOk(0, subscribe_to=[to(tap)]))

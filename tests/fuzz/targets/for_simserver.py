@@ -13,7 +13,7 @@ from actors.inbox import Received
 from authority.audit import Audit
 from authority.errors import MessageError
 from authority.lease_messages import RENEWAL_CHANNEL
-from authority.messages import Input, KeyAhead, LetGo, LinkMessage, Parcel, Present, encode_link
+from authority.messages import Input, KeyAhead, LetGo, Parcel, Present, encode_link
 from crypto.errors import CryptoError
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
@@ -111,7 +111,7 @@ _INPUT = encode_link(Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base
 
 
 def _stream_seeds() -> list[bytes]:
-    bare: list[LinkMessage | Parcel] = [
+    bare: list[Any] = [
         Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x", base=0, floor=0),
         LetGo(entity="alpha.e"),
         Present(),
