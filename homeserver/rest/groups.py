@@ -26,8 +26,10 @@ __all__ = ["MAX_ABROAD", "group_routes"]
 
 
 MAX_ABROAD: Final = 512
-"""How many go to another instance in one step: for each the servers of both have some milliseconds of work, and the first
-that stands still waits for 15 s at most, also where all of them have a third of a core together.
+"""How many entities go to another instance in one step.
+
+Each costs the servers of both some milliseconds of work, and the first one that is frozen waits for 15 s at most, also
+where all servers have a third of a core together.
 """
 
 
