@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 
 from authority.records import DirectoryRow
 
-__all__ = ["MAX_URL_CHARS", "BadAddress", "check_link", "check_url", "ip_version", "with_usable_addresses"]
+__all__ = [
+    "MAX_URL_CHARS",
+    "BadAddress",
+    "check_link",
+    "check_server",
+    "check_url",
+    "ip_version",
+    "with_usable_addresses",
+]
 
 MAX_URL_CHARS: Final = 256
 _LOWEST_LINK_PORT: Final = 1024
@@ -44,6 +52,20 @@ def check_link(host: str, port: int) -> None:
     if not _LOWEST_LINK_PORT <= port < 1 << 16:
         text = f"{port} is no port for a link: give one from {_LOWEST_LINK_PORT} to 65535; those below are of services"
         raise BadAddress(text)
+
+
+def check_server(rest_url: str, link_host: str, link_port: int, *, beside: str) -> None:
+    """Raise `BadAddress` unless others of its instance, one of which has its link at the host `beside`, reach a server there.
+
+    Others would wait for it, or send to somebody else.
+    """
+    check_url(rest_url)
+    check_link(link_host, link_port)
+    if ip_version(link_host) != ipaddress.ip_address(beside).version:
+        raise BadAddress(
+            f"its link listens on {link_host}, and the links of its homeservers are of the other IP version ({beside}), "
+            "which a link cannot reach: give all servers of an instance one version"
+        )
 
 
 def check_url(url: str) -> None:

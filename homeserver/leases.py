@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import trio
 
 from actors.clock import Clock
+from authority.addresses import BadAddress, check_server
 from authority.errors import MessageError, Reason, Refused
 from authority.lease import Challenges, Granter, LeasePhase, LeaseTerms
 from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
@@ -128,12 +129,13 @@ class Leases:
         """Answer a simulation server that renews its lease, or begins an incarnation.
 
         Raises:
-            MessageError: it speaks for another server.
+            MessageError: it speaks for another server, or is where nobody could reach it.
             NoQuorum, OutcomeUnknown: whether it is granted is not known, so it is not.
         """
         received_ns = self._clock.monotonic_ns()
         if sender != message.server:
             raise MessageError(f"{sender} renews the lease of {message.server}")
+        self._check_addresses(message)
         self.witnessed(sender, message.witnesses)
         office = self.granter.office
         if (verdict := await self._verdict_by_the_log(message)) is not None:
@@ -318,6 +320,15 @@ class Leases:
             previous_nonce=message.previous_nonce,
             addresses=[message.rest_url, message.link_host, message.link_port] if message.link_port else [],
         )
+
+    def _check_addresses(self, message: Renew) -> None:
+        """What no registration enters into the directory, no renewal does."""
+        mine = self._store.row(self._name)
+        if message.link_port and mine is not None and mine.link_host:
+            try:
+                check_server(message.rest_url, message.link_host, message.link_port, beside=mine.link_host)
+            except BadAddress as error:
+                raise MessageError(f"nobody could reach {message.server}: {error}") from error
 
     def _is_where_it_says(self, message: Renew) -> bool:
         """Whether the directory has the addresses of this incarnation, if it says which they are."""

@@ -1,6 +1,5 @@
 """Routes for other servers: registration, directory rows, and sealed parcels."""
 
-import ipaddress
 import logging
 from typing import Annotated, Any, Final
 
@@ -8,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
-from authority.addresses import BadAddress, check_link, check_url, ip_version
+from authority.addresses import BadAddress, check_server
 from authority.certificates import Name
 from authority.enrolment import (
     CLOCK,
@@ -142,7 +141,10 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
         keys = PublicIdentity.from_jwks_untrusted(body.keys)
     except CryptoError as error:
         raise ApiError(422, "bad_keys", str(error)) from error
-    _check_addresses(node, name, body)
+    try:
+        check_server(body.rest_url, body.link_host, body.link_port, beside=node.link.address[0])
+    except BadAddress as error:
+        raise ApiError(422, "bad_address", f"nobody could reach {name}: {error}", name) from error
     row = DirectoryRow(
         name=name,
         role=Role.SIMSERVER,
@@ -154,21 +156,6 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
         statements=body.statements,
     )
     return ServerView.of(await registration.register(node.store, row))
-
-
-def _check_addresses(node: Node, name: str, body: RegisterBody) -> None:
-    """Refuse where nobody could reach the server: others would wait for it, or send to somebody else."""
-    try:
-        check_url(body.rest_url)
-        check_link(body.link_host, body.link_port)
-        ours = node.link.address[0]
-        if ip_version(body.link_host) != ipaddress.ip_address(ours).version:
-            raise BadAddress(
-                f"the link of {name} listens on {body.link_host}, and the links of {node.config.instance} are of the "
-                f"other IP version ({ours}), which a link cannot reach: give all servers of an instance one version"
-            )
-    except BadAddress as error:
-        raise ApiError(422, "bad_address", str(error), name) from error
 
 
 async def _reset(node: Node, name: str, body: ResetBody) -> ServerView:

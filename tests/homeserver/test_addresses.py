@@ -8,6 +8,7 @@ import pytest
 
 from actors.clock import Clock
 from actors.http_client import HttpClient
+from authority.errors import MessageError
 from authority.lease_messages import Renew
 from homeserver import app
 from homeserver.config import PeerConfig
@@ -18,7 +19,7 @@ from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
 
 NONCES: Final = ("0" * 32, "1" * 32)
-HERE, THERE = 9, 10
+HERE, THERE = 9009, 9010
 
 
 def place(port: int) -> dict[str, Any]:
@@ -62,6 +63,26 @@ async def test_a_living_incarnation_is_put_where_it_is_with_its_next_renewal(alp
     assert await renew(alpha, 1, HERE) in ("granted", "returning")
     assert await renew(alpha, 2, THERE) in ("granted", "returning")
     assert port_of(alpha, "alpha.p1") == THERE
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"link_host": "::1"},
+        {"link_host": "localhost"},
+        {"link_host": "0.0.0.0"},
+        {"link_port": 53},
+        {"rest_url": "file:///x"},
+    ],
+    ids=str,
+)
+async def test_no_renewal_puts_a_server_where_nobody_could_reach_it(alpha: Home, where: dict[str, Any]) -> None:
+    await Server(alpha, "alpha.p1").register(**place(HERE))
+    message = Renew(server="alpha.p1", incarnation=1, nonce=NONCES[0], renewal=1, **place(HERE) | where)
+    with pytest.raises(MessageError, match="nobody could reach alpha.p1"):
+        await alpha.node.leases.renew(message, "alpha.p1")
+    assert port_of(alpha, "alpha.p1") == HERE
+    assert await renew(alpha, 1, HERE) in ("granted", "returning")
 
 
 async def test_a_simulation_server_says_where_it_is_with_every_renewal(alpha: Home) -> None:
