@@ -13,9 +13,11 @@ import trio
 
 from actors.clock import InstanceClock
 from actors.http_client import HttpClient
+from authority.errors import MessageError
 from authority.lease_messages import Renew, RenewReply
 from authority.messages import Message
 from authority.records import Role
+from authority.release import PROTOCOL_VERSION
 from homeserver.app import run as run_homeserver
 from homeserver.clocks import Clocks
 from homeserver.config import MemberConfig
@@ -43,10 +45,10 @@ class Leased(Server):
             return super().seal(message, to, on_path=on_path)
 
     async def renew(self, number: int, challenge: str | None) -> RenewReply:
-        message = Renew(server=self.name, incarnation=1, nonce=NONCE, renewal=number, challenge=challenge)
-        reply = await self.ask(message, on_path=False)
-        assert isinstance(reply, RenewReply)
-        return reply
+        message = Renew(
+            server=self.name, incarnation=1, nonce=NONCE, renewal=number, challenge=challenge, protocol=PROTOCOL_VERSION
+        )
+        return await self.renewed(message)
 
 
 @pytest.mark.parametrize("ahead_s", [-1e9, -900.0, 0.0, 900.0, 1e9])
@@ -69,8 +71,9 @@ async def test_failures_row_25_a_renewal_without_a_challenge_is_as_old_as_both_c
     await server.register()
     assert (await server.renew(1, None)).verdict in ("granted", "returning")
     server.ahead_s = -61.0
-    message = Renew(server="alpha.p1", incarnation=1, nonce=NONCE, renewal=2)
-    await alpha.api.refused(400, "bad_message", "POST", "/v1/handoffs", {"parcel": server.seal(message, on_path=False)})
+    message = Renew(server="alpha.p1", incarnation=1, nonce=NONCE, renewal=2, protocol=PROTOCOL_VERSION)
+    with pytest.raises(MessageError, match="late by the clock here"):
+        await server.renewed(message)
 
 
 async def test_a_renewal_of_before_the_last_challenges_is_not_granted_and_is_told_another_one(alpha: Home) -> None:
