@@ -200,7 +200,7 @@ def test_a_reluctant_member_leads_only_if_no_other_one_stands(cluster: Simulated
     cluster.raft(reluctant).reluctant = True
     for _ in range(3):
         cut(cluster, led, reluctant, willing)
-        pass_time(cluster, 10.0, lambda: cluster.raft(willing).is_leader())
+        pass_time(cluster, 10.0, lambda willing=willing: cluster.raft(willing).is_leader())  # type: ignore[misc]
         assert cluster.raft(willing).is_leader()
         assert not cluster.raft(reluctant).is_leader()
         cluster.heal()
