@@ -55,15 +55,15 @@ def check_link(host: str, port: int) -> None:
 
 
 def check_server(rest_url: str, link_host: str, link_port: int, *, beside: str) -> None:
-    """Raise `BadAddress` unless others of its instance, one of which has its link at the host `beside`, reach a server there.
+    """Raise `BadAddress` unless others of its instance can reach a server there; one has its link at host `beside`.
 
-    Others would wait for it, or send to somebody else.
+    Others would wait for it, or send to another server.
     """
     check_url(rest_url)
     check_link(link_host, link_port)
     if ip_version(link_host) != ipaddress.ip_address(beside).version:
         raise BadAddress(
-            f"its link listens on {link_host}, and the links of its homeservers are of the other IP version ({beside}), "
+            f"its link listens on {link_host}, and those of its homeservers are of the other IP version ({beside}), "
             "which a link cannot reach: give all servers of an instance one version"
         )
 

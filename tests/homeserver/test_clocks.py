@@ -1,5 +1,6 @@
 """Clocks that show another time: leases, hand-overs and the office of granting leases go on, and people are told."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,7 +102,8 @@ async def test_a_simulation_server_whose_clock_is_off_is_ready_works_and_says_so
     await alpha.simserver("alpha.s2")
     await until(lambda: sim.lease.may_act(sim.clock.monotonic_ns()))
     where = "ahead of" if ahead_s > 0 else "behind"
-    assert f"the clock of alpha.s1 is 900.0 s {where} the time of its instance" in sim.clock.why
+    # A round trip of up to two seconds says what time it is to a second.
+    assert re.search(rf"the clock of alpha\.s1 is (899|90[01])\.\d s {where} the time of its instance", sim.clock.why)
     assert abs(sim.clock.unix_s() - alpha.node.clock.unix_s()) < 60.0
     ada = await alpha.player("alpha.ada")
     await alpha.entity("alpha.ball-1", ada, "alpha.s1")
@@ -205,7 +207,7 @@ async def test_of_two_whose_clocks_differ_neither_gives_anything_away_and_both_s
     assert members.off() == {"alpha.h1", "alpha.h2"}
     assert members.leader == "alpha.h1"
     assert not any(clocks.is_better_elsewhere() for clocks in members.clocks.values())
-    assert abs(members.clocks["alpha.h1"].ahead_s["alpha.h2"] - 45.0) < 1.0
+    assert abs(members.clocks["alpha.h1"].ahead_s["alpha.h2"] - 45.0) < 2.0
 
 
 async def test_who_does_not_answer_counts_with_what_it_said_last_and_a_stranger_with_nothing() -> None:
@@ -263,7 +265,7 @@ async def test_an_instance_whose_leader_has_another_time_goes_on_and_soon_has_an
             async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE_S) as client:
                 health = await client.get(f"{configs[2].rest.url}/healthz")
                 assert (health.status_code, health.json()["status"]) == (200, "clock_off")
-                assert "the clock of alpha.h3 is 90.0 s ahead" in health.json()["clock"]
+                assert re.search(r"the clock of alpha\.h3 is (89|9[01])\.\d s ahead", health.json()["clock"])
                 view = (await client.get(f"{configs[2].rest.url}/v1/cluster")).json()
                 ahead = {member["name"]: member["clock_ahead_s"] for member in view["members"]}
                 assert abs(ahead["alpha.h3"] - 90.0) < 5.0

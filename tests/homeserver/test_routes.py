@@ -168,6 +168,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("post", "/v1/cluster/members"),
         ("delete", "/v1/cluster/members/{name}"),
         ("post", "/v1/cluster/leader"),
+        ("get", "/v1/cluster/clock"),
         ("get", "/v1/cluster/offices"),
         ("get", "/v1/cluster/log-alarm"),
         ("post", "/v1/cluster/log-alarm/held"),
