@@ -26,7 +26,7 @@ __all__ = ["MAX_ABROAD", "group_routes"]
 
 
 MAX_ABROAD: Final = 512
-"""How many go to another instance in one step: for each the servers of both have some milliseconds of work, and the first
+"""How many go to another instance in one step: for each the servers of both have milliseconds of work, and the first
 that stands still waits for 15 s at most, also where all of them have a third of a core together.
 """
 
