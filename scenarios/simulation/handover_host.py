@@ -7,7 +7,7 @@ them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes one 
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -17,6 +17,7 @@ from authority.admission import Need
 from authority.epoch import Fence
 from authority.hops import Trace
 from authority.incoming import Incoming
+from authority.letters import Letter
 from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
 from authority.names import instance_of
 from authority.outgoing import ASK_EVERY, ATTEMPTS_WITHOUT_HOME, Outgoing
@@ -491,11 +492,14 @@ class _Federation:
     def hops_to(self, instance: str) -> int | None:
         return 1
 
-    async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
+    async def exchange_all(self, instance: str, letters: Sequence[Letter], **how: Any) -> list[tuple[Message, Trace]]:
+        return [(self._admitted(letter.message), letter.trace) for letter in letters]
+
+    def _admitted(self, message: Message) -> AdmitReply:
         if not isinstance(message, AdmitRequest):
             raise TypeError(f"nobody sends {message.type} to another instance here")
         incarnation = ROOMS.incarnation_of(message.target)
-        return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation), trace
+        return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation)
 
 
 class _Abroad:
