@@ -96,7 +96,7 @@ def transport_routes(node: Node) -> APIRouter:
             lines = await node.in_turn(lambda: _lines_untrusted(body))
             rows = list[Any]()
             for place in range(0, len(lines), _LINES_A_SLICE):
-                rows += await node.in_turn(partial(_read_lines_untrusted, lines[place : place + _LINES_A_SLICE]))
+                rows += await node.in_turn(partial(_read_lines, lines[place : place + _LINES_A_SLICE]))
             await node.in_turn(lambda: _check_rows_untrusted(rows, mode))
             answer = await node.replica.submit("tree.import", {"rows": rows, "mode": mode})
         return JSONResponse(answer)
@@ -182,7 +182,7 @@ def _check_rows_untrusted(rows: list[Any], mode: str) -> None:
             raise BadData(f"{'/'.join(path)} has a stored procedure; only programs place those, in code")
 
 
-def _read_lines_untrusted(lines: list[tuple[int, bytes]]) -> list[Any]:
+def _read_lines(lines: list[tuple[int, bytes]]) -> list[Any]:
     return [_read_line_untrusted(*line) for line in lines]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from actors import strict_json
+from actors.http_client import ANSWERS_BYTES, MAX_ANSWER_BYTES
 from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
 from authority.columns import MAX_SHARED
@@ -40,6 +41,8 @@ from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from homeserver.federation import AT_ONCE
 from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
+from homeserver.rest.models import MAX_WAIT_MS, SEALED
+from homeserver.rest.transport import MAX_IMPORTED_VALUES
 from simserver.admission import MAX_UNSURE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
@@ -121,6 +124,14 @@ EXPECTED = {
     "deleted entities in the log; refused ones on a server": f"{MAX_TOMBSTONES:,}; {MAX_REFUSED:,}",
     "copies kept": "100,000, `max_copies_bytes`",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
+    "how long an answer is waited for (`batonpass-wait-ms`)": f"{MAX_WAIT_MS // 1000} s",
+    "renewals of a server that a homeserver has": "1 under way, the newest 1 waiting",
+    "answer of another server over HTTP; all answers under way; encodings": (
+        f"{MAX_ANSWER_BYTES // MIB} MiB and {MAX_ANSWER_BYTES % MIB // 1024} KiB; {ANSWERS_BYTES // MIB} MiB; none"
+    ),
+    "values of JSON over REST; in sealed parcels; in an import": (
+        f"{strict_json.MAX_JSON_VALUES:,}; {SEALED.max_values:,}; {MAX_IMPORTED_VALUES:,}"
+    ),
     "nesting of a signed statement, and of JSON over REST": f"{jws.MAX_JSON_LEVELS}; {strict_json.MAX_JSON_LEVELS}",
 }
 
