@@ -62,7 +62,7 @@ class RenewalLane:
             async for received in inbox:
                 peer = received.peer
                 if not self._is_ours(peer):
-                    self._dropped(peer, UnknownSender(f"{peer} is no simulation server of this instance"))
+                    self._dropped(peer, UnknownSender(f"{peer} is not registered as a server of this instance"))
                 elif peer in self._under_way:
                     self._under_way[peer] = received
                 else:

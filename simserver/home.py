@@ -132,6 +132,8 @@ class Home:
         self.members_digest = ""
         """By which the home instance sees whether the members are still those that are known; empty before any are."""
         self._other_members = clock.bell()
+        self.is_registered = True
+        """Whether the directory had this server's row when it was last looked at: when a renewal was not answered."""
         self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
         self._lanes: dict[frozenset[str], Combiner[_Asked, Opened | None]] = {}
@@ -214,8 +216,10 @@ class Home:
             await self._refresh_in_peace()
 
     async def _refresh_in_peace(self) -> None:
+        name = self._sealer.name
         try:
             await self.refresh_members()
+            self.is_registered = any(row.name == name for row in await self._directory({"name": name}))
         except (HomeUnreachable, HomeRefused) as error:
             _log.info("there are other homeservers, and nobody says where: %s", error)
 

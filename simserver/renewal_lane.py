@@ -113,9 +113,15 @@ class RenewalLane:
         finally:
             self._question = None
         if answer is None:
-            # They may be others, or elsewhere, by now.
+            why = (
+                question.why
+                if self._home.is_registered
+                else f"{self._sealer.name} is not registered with its home instance any more"
+            )
+            # They may be others, or elsewhere, by now; or this server was removed, to which nobody there says anything.
             self._home.members_changed()
-            raise HomeUnreachable(f"the lease is not renewed: {question.why}")
+            raise HomeUnreachable(f"the lease is not renewed: {why}")
+        self._home.is_registered = True
         return answer
 
     async def _asked_of_each(

@@ -126,6 +126,7 @@ async def test_failures_row_1_a_request_that_never_arrives_is_given_up_at_its_de
     await game.api.refused(403, "proof_expired", "POST", f"{PATH}/transfers", wish)
     assert "transfer.propose" not in submitted
     await game.api.refused(404, "not_found", "GET", "/v1/transfers/transfer-1")
+    game.home.clock.ahead_s = 0.0
     assert await game.record() == before
 
 

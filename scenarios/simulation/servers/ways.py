@@ -88,8 +88,8 @@ class WayHome:
         return None if answer is None else Opened(answer, member, trace)
 
     async def renew(self, message: Message, trace: Trace) -> Opened | None:
-        """As `Home.renew`."""
-        return await self.ask(message, trace, on_path=False)
+        """As `Home.renew`: whatever else is not asked without a lease, this is."""
+        return await self.ask_alone(message, trace)
 
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         """As `Home.ask_each`: in one parcel if anything shares one here, else one after the other."""
