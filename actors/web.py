@@ -254,7 +254,10 @@ class _Intake:
     async def _read(self, request: Request, limit: int, me: trio.CancelScope) -> bytes:
         pieces, size, more = list[bytes](), 0, True
         while more:
-            message = await request.receive()
+            try:
+                message = await request.receive()
+            except trio.BrokenResourceError as error:  # the peer has reset the connection: as if it had hung up
+                raise ClientDisconnect from error
             if message["type"] != "http.request":
                 raise ClientDisconnect
             piece, more = message.get("body", b""), message.get("more_body", False)

@@ -119,7 +119,8 @@ def _no_record(facts: Facts) -> Why:
         return Why(Cause.NO_MAJORITY, text, _MAJORITY)
     if facts.has_grave:
         text = "it was deleted, by its master, an operator, or the policy for when its owner leaves"
-        return Why(Cause.DELETED, text, "create it anew if it is wanted: its name is free (POST /v1/entities)")
+        remedy = "create another one, if it is wanted (POST /v1/entities): its id is not given again"
+        return Why(Cause.DELETED, text, remedy)
     text = f"there is no entity {facts.entity} in this instance, and none is remembered that was deleted"
     return Why(Cause.NOT_KNOWN, text, "look at the spelling, and at whether its creation was answered (201)")
 
@@ -136,6 +137,11 @@ def _nobody_has_it(facts: Facts, record: EntityRecord) -> Why:
         target, tick = recovery.target, recovery.tick
         text = f"{died}; {target} was told to go on with it from tick {tick}, and has not said yet that it does"
         return Why(Cause.RECOVERING, text, f"wait some seconds; then look at {target} (baton observe, its log)")
+    if record.standing is Standing.LOST:
+        # Whatever its policy is: all who could have it have answered.
+        text = f"its server {last} died or gave it up, and no server that is alive has a copy of it"
+        remedy = f"if {last} is not running: {removal}; else delete it: POST /v1/entities/{record.id}/delete"
+        return Why(Cause.LOST, text, remedy)
     if recovery.held:
         text = f"{died}, and by its policy (orphans = freeze) it waits for the return of that server"
         return Why(Cause.WAITS_FOR_RETURN, text, f"{removal}; or set another policy (PATCH /v1/entities/{record.id})")
@@ -146,8 +152,6 @@ def _nobody_has_it(facts: Facts, record: EntityRecord) -> Why:
         servers = ", ".join(facts.waits_for)
         text = f"{died}; the copies that were found are older than what {servers} may have"
         return Why(Cause.WAITS_FOR_COPIES, text, f"start {servers}, or remove those that never come back")
-    if record.standing is Standing.LOST:
-        return Why(Cause.LOST, f"{died}, and nobody who is alive has a copy of it", removal)
     abroad = sorted({*recovery.abroad, *recovery.abroad_too})
     text = f"{died}; copies of it are looked for" + (f", here and in {', '.join(abroad)}" if abroad else "")
     remedy = "wait some seconds; then look at baton recoveries"

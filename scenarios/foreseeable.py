@@ -4,6 +4,7 @@ It knows the errors of every package, so the command imports it only when someth
 """
 
 import errno
+import socket
 from pathlib import Path
 
 from actors import Exit, RestartLimitReached
@@ -32,8 +33,8 @@ def foreseeable(error: Exception) -> tuple[str, int] | None:
             DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged()
         ):
             return str(error), CLUSTER_FAILED
-        case OSError(errno=errno.EADDRINUSE):
-            return "an address that this server should listen on is in use; is it running already?", CLUSTER_FAILED
+        case OSError() if why := _cannot_listen(error):
+            return why, CLUSTER_FAILED
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EIO, filename=str(path)):
             return str(disk_failed(error, Path(path), "using")), CLUSTER_FAILED
         case RestartLimitReached() | Exit():
@@ -46,3 +47,13 @@ def foreseeable(error: Exception) -> tuple[str, int] | None:
             return None if None in problems else problems[0]
         case _:
             return None
+
+
+def _cannot_listen(error: OSError) -> str:
+    """Why a server cannot listen where its configuration says; empty if that is not what is wrong."""
+    if error.errno == errno.EADDRINUSE:
+        return "an address that this server should listen on is in use; is it running already?"
+    is_strange = error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or isinstance(error, socket.gaierror)
+    if not is_strange and (error.errno != errno.EACCES or error.filename is not None):
+        return ""
+    return f"this server cannot listen at an address of its configuration ({error.strerror}): give one of this machine"

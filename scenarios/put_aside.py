@@ -37,6 +37,8 @@ def put_aside(directory: Path, entity: str | None, json_wanted: bool) -> int:
       baton put-aside --dir playground/alpha.s1/state
       baton put-aside --dir playground/alpha.s1/state --entity alpha.ball-0 --json
     """
+    if not any((directory / name).exists() for name in ("put_aside", "lease.json")):
+        raise EnvironmentFailed(f"{directory} is not where a simulation server keeps its state: give its `directory`")
     some = [(path, one) for path, one in read_aside(directory / "put_aside") if entity in (None, one.entity)]
     some.sort(key=lambda pair: (pair[1].entity, pair[1].fence))
     if entity is not None and not some:

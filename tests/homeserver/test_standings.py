@@ -282,7 +282,7 @@ async def test_what_is_gone_or_was_never_there_is_told_apart(home: Home) -> None
     ada = await home.player("alpha.ada")
     await home.entity(BALL, ada, S1)
     await home.node.store.submit("entity.delete", entity=BALL, by="alpha.ada", master_rev=1)
-    assert "its name is free" in (await stands(home, "deleted"))["remedy"]
+    assert "its id is not given again" in (await stands(home, "deleted"))["remedy"]
     await home.api.refused(421, "wrong_home", "GET", "/v1/entities/beta.ball-1/why")
 
 

@@ -146,8 +146,14 @@ TABLE: dict[str, tuple[Facts, Cause, str, str]] = {
     "nobody has a copy": (
         facts(record=NOBODYS.changed(standing=Standing.LOST), recovery=left()),
         Cause.LOST,
-        "nobody who is alive has a copy of it",
+        "no server that is alive has a copy of it",
         "baton server remove alpha.s1",
+    ),
+    "nobody has a copy, though it is to wait for its server": (
+        facts(record=NOBODYS.changed(standing=Standing.LOST), recovery=left(held=True)),
+        Cause.LOST,
+        "no server that is alive has a copy of it",
+        "else delete it",
     ),
     "the log went back": (
         facts(log_went_back="alpha.s1 proves it"),
@@ -173,7 +179,12 @@ TABLE: dict[str, tuple[Facts, Cause, str, str]] = {
         "no leader",
         "start the homeservers",
     ),
-    "it was deleted": (facts(record=None, has_grave=True), Cause.DELETED, "it was deleted", "create it anew"),
+    "it was deleted": (
+        facts(record=None, has_grave=True),
+        Cause.DELETED,
+        "it was deleted",
+        "its id is not given again",
+    ),
     "it is not known": (facts(record=None), Cause.NOT_KNOWN, "there is no entity alpha.ball-1", "spelling"),
 }
 

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -164,6 +165,18 @@ GAVE_UP = RestartLimitReached("<Supervisor 'simserver'>", WINDOW, "ticks", ZeroD
             raising(OSError(errno.EADDRINUSE, "Address already in use")),
             3,
             "baton: an address that this server should listen on is in use; is it running already?\n",
+        ),
+        (
+            raising(ExceptionGroup("", [OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")])),
+            3,
+            "baton: this server cannot listen at an address of its configuration (Cannot assign requested address): "
+            "give one of this machine\n",
+        ),
+        (
+            raising(socket.gaierror(socket.EAI_NONAME, "Name or service not known")),
+            3,
+            "baton: this server cannot listen at an address of its configuration (Name or service not known): "
+            "give one of this machine\n",
         ),
         (
             raising(Exit("killed", "<the root>")),
