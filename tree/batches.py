@@ -135,7 +135,8 @@ class BatchFile:
             wanted = max(size, self._allocate_bytes)
             self._file.allocate(self._end, wanted)
             self._file.sync()
-            self._allocated = self._end + wanted
+            # What the file has, not what was asked for: a mark that says more would prove a loss that is none.
+            self._allocated = self._file.size()
             self._reserved(self)
 
     def recover(self, check: Callable[["BatchFile", int], None] = lambda _file, _size: None) -> list[bytes]:
