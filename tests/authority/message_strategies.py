@@ -11,7 +11,7 @@ from authority.lease_messages import LeaseInquiry, LeaseOf, LeaseWord, Renew, Re
 from authority.letters import BatchItem
 from authority.log_messages import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
-from authority.placement_messages import CensusRow, Load, MoveItem
+from authority.placement_messages import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
 from authority.recovery import CopySource
 from authority.standing_messages import At, StandingInquiry, StandingRow, StandingWord
 
@@ -43,6 +43,14 @@ CENSUS_ROWS = st.builds(
 LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.booleans(), body=st.binary(max_size=20))
 
 # One strategy for each name of a field; a field has the same meaning in whichever message it stands.
+STILL_ROWS: Final = st.builds(
+    StillRow,
+    entity=NAMES,
+    why=st.text(max_size=MAX_WHY_CHARS),
+    still_ms=WHOLE,
+    untaken=st.booleans(),
+    failed_here=st.booleans(),
+)
 _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "stands_still": st.booleans(),
     "alone": st.booleans(),
@@ -72,6 +80,8 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "freeze_budget_ms": st.integers(0, 10_000),
     "aside": st.lists(NAMES, max_size=3),
     "deaths": st.dictionaries(NAMES, st.lists(WHOLE, max_size=3), max_size=3),
+    "still": st.lists(STILL_ROWS, max_size=3),
+    "handed_to": st.dictionaries(NAMES, NAMES, max_size=3),
     "handed_on": st.lists(NAMES, max_size=3),
     "grouped": st.booleans(),
     "went_on": st.lists(WHOLE, max_size=3),
@@ -102,6 +112,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "owner": NAMES | st.just(""),
     "owner_rev": WHOLE,
     "places": st.integers(0, 1024),
+    "protocol": st.integers(0, 2**31),
     "params": st.dictionaries(st.text(max_size=3), st.integers() | st.binary(max_size=3), max_size=3),
     "previous_nonce": st.sampled_from(["", "f" * 32]),
     "reason": st.text(max_size=20),

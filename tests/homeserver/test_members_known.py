@@ -13,9 +13,11 @@ async def test_whoever_registers_later_or_moves_hears_the_loads_and_never_had_to
     s1 = await alpha.simserver("alpha.s1")
     assert [row.name for row in s1.home.members()] == ["alpha.h1"]
     keys = Identity.generate().public.to_jwks()
-    with trio.socket.socket(trio.socket.AF_INET, trio.socket.SOCK_DGRAM) as late:
+    udp = trio.socket.AF_INET, trio.socket.SOCK_DGRAM
+    with trio.socket.socket(*udp) as early, trio.socket.socket(*udp) as late:
+        await early.bind(("127.0.0.1", 0))
         await late.bind(("127.0.0.1", 0))
-        for port in (9, late.getsockname()[1]):
+        for port in (early.getsockname()[1], late.getsockname()[1]):
             row = DirectoryRow(
                 name="alpha.h2",
                 role=Role.HOMESERVER,
