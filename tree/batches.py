@@ -1,9 +1,10 @@
 """A file of batches: what one sync made durable is read back whole, and damage is never taken for a crash.
 
-The file is a preamble (whose it is, a nonce, a CRC-32 of both) followed by *batches*. A batch is what one `append` made
-durable: a header (magic, sequence number, length, CRC-32 of the body, CRC-32 of the header with the nonce) and its
-body. The file is allocated ahead, so that a sync need not change its size, and so that a full disk is noticed where
-space is reserved; what follows the last batch is zero.
+The file is a preamble (whose it is, a nonce, how many bytes the file has at least, a CRC-32 of all that) followed by
+*batches*. A batch is what one `append` made durable: a header (magic, sequence number, length, CRC-32 of the body,
+CRC-32 of the header with the nonce) and its body. The file is allocated ahead, so that a sync need not change its size,
+and so that a full disk is noticed where space is reserved; what follows the last batch is zero. It has its name only
+when its first reserve is durable, and never gets shorter: one that is shorter than its preamble says has lost its end.
 
 After each sync a *seal* is written behind the batch: an empty batch with the next sequence number. It is not synced,
 and the next batch overwrites it. It is there so that recovery can tell two kinds of damage apart:
@@ -20,14 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tree.disk import Disk, DiskFile, replace_file
+from tree.disk import Disk, DiskFile, replacing_file
 
-__all__ = ["ALLOCATE_BYTES", "NONCE_BYTES", "REMEDY", "BatchFile", "JournalDamaged", "JournalForeign"]
+__all__ = ["ALLOCATE_BYTES", "NONCE_BYTES", "REMEDY", "BatchFile", "JournalDamaged", "JournalForeign", "lost_end"]
 
-_FILE_MAGIC: Final = b"batonpass journal 1\n"
+_FILE_MAGIC: Final = b"batonpass journal 2\n"
+_EARLIER_FILE_MAGIC: Final = b"batonpass journal 1\n"  # does not say how many bytes the file has at least
 _BATCH_MAGIC: Final = b"\xf5BPJ"
 _BATCH: Final = struct.Struct(">4sQIII")  # magic, sequence, body bytes, body CRC, CRC of all before
 NONCE_BYTES: Final = 8
+_SIZE_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 ALLOCATE_BYTES: Final = 4 * 1024 * 1024
 # A member that forgot what it acknowledged and for whom it voted is harmless only as a new one.
@@ -43,6 +46,14 @@ class JournalDamaged(Exception):
 
 class JournalForeign(Exception):
     """The journal belongs to another member, or is not a journal."""
+
+
+def lost_end(path: Path, wrong: str) -> JournalDamaged:
+    """The error for a journal that is not all that it was; `wrong` says by what that is known."""
+    return JournalDamaged(
+        f"{path} {wrong}, and with it perhaps what was acknowledged. Put it back as it was last; or "
+        f"{REMEDY.format(path.parent)}"
+    )
 
 
 class BatchFile:
@@ -62,11 +73,12 @@ class BatchFile:
         `reserved` is called when the file has durably become longer, before anything is written there.
         """
         self._path: Final = path
-        self._header: Final = _header(owner)
+        self._owner_line: Final = _owner_line(owner)
         self._allocate_bytes: Final = allocate_bytes
         self._reserved: Final = reserved
         self._file: Final[DiskFile] = disk.open(path)
         self._nonce = b""
+        self._says_size = True
         self._sequence = 1
         self._end = self._allocated = 0
 
@@ -81,22 +93,31 @@ class BatchFile:
         allocate_bytes: int = ALLOCATE_BYTES,
         reserved: Callable[["BatchFile"], None] = lambda _file: None,
     ) -> "BatchFile":
-        """Put a file with one batch at `path`, durably, replacing what is there atomically, and open it.
+        """Put a file with one batch and a reserve at `path`, durably, replacing what is there atomically, and open it.
 
         `nonce` is `NONCE_BYTES` that no earlier file had, so that what an earlier file left on the disk, or a command
         that contains the bytes of a batch, is never taken for a batch of this one.
         """
-        start = _header(owner) + nonce
-        whole = start + zlib.crc32(start).to_bytes(_CRC_BYTES, "big") + _batch(nonce, 1, body)
-        replace_file(path, whole + _batch(nonce, 2, b""), disk=disk)
+        start, batch, seal = _FILE_MAGIC + _owner_line(owner) + nonce, _batch(nonce, 1, body), _batch(nonce, 2, b"")
+        end = len(start) + _SIZE_BYTES + _CRC_BYTES + len(batch)
+        with replacing_file(path, disk=disk) as file:
+            file.allocate(0, end + max(len(seal), allocate_bytes))
+            size = max(file.size(), end + len(seal))  # a disk may have given less
+            start += size.to_bytes(_SIZE_BYTES, "big")
+            file.write(start + zlib.crc32(start).to_bytes(_CRC_BYTES, "big") + batch + seal, 0)
         created = BatchFile(disk, path, owner, allocate_bytes=allocate_bytes, reserved=reserved)
-        created._nonce, created._sequence, created._end, created._allocated = nonce, 2, len(whole), len(whole)
+        created._nonce, created._sequence, created._end, created._allocated = nonce, 2, end, size
         return created
 
     @property
     def nonce(self) -> bytes:
         """What tells this file from all others."""
         return self._nonce
+
+    @property
+    def says_size(self) -> bool:
+        """Whether it says how many bytes it has at least; one that an earlier release made does not."""
+        return self._says_size
 
     @property
     def batches(self) -> int:
@@ -165,19 +186,27 @@ class BatchFile:
         return bodies
 
     def _check_preamble(self, contents: bytes) -> None:
-        if not contents.startswith(self._header):
-            found = contents[: len(self._header)].decode(errors="replace")
+        self._says_size = not contents.startswith(_EARLIER_FILE_MAGIC)
+        header = (_FILE_MAGIC if self._says_size else _EARLIER_FILE_MAGIC) + self._owner_line
+        if not contents.startswith(header) and not header.startswith(contents):
+            found = contents[: len(header)].decode(errors="replace")
             raise JournalForeign(
-                f"{self._path} is not the journal of {self._header.decode()!r} but begins with {found!r}; "
+                f"{self._path} is not the journal of {header.decode()!r} but begins with {found!r}; "
                 "check the configured directory"
             )
-        nonce_end = len(self._header) + NONCE_BYTES
-        self._end = nonce_end + _CRC_BYTES
-        if zlib.crc32(contents[:nonce_end]).to_bytes(_CRC_BYTES, "big") != contents[nonce_end : self._end]:
+        size_at = len(header) + NONCE_BYTES
+        crc_at = size_at + (_SIZE_BYTES if self._says_size else 0)
+        self._end = crc_at + _CRC_BYTES
+        if len(contents) < self._end:
+            raise lost_end(self._path, f"has {len(contents)} bytes and is cut off in its beginning: its end is lost")
+        if zlib.crc32(contents[:crc_at]).to_bytes(_CRC_BYTES, "big") != contents[crc_at : self._end]:
             raise JournalDamaged(
                 f"{self._path} is damaged at its beginning. Check the disk; then {REMEDY.format(self._path.parent)}"
             )
-        self._nonce = contents[nonce_end - NONCE_BYTES : nonce_end]
+        self._nonce = contents[len(header) : size_at]
+        least = int.from_bytes(contents[size_at:crc_at], "big")
+        if len(contents) < least:
+            raise lost_end(self._path, f"has {len(contents)} bytes, but {least} were reserved: its end is lost")
 
     def _read_batch(self, contents: bytes) -> bytes | None:
         """The body of the whole batch that should come next, or None."""
@@ -209,8 +238,8 @@ class BatchFile:
         return zlib.crc32(self._nonce + start[:-_CRC_BYTES])
 
 
-def _header(owner: str) -> bytes:
-    return _FILE_MAGIC + owner.encode() + b"\n"
+def _owner_line(owner: str) -> bytes:
+    return owner.encode() + b"\n"
 
 
 def _batch(nonce: bytes, sequence: int, body: bytes) -> bytes:

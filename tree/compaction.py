@@ -254,6 +254,11 @@ class Snapshots:
         self._pieces_under_way.pop(node.id, None)
         self._file.stop_sending(node.id)
 
+    def stop_sending(self) -> None:
+        """This member leads no more and does not hear what arrives; if it ever leads again, it begins anew."""
+        self._pieces_under_way.clear()
+        self._file.stop_sending_all()
+
     def piece_arrived(self, name: str) -> bool:
         """This member got one more piece; whether it waits for others."""
         if name not in self._pieces_under_way:

@@ -12,10 +12,12 @@ forgets what was not synced, tears writes, and fails on demand. The rules are PO
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-__all__ = ["REAL_DISK", "Disk", "DiskFailed", "DiskFile", "RealDisk", "disk_failed", "replace_file"]
+__all__ = ["REAL_DISK", "Disk", "DiskFailed", "DiskFile", "RealDisk", "disk_failed", "replace_file", "replacing_file"]
 
 _FULL: Final = (
     "Free space on this file system (or raise the quota) and start the member again; nothing acknowledged is lost"
@@ -245,10 +247,17 @@ REAL_DISK: Final[Disk] = RealDisk()
 
 def replace_file(path: Path, contents: bytes, *, mode: int = 0o600, disk: Disk = REAL_DISK) -> None:
     """Make `path` have these contents, durably: after a crash at any moment it has either the old or the new ones."""
+    with replacing_file(path, mode=mode, disk=disk) as file:
+        file.write(contents, 0)
+
+
+@contextmanager
+def replacing_file(path: Path, *, mode: int = 0o600, disk: Disk = REAL_DISK) -> Iterator[DiskFile]:
+    """An empty file to be filled; what was made of it then is durable, and has the name `path`, all at once."""
     temporary = path.with_name(path.name + ".new")
     file = disk.create(temporary, mode=mode)
     try:
-        file.write(contents, 0)
+        yield file
         file.sync()
     finally:
         file.close()

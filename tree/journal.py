@@ -294,9 +294,10 @@ class Journal:
 
     def end_part(self, index: int) -> None:
         """A durable snapshot has everything before `index`: the old part, if it holds nothing else, goes."""
-        if index >= self._part_begins_at:
-            # Not made durable: if a crash brings it back, it is read, and found to be superfluous.
+        if index >= self._part_begins_at and self._disk.exists(self._old_path):
+            # If a crash brings it back before that is durable, it is read, and found to be superfluous.
             self._disk.unlink(self._old_path)
+            self._note(self._file)
 
     def trim(self, before: int, at_most: int) -> None:
         """Drop up to so many of the entries before that index from memory; little work, to be called often."""
@@ -332,8 +333,12 @@ class Journal:
         body = b"".join([*records, *map(_entry, entries)])
         nonce = self._nonces(NONCE_BYTES)
         if self._mark.exists:
-            # Before the file, or a crash in between would leave one that nobody knows.
-            self._mark.note_part(Part(nonce, 0, 0))
+            # Before the file, or a crash in between would leave one that nobody knows. Its reserve it says itself.
+            part = Part(nonce, 1, 0)
+            if alone:
+                self._mark.note_part(part)
+            else:
+                self._mark.note(_part(self._file), part)
         return BatchFile.create(
             self._disk,
             self._path,
@@ -345,15 +350,14 @@ class Journal:
         )
 
     def _note(self, file: BatchFile) -> None:
-        """The file has come so far; those before it, if there are any, count no more."""
-        part = Part(file.nonce, file.batches, file.reserved_bytes)
+        """The file has come so far; those before it, but for the old part, count no more."""
         if self._disk.exists(self._old_path):
-            self._mark.note_part(part)
+            self._mark.note_part(_part(file))
         else:
-            self._mark.note(part)
+            self._mark.note(_part(file))
 
     def _recover(self) -> BatchFile:
-        """Read what is there, or begin a new journal; with an old part, the two are made one file again."""
+        """Read what is there, or begin a new journal; two parts, or one of an earlier release, become one new file."""
         has_old_part = self._disk.exists(self._old_path)
         if not self._disk.exists(self._path):
             if has_old_part:
@@ -365,15 +369,16 @@ class Journal:
             file = self._new_part([], alone=True)
             self._note(file)  # and not before: a crash in between leaves a journal that nobody has used
             return file
-        if not has_old_part:
-            file = self._read(self._path)
-            if not self._mark.exists:
-                self._note(file)
-            return file
-        self._read(self._old_path).close()
-        self._read(self._path).close()
-        file = self._new_part(self._entries, alone=True)
-        self._disk.unlink(self._old_path)
+        if has_old_part:
+            self._read(self._old_path).close()
+        file = self._read(self._path)
+        if has_old_part or not file.says_size:
+            file.close()
+            file = self._new_part(self._entries, alone=True)
+            self._disk.unlink(self._old_path)
+            self._note(file)
+        elif not self._mark.exists:
+            self._note(file)
         return file
 
     def _require_new(self) -> None:
@@ -429,6 +434,10 @@ class Journal:
             self._entries = []
         else:
             raise JournalForeign(f"{self._path} has a record of kind {kind}; it was written by a newer version")
+
+
+def _part(file: BatchFile) -> Part:
+    return Part(file.nonce, file.batches, file.reserved_bytes)
 
 
 def _record(kind: int, contents: bytes) -> bytes:

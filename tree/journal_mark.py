@@ -7,7 +7,8 @@ mark was written: when a part is begun, and when space is reserved (each 4 MiB).
 and no batch is written beyond it; so a part that is shorter than its mark says has lost its end, and may have lost what
 was acknowledged. What a crash tears is within the reserve and is dropped as ever.
 
-A journal without a mark is one of an earlier release; it gets one.
+A journal without a mark is one of an earlier release, or its mark was lost; it gets one. What a journal says itself,
+which is the reserve that it was made with, is asked of it all the same.
 """
 
 import zlib
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tree.batches import REMEDY, JournalDamaged, JournalForeign
+from tree.batches import REMEDY, JournalDamaged, JournalForeign, lost_end
 from tree.disk import Disk, replace_file
 
 __all__ = ["JournalMark", "Part"]
@@ -60,10 +61,7 @@ class JournalMark:
             wrong = f"ends after batch {found.batches}, but batch {noted.batches} was durable: its end is lost"
         else:
             return
-        raise JournalDamaged(
-            f"{self._journal_path} {wrong}, and with it perhaps what was acknowledged. Put it back as it was last; or "
-            f"{REMEDY.format(self._journal_path.parent)}"
-        )
+        raise lost_end(self._journal_path, wrong)
 
     def note(self, *parts: Part) -> None:
         """From now on the journal consists of these parts, or of some of them."""

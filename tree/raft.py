@@ -18,6 +18,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
+import pysyncobj.syncobj
 from pysyncobj.node import Node
 
 from tree.raft_changes import RaftChanges
@@ -233,8 +234,13 @@ class RaftCore(RaftChanges):
                 self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
             return
         if self._rejected is not None and message["term"] == self._rejected[0]:
-            if message["prevLogIdx"] >= self._rejected[1]:
-                return  # sent before the leader heard where to begin; answering would send it back and forth (T7)
+            next_index = self._rejected[1]
+            if message["prevLogIdx"] >= next_index:
+                # Sent before the leader heard where to begin; answering each would send it back and forth (T7). If it
+                # does not begin there, it forgot: it does when the member is dismissed, and may admit it again since.
+                if self._is_news(node, next_index, reset=True):
+                    self._send_acknowledgement(node, next_index, reset=True, success=False)
+                return
             self._rejected = None
         self._SyncObj__onMessageReceived(node, message)
 
@@ -303,13 +309,13 @@ class RaftCore(RaftChanges):
         elif reset:
             next_index = self._first_of_term(next_index)
         self._rejected = (self.raftCurrentTerm, next_index) if reset else None
-        if success and not self._is_news(node, next_index):
+        if (success or reset) and not self._is_news(node, next_index, reset=reset):
             return
         self._send_acknowledgement(node, next_index, reset=reset, success=success)
 
-    def _is_news(self, node: Node, next_index: int) -> bool:
-        """Whether the leader does not know this yet, or has heard nothing for half a heartbeat (T15)."""
-        said = (node.id, self.raftCurrentTerm, next_index)
+    def _is_news(self, node: Node, next_index: int, *, reset: bool) -> bool:
+        """Whether the leader was not told this yet, or has heard nothing for half a heartbeat (T7, T15)."""
+        said = (node.id, self.raftCurrentTerm, next_index, reset)
         now_s = clock_s()
         if said == self._said and now_s - self._said_at_s < self._heartbeat_s / 2:
             return False
@@ -361,6 +367,12 @@ class RaftCore(RaftChanges):
         if self._outlet.resting:
             self._SyncObj__connectedNodes.update(self._outlet.resting)
             self._outlet.resting.clear()
+
+    def _SyncObj__setState(self, state: int) -> None:  # noqa: N802
+        """Who leads no more hears of no acknowledgement, so no piece of a snapshot may be waited for (T4)."""
+        if self._isLeader() and state != pysyncobj.syncobj._RAFT_STATE.LEADER:
+            self._snapshots.stop_sending()
+        super()._SyncObj__setState(state)
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
         """Snapshots are taken in slices, see `tree.compaction` (T4)."""

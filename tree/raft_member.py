@@ -93,7 +93,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._forwarded_up_to = 0
         self._granted: tuple[int, set[str]] = (0, set())
         self._rejected: tuple[int, int] | None = None
-        self._said: tuple[str, int, int] | None = None
+        self._said: tuple[str, int, int, bool] | None = None
         self._said_at_s = 0.0
         self._entry_rounds = 0
         self._name = name

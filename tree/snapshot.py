@@ -353,11 +353,15 @@ class SnapshotFile:
     def _incoming(self) -> Path:
         return self._path.with_suffix(".incoming")
 
+    def stop_sending_all(self) -> None:
+        """As `stop_sending`, for every member."""
+        for member in list(self._sending):
+            self.stop_sending(member)
+
     def close(self) -> None:
         """Close the files that are being sent or received."""
         self._stop_receiving()
-        for member in list(self._sending):
-            self.stop_sending(member)
+        self.stop_sending_all()
 
     def _stop_receiving(self) -> None:
         if self._receiving is not None:

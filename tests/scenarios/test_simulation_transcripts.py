@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -11,6 +12,7 @@ from scenarios.simulation.fence import Fence, FencedMember
 from scenarios.simulation.mixes import FaultMix
 from scenarios.simulation.network import Weather
 from scenarios.simulation.weaknesses import WEAKNESSES
+from tree.frames import decode_message_untrusted
 
 CALM = FaultMix(name="calm", purpose="nothing goes wrong by itself", weather=Weather(remembers=True))
 
@@ -18,8 +20,8 @@ CALM = FaultMix(name="calm", purpose="nothing goes wrong by itself", weather=Wea
 class Story:
     """A cluster in which only what the test says happens."""
 
-    def __init__(self, fence: Fence, size: int) -> None:
-        self.cluster = Cluster(fence, CALM, size, random.Random(7))
+    def __init__(self, fence: Fence, size: int, mix: FaultMix = CALM) -> None:
+        self.cluster = Cluster(fence, mix, size, random.Random(7))
         for client in self.cluster.clients:
             client.resting = True
         self.until(lambda: len(self.cluster.leaders()) == 1)
@@ -30,8 +32,9 @@ class Story:
     def member(self, name: str) -> FencedMember:
         return cast(FencedMember, self.cluster.member(name))
 
-    def write(self, count: int) -> None:
-        (leader,) = self.cluster.leaders()
+    def write(self, count: int, leader: str = "") -> None:
+        if not leader:
+            (leader,) = self.cluster.leaders()
         calls = [self.cluster.write_alone(leader) for _ in range(count)]
         self.until(lambda: all(call.returned_at is not None for call in calls))
 
@@ -40,6 +43,21 @@ class Story:
             if other != name:
                 self.cluster.network.block(name, other)
                 self.cluster.network.block(other, name)
+
+    def rejoin(self, name: str) -> None:
+        for other in self.cluster.names:
+            if other != name:
+                self.cluster.network.unblock(name, other)
+                self.cluster.network.unblock(other, name)
+
+    def pass_time(self, seconds: float) -> None:
+        until_s = self.cluster.schedule.now_s + seconds
+        self.until(lambda: self.cluster.schedule.now_s >= until_s)
+
+    def pieces(self, sender: str, receiver: str) -> list[bytes]:
+        """The pieces of snapshots that were sent in this direction, whether they have arrived or not."""
+        frames = self.cluster.network.past(sender, receiver)
+        return [frame for frame in frames if decode_message_untrusted(frame[4:]).get("serialized") is not None]
 
     def hand_over(self, target: str) -> None:
         (leader,) = self.cluster.leaders()
@@ -68,6 +86,38 @@ def test_an_acknowledgement_counts_in_its_own_term_only(fence: Callable[[], Fenc
     for frame in story.cluster.network.past(follower, leader):
         story.cluster.frames_arrived(leader, follower, [frame])
     assert (story.member(leader).raft().progress()[follower].match_index > 0) == counted
+
+
+@pytest.mark.parametrize(
+    ("fence", "believed"),
+    [(Fence, False), (WEAKNESSES["commit-index-beside-snapshot"].fence, True)],
+    ids=["fence", "weakened"],
+)
+def test_a_commit_index_beside_a_piece_of_a_snapshot_commits_nothing_of_a_log_that_was_not_compared(
+    fence: Callable[[], Fence], believed: bool
+) -> None:
+    """T6: a leader of before has entries of its own where its successor has others, and committed ones."""
+    story = Story(fence(), 3, replace(CALM, compact_after_entries=4))
+    (old,) = story.cluster.leaders()
+    story.write(1)
+    story.isolate(old)
+    for other in {*story.cluster.names} - {old}:
+        story.cluster.network.break_connection(old, other)  # or the log itself would wait for it there
+    for _ in range(3):
+        story.cluster.write_alone(old)
+        story.pass_time(0.02)  # each is an entry of its own
+    story.until(lambda: any(name != old for name in story.cluster.leaders()))
+    (new,) = {*story.cluster.leaders()} - {old}
+    for _ in range(30):
+        story.write(1, new)
+    story.rejoin(old)
+    story.until(lambda: bool(story.pieces(new, old)))
+    story.cluster.network.block(new, old)
+    story.cluster.frames_arrived(old, new, story.pieces(new, old)[:1])
+    story.pass_time(0.1)
+    assert bool(story.cluster.oracle.violations) == believed
+    story.cluster.network.unblock(new, old)
+    story.until(lambda: story.member(old).raft().raftLastApplied >= story.member(new).raft().raftLastApplied)
 
 
 def test_a_leader_that_is_cut_off_serves_no_reads_and_acknowledges_nothing() -> None:

@@ -151,6 +151,7 @@ class SimulatedCluster:
         self.acknowledged: set[tuple[str, int]] = set()
         self.submitted = 0
         self.connections: dict[frozenset[str], dict[str, deque[bytes]]] = {}
+        self.held: set[tuple[str, str]] = set()  # (sender, receiver): what is under way between them stays under way
         self.members = {name: SimulatedMember(self, name) for name in self.names}
 
     def initial_members(self, name: str) -> list[Member]:
@@ -186,7 +187,7 @@ class SimulatedCluster:
             (pair, receiver)
             for pair in sorted(self.connections, key=sorted)
             for receiver, queue in sorted(self.connections[pair].items())
-            if queue
+            if queue and (*(pair - {receiver}), receiver) not in self.held
         ]
         if not choices:
             return False
@@ -263,6 +264,16 @@ class SimulatedCluster:
             if self.running(name):
                 self.crash(name)
 
+    def turn(self) -> None:
+        """Time passes, all that run do what is due, and what is under way arrives."""
+        self.now_s += 0.02
+        for name in self.names:
+            if self.running(name):
+                self.tick(name)
+                self.members[name].make_durable()
+        while self.deliver_one():
+            pass
+
     def heal(self) -> None:
         """Everything runs and is connected, for long enough; then all must agree."""
         for name in self.names:
@@ -272,12 +283,7 @@ class SimulatedCluster:
             for other in self.names:
                 self.connect(one, other)
         for _ in range(self.healing_turns):
-            self.now_s += 0.02
-            for name in self.names:
-                self.tick(name)
-                self.members[name].make_durable()
-            while self.deliver_one():
-                pass
+            self.turn()
             if self.converged():
                 return
         states = {name: (self.raft(name).getStatus(), self.raft(name).configuration) for name in self.names}

@@ -1,6 +1,7 @@
 """What a member acknowledged and lost is noticed when it starts; neither a crash nor a new member is taken for that."""
 
 import random
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ OWNER = "homeserver/alpha/h1"
 MARK = PATH.with_name("journal.mark")
 OLD = PATH.with_name("journal.old")
 RESERVED = 2048
+MAGIC = b"batonpass journal 2\n"
 
 
 def opened(disk: SimulatedDisk, *made_later: str) -> Journal:
@@ -64,8 +66,38 @@ def test_a_journal_that_is_shorter_than_what_was_reserved_has_lost_its_end(
     disk = SimulatedDisk()
     with_entries(disk, count, size).close()
     whole = len(contents(disk, PATH))
-    cut(disk, data.draw(st.integers(len(OWNER) + 40, whole - 1)))
-    with pytest.raises(JournalDamaged, match=r"were reserved: its end is lost.*baton cluster remove"):
+    cut(disk, data.draw(st.integers(0, whole - 1)))
+    with pytest.raises(JournalDamaged, match=r"its end is lost.*baton cluster remove"):
+        opened(disk)
+
+
+@given(st.integers(0, 8), st.booleans(), st.data())
+def test_a_journal_that_is_shorter_than_it_was_made_is_refused_also_without_its_mark(
+    count: int, compacted: bool, data: st.DataObject
+) -> None:
+    disk = SimulatedDisk()
+    journal = with_entries(disk, count)
+    if compacted and count > 2:
+        journal.begin_part(count - 1)
+        journal.end_part(count - 1)
+    journal.close()
+    size = data.draw(st.integers(0, len(contents(disk, PATH)) - 1))
+    cut(disk, size)
+    disk.unlink(MARK)
+    with pytest.raises(JournalDamaged, match=rf"journal has {size} bytes.*its end is lost.*baton cluster remove"):
+        opened(disk)
+    assert len(contents(disk, PATH)) == size, "it is left as it was found"
+
+
+@pytest.mark.parametrize("with_mark", [True, False])
+def test_a_new_journal_has_its_reserve_before_anything_is_written_to_it(with_mark: bool) -> None:
+    disk = SimulatedDisk()
+    opened(disk).close()
+    assert len(contents(disk, PATH)) >= RESERVED
+    cut(disk, RESERVED)
+    if not with_mark:
+        disk.unlink(MARK)
+    with pytest.raises(JournalDamaged, match="were reserved: its end is lost"):
         opened(disk)
 
 
@@ -137,14 +169,55 @@ def test_zeros_where_batches_were_are_noticed_up_to_the_last_mark() -> None:
         opened(disk)
 
 
-def test_a_journal_of_an_earlier_release_gets_a_mark() -> None:
-    disk = SimulatedDisk()
-    with_entries(disk, 4).close()
+def as_an_earlier_release_wrote_it(disk: SimulatedDisk) -> None:
+    """Without the number of bytes in its beginning, without a reserve behind its end, and without a mark."""
+    journal = opened(disk)
+    whole = contents(disk, PATH)[: journal.size_bytes]
+    journal.close()
+    nonce_end = len(MAGIC) + len(OWNER) + 1 + 8
+    start = MAGIC.replace(b"2", b"1") + whole[len(MAGIC) : nonce_end]
     disk.unlink(MARK)
-    opened(disk, "snapshot").close()
-    assert disk.exists(MARK)
-    disk.unlink(PATH)
-    with pytest.raises(JournalDamaged, match=r"journal\.mark"):
+    put(disk, PATH, start + zlib.crc32(start).to_bytes(4, "big") + whole[nonce_end + 8 + 4 :])
+
+
+def test_a_journal_of_an_earlier_release_gets_a_mark_and_a_reserve() -> None:
+    undisturbed = SimulatedDisk()
+    with_entries(undisturbed, 4).close()
+    as_an_earlier_release_wrote_it(undisturbed)
+    before = undisturbed.operations
+    opened(undisturbed, "snapshot").close()
+    for moment in range(undisturbed.operations - before + 1):
+        disk = SimulatedDisk()
+        with_entries(disk, 4).close()
+        as_an_earlier_release_wrote_it(disk)
+        if moment:
+            disk.crash_at(disk.operations + moment)
+            with pytest.raises(PowerCut):
+                opened(disk, "snapshot").close()
+            disk.crash(random.Random(moment))
+        journal = opened(disk, "snapshot")
+        assert [entry[1] for entry in journal[:]] == [1, 2, 3, 4]
+        journal.close()
+        assert len(contents(disk, PATH)) >= RESERVED
+        disk.unlink(PATH)
+        with pytest.raises(JournalDamaged, match=r"journal\.mark"):
+            opened(disk)
+
+
+def test_the_mark_names_no_more_parts_than_there_are() -> None:
+    disk = SimulatedDisk()
+    journal = with_entries(disk, 3)
+    copy = contents(disk, PATH)
+    for index in range(4, 24):
+        journal.begin_part(index - 2)
+        journal.append((b"meanwhile", index, 1))
+        journal.sync()
+        assert len(contents(disk, MARK).splitlines()) == 2 + 2 + 1, "the part before, this one and the check sum"
+        journal.end_part(index - 2)
+        assert len(contents(disk, MARK).splitlines()) == 2 + 1 + 1
+    journal.close()
+    put(disk, PATH, copy)
+    with pytest.raises(JournalDamaged, match="an older one"):
         opened(disk)
 
 
@@ -180,7 +253,12 @@ def cut_journal(directory: Path) -> None:
     journal.write_bytes(journal.read_bytes()[:200])
 
 
-@pytest.mark.parametrize("lose", [remove_journal, remove_journal_and_mark, cut_journal])
+def cut_journal_and_remove_mark(directory: Path) -> None:
+    cut_journal(directory)
+    (directory / "journal.mark").unlink()
+
+
+@pytest.mark.parametrize("lose", [remove_journal, remove_journal_and_mark, cut_journal, cut_journal_and_remove_mark])
 async def test_a_member_that_lost_its_journal_does_not_start(tmp_path: Path, lose: Callable[[Path], None]) -> None:
     async with running_instance(tmp_path, 1) as instance:
         await (await instance.leader()).submit("tree.put", {"path": ["a"], "data": 1})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tree.changing_cluster import ChangingCluster
+from tree.membership import Admit, Dismiss, Member
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +38,31 @@ def test_nothing_acknowledged_is_lost_while_members_come_and_go(
         cluster.heal()
         cluster.check()
     assert cluster.acknowledged, "the run must have done something"
+
+
+def test_a_member_that_is_dismissed_and_admitted_again_gets_the_log_although_its_leader_forgot_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said so only once and then ignored whatever began later: for as long as the connection and the term lasted."""
+    cluster = ChangingCluster(tmp_path, random.Random(1), monkeypatch, compact_after=10_000, batch_bytes=1 << 21)
+    cluster.heal()
+    (leader,) = [name for name in cluster.names if cluster.raft(name).is_leader()]
+    newcomer = "h3"
+
+    def change(proposed: Admit | Dismiss) -> None:
+        index = cluster.raft(leader).propose_change(proposed)
+        for _ in range(10):
+            cluster.turn()
+        assert cluster.raft(leader).configuration.index >= index
+
+    admission = Admit(Member(newcomer, "sim", 4))
+    cluster.held.add((newcomer, leader))
+    change(admission)
+    change(Dismiss(newcomer))
+    cluster.held.clear()
+    cluster.turn()  # what the newcomer lacks is heard by the leader now, which does not listen
+    change(admission)
+    cluster.heal()
+    cluster.check()
+    assert newcomer in cluster.raft(leader).configuration.voters
+    assert len(cluster.leaders) == 1, "without another election"

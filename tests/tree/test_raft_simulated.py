@@ -70,11 +70,8 @@ def test_a_conflicting_tail_longer_than_a_batch_is_replaced(tmp_path: Path, monk
     cluster.check()
 
 
-def test_a_member_that_needs_a_large_snapshot_gets_it_piece_by_piece_and_is_not_flooded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stock PySyncObj asks for the next piece again and again; on this clock, which stands still, for ever."""
-    cluster = SimulatedCluster(tmp_path, random.Random(7), monkeypatch, size=3, compact_after=8, batch_bytes=1 << 21)
+def without_a_large_state(cluster: SimulatedCluster) -> str:
+    """Who does not run, and needs a snapshot of 3 MB."""
     cluster.heal()
     (leader,) = [name for name in cluster.names if cluster.raft(name).is_leader()]
     behind = next(name for name in cluster.names if name != leader)
@@ -83,11 +80,16 @@ def test_a_member_that_needs_a_large_snapshot_gets_it_piece_by_piece_and_is_not_
         args = {"path": ["big", str(number)], "data": b"x" * 100_000}
         cluster.raft(leader).submit(COMMAND_KIND + encode_command(Command("tree.put", args, "client", number)))
         for _ in range(4):
-            cluster.now_s += 0.02
-            for name in cluster.names:
-                cluster.tick(name)
-            while cluster.deliver_one():
-                pass
+            cluster.turn()
+    return behind
+
+
+def test_a_member_that_needs_a_large_snapshot_gets_it_piece_by_piece_and_is_not_flooded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stock PySyncObj asks for the next piece again and again; on this clock, which stands still, for ever."""
+    cluster = SimulatedCluster(tmp_path, random.Random(7), monkeypatch, size=3, compact_after=8, batch_bytes=1 << 21)
+    behind = without_a_large_state(cluster)
     cluster.members[behind].start()
     sent: dict[bool, int] = {True: 0, False: 0}
     send = cluster.send
@@ -103,6 +105,42 @@ def test_a_member_that_needs_a_large_snapshot_gets_it_piece_by_piece_and_is_not_
     pieces = 3_000_000 // (64 * 1024)
     assert pieces / 2 <= sent[True] <= 3 * pieces
     assert sent[False] <= 3 * pieces
+
+
+def test_a_leader_that_leads_again_sends_a_snapshot_anew_whatever_was_under_way_when_it_led_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces that arrived while it did not lead counted as under way for ever, and no other one was sent."""
+    cluster = SimulatedCluster(tmp_path, random.Random(7), monkeypatch, size=3, compact_after=8, batch_bytes=1 << 21)
+    behind = without_a_large_state(cluster)
+    (leader,) = [name for name in cluster.names if name != behind and cluster.raft(name).is_leader()]
+    (other,) = {*cluster.names} - {leader, behind}
+    cluster.members[behind].start()
+    cluster.connect(leader, behind)
+    send = cluster.send
+
+    def sending(sender: str, receiver: str, message: Message) -> bool:
+        if (sender, receiver) == (leader, behind) and message.get("serialized") is not None:
+            cluster.held.add((behind, leader))
+        return send(sender, receiver, message)
+
+    def hand_over(old: str, new: str) -> None:
+        cluster.raft(old).transfer_leadership(new)
+        for _ in range(20):
+            cluster.turn()
+        assert cluster.raft(new).is_leader()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "send", sending)
+        for _ in range(20):
+            cluster.turn()
+    assert cluster.held, "pieces are on their way, and that they arrive will be heard late"
+    hand_over(leader, other)
+    cluster.held.clear()
+    hand_over(other, leader)
+    cluster.heal()
+    cluster.check()
+    assert cluster.raft(leader).is_leader(), "without another election"
 
 
 def votes_sent(cluster: SimulatedCluster, name: str) -> list[str]:
