@@ -28,7 +28,7 @@ __all__ = [
     "values_in",
 ]
 
-# About a third of a second of Python on a small machine, of which an election timeout is a multiple.
+# A third to half a second of Python on a small machine, which is less than the shortest election timeout.
 MAX_STEPS: Final = 250_000
 # More than anybody can take: for a program that works on a tree of its own.
 UNBOUNDED: Final = 1 << 62

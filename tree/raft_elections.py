@@ -44,8 +44,9 @@ class RaftElections(RaftMember):
         if self._outlet.by_transfer or self._candidacy.may_stand(self.raftCurrentTerm + 1):
             self._candidacy_term = self.raftCurrentTerm
             return
-        if self._was_late(now_s):
-            self._SyncObj__raftElectionDeadline = now_s + 2 * self._heartbeat_s
+        patience_s = self._patience_s(now_s)
+        if patience_s:
+            self._SyncObj__raftElectionDeadline = now_s + patience_s
             return
         self._SyncObj__raftElectionDeadline = now_s + self._SyncObj__generateRaftTimeout()
         if self._candidacy.holds_back(now_s):
@@ -55,13 +56,16 @@ class RaftElections(RaftMember):
         for node in self._SyncObj__otherNodes:
             self._outlet.send(node, dict(message))
 
-    def _was_late(self, now_s: float) -> bool:
-        """Whether this member itself was busy, or stopped, when it should have asked for votes; once in a silence.
+    def _patience_s(self, now_s: float) -> float:
+        """How much longer to listen, as this member itself was busy or stopped when its election was due.
 
-        Then it has not listened: what the leader said meanwhile waits to be read, and is to be read first (T20).
+        What the leader said meanwhile waits to be read. And what held this member up, a command or a busy machine, may
+        hold up the leader for about as long. Zero if it was not late, or has listened in this silence (T20).
         """
         late_s = now_s - self._SyncObj__raftElectionDeadline
-        return bool(self._heartbeat_s < late_s < float("inf")) and self._candidacy.listens_first()
+        if not self._heartbeat_s < late_s < float("inf") or not self._candidacy.listens_first():
+            return 0.0
+        return max(2 * self._heartbeat_s, min(late_s, self._election_max_s))
 
     def _after_standing(self) -> None:
         """If PySyncObj stood, try again soon: it is known that a majority has no leader."""

@@ -134,6 +134,19 @@ def test_followers_that_were_busy_hear_the_leader_out_before_they_depose_it(clus
         assert (parts(cluster)[0], cluster.raft(led).raftCurrentTerm) == (led, term), away_s
 
 
+@pytest.mark.parametrize("longer_s", [0.1, 0.4])
+def test_what_held_up_all_members_deposes_no_leader_that_takes_somewhat_longer_than_others(
+    cluster: SimulatedCluster, longer_s: float
+) -> None:
+    led, others = parts(cluster)
+    term = cluster.raft(led).raftCurrentTerm
+    for away_s in (1.7, 1.9):
+        cluster.now_s += away_s
+        pass_time(cluster, longer_s, stopped=[led])
+        pass_time(cluster, 2.0)
+        assert (parts(cluster)[0], cluster.raft(led).raftCurrentTerm) == (led, term), away_s
+
+
 def test_a_member_that_was_busy_listens_once_and_stands_then(cluster: SimulatedCluster) -> None:
     led, others = parts(cluster)
     cluster.now_s += 5.0
