@@ -102,7 +102,10 @@ class Disk(Protocol):
         """Open a file for reading and writing; raises `FileNotFoundError` if there is none."""
 
     def create(self, path: Path, *, mode: int = 0o600) -> DiskFile:
-        """A new, empty file, in the place of one that has this name. Its name is not durable yet."""
+        """A new, empty file, in the place of one that has this name. Its name is not durable yet.
+
+        The one that had the name stays as it was: after a crash in a `rename` it may have the other name as well.
+        """
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name in the same directory, atomically replacing what has that name."""
@@ -205,7 +208,8 @@ class RealDisk:
     def create(self, path: Path, *, mode: int = 0o600) -> DiskFile:
         """See `Disk`."""
         try:
-            return _RealFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode))
+            path.unlink(missing_ok=True)
+            return _RealFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         except OSError as error:
             raise disk_failed(error, path, "creating") from error
 

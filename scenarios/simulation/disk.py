@@ -210,11 +210,8 @@ class SimulatedDisk:
         """See `tree.disk.Disk`."""
         cut = self.operation(path, "creating")
         names = self._names(path)
-        if path.name in names.seen:
-            names.seen[path.name].do(_Resize(0))
-        else:
-            names.seen[path.name] = _Contents()
-            names.changed()
+        names.seen[path.name] = _Contents()
+        names.changed()
         self.end(cut)
         return _SimulatedFile(self, path, names.seen[path.name])
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from tree.disk import DiskFailed, DiskFile, replace_file
+from tree.disk import REAL_DISK, Disk, DiskFailed, DiskFile, replace_file, replacing_file
 
 HERE = Path("/member")
 FILE = HERE / "file"
@@ -32,6 +32,24 @@ def test_a_power_cut_forgets_what_was_not_synced() -> None:
     assert contents(disk) == b"DURABLE and more"
     disk.crash(None)
     assert contents(disk) == b"durable"
+
+
+@pytest.mark.parametrize("kind", ["simulated", "real"])
+def test_a_file_that_a_crash_left_under_two_names_is_not_emptied_when_one_is_made_anew(
+    kind: str, tmp_path: Path
+) -> None:
+    disk: Disk = REAL_DISK if kind == "real" else SimulatedDisk()
+    path = tmp_path / "journal"
+    replace_file(path, b"durable", disk=disk)
+    disk.link(path, path.with_name("journal.new"))  # as by a crash in the renaming
+    with replacing_file(path, disk=disk) as file:
+        file.write(b"next", 0)
+        before = disk.open(path)
+        assert before.read(0, 100) == b"durable"
+        before.close()
+    after = disk.open(path)
+    assert after.read(0, 100) == b"next"
+    after.close()
 
 
 @given(st.integers(0, 2**32), st.binary(max_size=3000), st.integers(0, 2000))
