@@ -14,7 +14,6 @@ names no good target for, leaves the built-in way. A policy that fails has no sa
 does not take is passed on likewise, also while nothing is balanced: it stands still until it is where it is taken.
 """
 
-import importlib
 import logging
 import secrets
 from collections import Counter, defaultdict
@@ -25,7 +24,7 @@ from typing import Final, Protocol
 import trio
 
 from actors.clock import Clock
-from actors.failing import is_stopping
+from actors.failing import is_stopping, traceback_of
 from authority.drain_trials import DrainTrials
 from authority.expected_loads import ExpectedLoads
 from authority.governor import Governor
@@ -35,6 +34,7 @@ from authority.messages import Message
 from authority.names import instance_of
 from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
 from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves, StillRow
+from authority.plugins import import_named
 from authority.records import DrainRecord, Phase
 from authority.refusals import Refusals
 from authority.settings import ConfigError
@@ -80,13 +80,9 @@ def load_policy(spec: str) -> Policy:
     """Import `package.module:function`.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: there is no such function, or its module failed.
     """
-    module_name, _, name = spec.partition(":")
-    try:
-        policy: Policy = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"policy {spec!r} cannot be loaded: {error}; expected 'package.module:function'") from error
+    policy: Policy = import_named(f"policy {spec!r}", spec, "function")
     if not callable(policy):
         raise ConfigError(f"policy {spec!r} is no function")
     return policy
@@ -241,9 +237,7 @@ class Balancer:
             if self._leads():
                 try:
                     busy = await self._round()
-                except BaseException as error:
-                    if is_stopping(error):
-                        raise
+                except Exception:
                     # It must not take the homeserver with it, nor stop the rounds.
                     _log.exception("a round of the balancer ran into an error")
             else:
@@ -387,8 +381,8 @@ class Balancer:
             failure = type(error).__name__
             if failure not in self._failures and len(self._failures) < MAX_FAILURES:
                 self._failures.add(failure)
-                text = "the placement policy failed and has no say in this round; each further %s is only counted"
-                _log.exception(text, failure)
+                text = "the placement policy failed and has no say in this round; each further %s is only counted\n%s"
+                _log.error(text, failure, traceback_of(error))
             return []
         finally:
             self._measured(began_s)

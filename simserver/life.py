@@ -164,7 +164,7 @@ class Life:
         server may be able to go on with it.
         """
         world, self._migrated = self._env.world, _NOTHING
-        if self.schema == schema_version(world) and takes(world, self.kind, self.schema):
+        if takes(world, self.kind, self.schema) and self.schema == schema_version(world):
             return
         try:
             with self.at_work():

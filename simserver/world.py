@@ -34,10 +34,11 @@ What a world may have beside `World`'s methods:
     See `simserver.participants`. Nothing but the state moves, if absent.
 """
 
-import importlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from actors.failing import is_stopping
+from authority.plugins import import_named, or_config_error
 from authority.settings import ConfigError
 from simserver.inputs import PendingInput
 from simserver.world_flaws import flaw
@@ -74,7 +75,16 @@ def schema_version(world: World) -> int:
 
 
 def takes(world: World, kind: str, version: int) -> bool:
-    """Whether the world can go on with a state of this kind, in the form of this version."""
+    """Whether the world can go on with a state of this kind, in the form of this version; not if it fails to say."""
+    try:
+        return _takes(world, kind, version)
+    except BaseException as error:
+        if is_stopping(error):
+            raise
+        return False
+
+
+def _takes(world: World, kind: str, version: int) -> bool:
     kinds = getattr(world, "kinds", None)
     if kinds is not None and kind not in kinds:
         return False
@@ -128,22 +138,13 @@ def load_world(spec: str, options: dict[str, Any]) -> World:
         ConfigError: there is no such class, it rejects the options, or lacks what a world needs; the sentence is one
             line, and names the world and what is wrong.
     """
-    module_name, _, class_name = spec.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module_name), class_name)
-    except (Exception, SystemExit) as error:  # the module is the user's: whatever its import raises
-        raise ConfigError(
-            f"world {spec!r} cannot be loaded: {_said(error)}; expected 'package.module:ClassName'"
-        ) from error
-    try:
+    factory = import_named(f"world {spec!r}", spec, "ClassName")
+
+    def made() -> tuple[World, str]:
         world: World = factory(**options)
-        wrong = flaw(world)
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"world {spec!r} rejects its options, or fails: {_said(error)}") from error
+        return world, flaw(world)
+
+    world, wrong = or_config_error(made, f"world {spec!r} rejects its options, or fails")
     if wrong:
         raise ConfigError(f"world {spec!r} cannot be used: {wrong}")
     return world
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
