@@ -95,11 +95,18 @@ class Departures:
         reached: BreakpointReached = nowhere,
         kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
         spans: Spans = SILENT,
+        *,
+        may_act: Callable[[int], bool],
+        home_answers: Callable[[int], bool],
     ) -> None:
         """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
 
         `kept` is told of every state that is not needed here any more, because somebody else has begun with it.
+        `may_act`: whether this server's lease lasts at a moment; `home_answers`: whether the home instance answers when
+        it is asked to renew it.
         """
+        self.may_act = may_act
+        self.home_answers = home_answers
         self._kept: Final = kept
         self.handed_on: Final = HandedOn()
         self._spans: Final = spans
@@ -121,14 +128,10 @@ class Departures:
         self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, spans)
         self._new_id = new_id
-        # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
-        self.may_act: Callable[[int], bool] = lambda now_ns: True
-        # Whether the home instance answers when it is asked to renew it. As above.
-        self.home_answers: Callable[[int], bool] = lambda now_ns: True
         self._home_awaited: Final = HomeAwaited(
             clock,
             self._spawn,
-            # Whoever has a lease sets them later.
+            # As they are by then.
             lambda now_ns: self.may_act(now_ns),  # noqa: PLW0108
             lambda now_ns: self.home_answers(now_ns),  # noqa: PLW0108
         )

@@ -141,7 +141,7 @@ class Home:
         self.pins: Final = Pins() if pins is None else pins
         self.renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
         """Asks for a renewal of the lease, by a way of its own (`simserver.renewal_lane`)."""
-        self.why_not_asked: Callable[[], str] = lambda: ""
+        self.why_not_asked: Callable[[], str] = lambda: "nobody has said yet whether this server has a lease"
         """Why the home instance is asked for nothing but the lease: this server has none, say; empty if it is."""
         self.is_silent: Callable[[str], bool] = lambda _: False
         """Whether a peer may be elsewhere by now."""

@@ -51,7 +51,7 @@ from simserver.home import HomeUnreachable
 from simserver.life import Life
 from simserver.recovery import Recovery
 from simserver.stayers import FIRST_PAUSE_NS, FORGET_NS
-from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_holdings import Written
 
 HERE, THERE = "alpha.s1", "alpha.s2"
@@ -135,7 +135,16 @@ class Scene:
         sealer = Sealer(HERE, IDENTITY)
         self.rooms = Rooms()
         self.departures = Departures(
-            sealer, post, post, self.holdings, self.rooms, TrioClock(), self.counts, spans=spans
+            sealer,
+            post,
+            post,
+            self.holdings,
+            self.rooms,
+            TrioClock(),
+            self.counts,
+            spans=spans,
+            may_act=always,
+            home_answers=always,
         )
 
     def spawn(self) -> Holding:
