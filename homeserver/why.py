@@ -75,6 +75,7 @@ class Why:
 
 
 _NOTHING: Final = "nothing is to be done"
+_WANTS: Final = "see to what is named there, or have `destination` of its world name another server"
 _MAJORITY: Final = "start the homeservers that are down, or look at the network between them (baton cluster status)"
 _RESTORE: Final = (
     "put the newer log back, or if it is gone for good: baton cluster accept-loss"
@@ -105,11 +106,13 @@ def _runs(facts: Facts, record: EntityRecord, row: StandingRow) -> Why:
     text, remedy = f"{record.authority} simulates it", _NOTHING
     if row.transfer_id:
         text += f"; transfer {row.transfer_id} waits: {row.why}"
+    elif row.why:
+        text, remedy = f"{text}; {row.why}", _WANTS
     if facts.log_went_back:
         return Why(Cause.RUNS, f"{text}; but nothing is decided: {facts.log_went_back}", _RESTORE)
     if facts.no_majority:
         return Why(Cause.RUNS, f"{text}, until its lease is over: {facts.no_majority}", _MAJORITY)
-    since_ms = row.since_ms if row.transfer_id else None
+    since_ms = row.since_ms if row.why else None
     return Why(Cause.RUNS, text, remedy, row.transfer_id, row.phase, since_ms)
 
 

@@ -312,13 +312,15 @@ class Home:
         Raises:
             HomeUnreachable: nobody can say now.
         """
-        cached = self._rows.get(name)
-        if cached is not None and cached[1] is not None:
-            return cached[1].role
-        if (role := self.pins.role_of(name)) is not None:
+        if (role := self.role_at_hand(name)) is not None:
             return role
         row = await self.row(name)
         return None if row is None else row.role
+
+    def role_at_hand(self, name: str) -> Role | None:
+        """As `role_of`, if nobody has to be asked for it; else None."""
+        cached = self._rows.get(name)
+        return cached[1].role if cached is not None and cached[1] is not None else self.pins.role_of(name)
 
     def row_at_hand(self, name: str) -> DirectoryRow | None:
         """As `row`, if nobody has to be asked for it; else None."""

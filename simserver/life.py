@@ -66,7 +66,7 @@ class Life:
     `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
     `simserver.sleep`. `passive` is there while it is put away, and has no actor: then state, inbox and what is carried
     are in there, and are brought back, with an actor, by whoever wants one of them. `owes_tick` says that its first
-    actor since has to begin with a tick.
+    actor since has to begin with a tick. `wants` names the server on which its world wants it, if that is another one.
     """
 
     __slots__ = (
@@ -104,6 +104,7 @@ class Life:
         "state_bytes",
         "step_ns",
         "stint",
+        "wants",
         "world",
     )
 
@@ -139,6 +140,7 @@ class Life:
         self.failed_here = False
         self.released_epoch = snapshot.released_epoch
         self.ref: Ref | None = None
+        self.wants = ""
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
         self.leaves_at_ns = 0

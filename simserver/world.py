@@ -38,12 +38,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from actors.failing import is_stopping
+from authority.names import BadName, check_name
 from authority.plugins import import_named, or_config_error
 from authority.settings import ConfigError
 from simserver.inputs import PendingInput
 from simserver.world_flaws import flaw
 
-__all__ = ["World", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
+__all__ = ["World", "a_destination", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
 
 
 class World(Protocol):
@@ -65,7 +66,9 @@ class World(Protocol):
     def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
         """The server that should simulate this entity from now on, or None to stay (placement by position, say).
 
-        `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break.
+        `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break. A text that
+        is no name like `alpha.s1` is a fault of the world, and the tick has failed. A name that is refused, as one of
+        no simulation server is, is tried again ever more seldom.
         """
 
 
@@ -129,6 +132,24 @@ def yes_or_no(method: str, said: Any) -> bool:
     if said is not True and said is not False and type(said).__name__ not in {"bool", "bool_"}:
         raise TypeError(f"{method} has to say True or False, not {said!r:.40}")
     return bool(said)
+
+
+def a_destination(said: Any) -> str | None:
+    """Where a world wants an entity, as it said.
+
+    Raises:
+        TypeError: it said what is no text.
+        ValueError: it said what is not the name of any server.
+    """
+    if said is None:
+        return None
+    if not isinstance(said, str):
+        raise TypeError(f"destination has to name a server or be None, not {said!r:.40}")
+    try:
+        # The text alone, whatever kind of text it is.
+        return check_name(str.__str__(said))
+    except BadName as error:
+        raise ValueError(f"destination has to name a server or be None: {error}") from error
 
 
 def load_world(spec: str, options: dict[str, Any]) -> World:

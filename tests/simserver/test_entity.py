@@ -1,6 +1,7 @@
 """An entity as an actor: it ticks while it runs, keeps what comes while it is frozen, and moves as a whole."""
 
 import logging
+from enum import StrEnum
 from random import Random
 from typing import Any
 
@@ -105,17 +106,45 @@ async def test_the_world_may_want_it_elsewhere(
     assert stage.wishes == wishes
 
 
-async def test_a_world_that_wants_it_to_go_to_what_is_no_server_fails_as_if_it_had_raised(
-    system: System, caplog: pytest.LogCaptureFixture
-) -> None:
-    world: Any = Tally()
-    world.goes_to = 5
+class Named(StrEnum):
+    THERE = "alpha.s2"
+
+
+async def test_where_its_world_wants_it_is_known_until_that_wants_something_else(system: System) -> None:
+    world = Tally()
     stage = Stage(system, world=world)
     ref = stage.start(stage.fresh("tally"))
-    with caplog.at_level(logging.CRITICAL):
+    for goes_to, wants in ((Named.THERE, "alpha.s2"), ("alpha.s1", ""), ("alpha.s2", "alpha.s2"), (None, "")):
+        world.goes_to = goes_to
         ticks(ref)
-        assert "destination has to name a server" in (await inspect(ref))["broken"]
-    assert stage.wishes == []
+        await inspect(ref)
+        assert (type(ref.life.wants), ref.life.wants) == (str, wants)
+    assert stage.wishes == [(BALL, "alpha.s2")] * 2
+
+
+NO_NAMES = ["", "alpha", "not a name", "alpha.s2\n", "Alpha.s2", "alpha." + "s" * 100, 5, ["alpha.s2"]]
+
+
+@pytest.mark.parametrize("goes_to", NO_NAMES)
+async def test_a_world_that_wants_it_to_go_to_what_is_no_name_fails_as_if_it_had_raised(
+    system: System, goes_to: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    world: Any = Tally()
+    stage = Stage(system, world=world)
+    ref = stage.start(stage.fresh("tally"))
+    ticks(ref)
+    await inspect(ref)
+    world.goes_to = goes_to
+    feed(ref, 1)
+    with caplog.at_level(logging.CRITICAL):
+        ticks(ref, 20)
+        seen = await inspect(ref)
+    assert "destination has to name a server" in seen["broken"]
+    assert (seen["pending_inputs"], stage.counts["world_failed"], stage.wishes) == (1, 1, [])
+    world.goes_to = None
+    assert ref.life.release()
+    ticks(ref)
+    assert (await inspect(ref))["pending_inputs"] == 0
 
 
 @pytest.mark.parametrize("where", ["step", "destination"])
