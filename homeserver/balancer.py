@@ -193,7 +193,7 @@ class Balancer:
         self._reports[server] = load, now_ns
         if still is not None:
             self._reported_s[server] = now_ns / 1e9
-            self.still.heard(server, load, still, now_ns)
+            self.still.heard(server, still, now_ns)
         if load.tick_ppm / _PPM > self._balance.hot:
             self._hot_since_ns.setdefault(server, now_ns)
         else:
@@ -203,11 +203,6 @@ class Balancer:
         """What a server reported last, or None."""
         found = self._reports.get(server)
         return None if found is None else Reported(found[0], (self._clock.monotonic_ns() - found[1]) / 1e9)
-
-    def why_still(self, entity: str, server: str) -> StillRow | None:
-        """Why an entity stands still on a server, if that has said so lately."""
-        still = self.still.of(entity, server, self._clock.monotonic_ns())
-        return None if still is None else still.row
 
     def took_census(self, server: str, census: Census) -> None:
         """A server answers; an answer to an earlier question is of the past."""
