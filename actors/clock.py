@@ -39,7 +39,7 @@ class Bell:
         self._loop: Loop | None = None  # of those who wait
 
     def ring(self) -> None:
-        """Wake whoever waits, or the next one who does. From any thread."""
+        """Wake the task that waits, or the next one that does. From any thread."""
         loop = self._loop
         if loop is None or get_ident() == loop.thread:
             self._rung.set()

@@ -42,7 +42,7 @@ class Combiner(Generic[Item, Result]):
     again by the next of them: so it must bear to be repeated.
 
     No more than `at_once` are performed beside each other: who comes then waits, and goes with all who do. Who is
-    cancelled while he waits is not among them any more.
+    cancelled while it waits is not among them any more.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """Its type and what it says, if it can: its `__str__` is of whoever has raised it, too, and may raise."""
+    """Its type and what it says, if it can: its `__str__` is code of users, too, and may raise."""
     name = type(error).__name__
     try:
         return f"{name}: {error}"
@@ -45,7 +45,7 @@ def said(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Its traceback for the log, if there can be one: what it is made of is of whoever has raised it as well."""
+    """Its traceback for the log, if there can be one: what it is made of may fail as well."""
     try:
         return "".join(traceback.format_exception(error)).rstrip()
     except BaseException as failure:

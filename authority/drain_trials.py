@@ -5,7 +5,7 @@ entity would stand still there, one after the other. So to a server whose world 
 the drained one a unit of each kind goes ahead; the others follow when the server has reported since. If it reports that
 the first one failed, the whole drain stops (`homeserver.balancer`), whatever the versions are.
 
-Pure: time goes in. What is remembered is in the memory of whoever leads; the next one has another unit go ahead.
+Pure: time goes in. What is remembered is in the memory of the leader; the next one has another unit go ahead.
 """
 
 from collections import defaultdict

@@ -66,7 +66,7 @@ class Load(MessageModel):
 
 
 class StillRow(MessageModel):
-    """An entity that stands still on a server, and why.
+    """An entity that is not simulated on its server, and why.
 
     `untaken` as of `Load`. `still_ms` says for how long. With `failed_here` its world failed on it in its first moments
     here, and it ran where it came from.

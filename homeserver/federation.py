@@ -4,7 +4,7 @@ Two things cross: sealed parcels, whose trace every relay extends, and directory
 proved with the federation secret, which relays do not have, so a relay cannot put a key of its own in place of another.
 
 What is to be said to one instance about many entities at the same moment is said in one parcel. Each request says for
-how long it is waited for, so that whoever it reaches too late, on the way or there, drops it before doing any work.
+how long it is waited for, so that a server that it reaches too late, on the way or there, drops it at once.
 """
 
 import logging
@@ -234,7 +234,7 @@ class Federation:
                     answers += [error] * len(together)
         if len(answers) < len(letters):
             if self._heard[instance] == before and within_s >= FAIR_S:
-                # Else others have had all of its time, or whoever asked had none left.
+                # Else others have had all of its time, or the one that asked had none left.
                 self._silent.add(instance)
             late = PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
             answers += [late] * (len(letters) - len(answers))

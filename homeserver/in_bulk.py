@@ -238,7 +238,7 @@ class InBulk:
         items = some.items
         try:
             if not items[0].opened.left_s(self._clock.monotonic_ns()):
-                raise NoQuorum("whoever asked does not wait any more")
+                raise NoQuorum("the server that asked does not wait any more")
             if some.answers:
                 await self._pass_on(some.answers, items, letters)
                 return []

@@ -1,4 +1,4 @@
-"""Which entities ran where they came from and stand still where they are now, as their servers say with their loads.
+"""Which entities ran where they came from and do not run where they are now, as their servers say with their loads.
 
 That stops a drain. How any other entity stands, and why, its server is asked (`homeserver.standings`).
 """
@@ -14,7 +14,7 @@ __all__ = ["StandingStill", "Still"]
 
 @dataclass(frozen=True, slots=True)
 class Still:
-    """An entity that stands still on `server`, as that said `at_ns`."""
+    """An entity that does not run on `server`, as that said `at_ns`."""
 
     server: str
     row: StillRow
@@ -22,7 +22,7 @@ class Still:
 
     @property
     def since_ns(self) -> int:
-        """Since when it stands still."""
+        """Since when it does not run."""
         return self.at_ns - self.row.still_ms * 1_000_000
 
 

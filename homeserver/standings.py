@@ -145,7 +145,7 @@ class Standings:
         return found
 
     async def why_waits(self, transfer: TransferRecord) -> str:
-        """Why a transfer without a result waits, by the last word of who is to go on with it; empty if that is unknown.
+        """Why a transfer without a result waits, by the last word of the server whose turn it is; empty if unknown.
 
         It is in the words of people, and of this moment.
         """

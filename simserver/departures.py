@@ -158,7 +158,7 @@ class Departures:
             self._perform(departure, departure.machine.asks())
 
     def departure_of(self, entity: str) -> Departure | None:
-        """How far the hand-over is for which an entity stands still, if it does."""
+        """How far the hand-over is for which an entity is frozen, if it is."""
         return self._leaving.get(entity)
 
     def step_down(self) -> None:

@@ -412,7 +412,7 @@ class LeaseKeeper:
         return False
 
     def _home_has_another_release(self, sender: str, version: int) -> None:
-        """Its homeservers were exchanged while this server ran: it stands still when its lease ends, and keeps all."""
+        """Its homeservers were exchanged while this server ran: without a lease it simulates nothing, and keeps all."""
         why = why_other_release(self._server, PROTOCOL_VERSION, sender, version)
         if why != self.other_release:
             _log.error("other_release: %s", why)

@@ -162,8 +162,8 @@ class Life:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
 
         What `migrate` gave is not its state until a tick with it has succeeded: until then copies, checkpoints and
-        hand-overs have the former one, in its form. If it cannot be brought there it stands still here, and another
-        server may be able to go on with it.
+        hand-overs have the former one, in its form. If it cannot be brought there it is not simulated here, and another
+        server may be able to.
         """
         world, self._migrated = self._env.world, _NOTHING
         if takes(world, self.kind, self.schema) and self.schema == schema_version(world):
@@ -255,7 +255,7 @@ class Life:
         """Its world failed on it: it stands still with its last good state.
 
         That is so wherever it goes, but if its state was only now brought into another form: what failed is not its
-        state, and a server whose world takes the former one may go on with that.
+        state, and a server whose world takes the former one may simulate that.
         """
         self.stand_still(said(error))
         self._is_unread = self._migrated is not _NOTHING
@@ -349,8 +349,7 @@ class Life:
         is large. The same object as before is what it was, or was changed where it stands, and there is none of before.
 
         Raises:
-            NotPortable: it is no state, or whoever had it could not be copied or handed over, nor gone on with after a
-                failure.
+            NotPortable: it is no state, or the entity could not be copied, handed over, or taken over after a failure.
         """
         if world is self.world:
             return

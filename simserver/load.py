@@ -361,7 +361,7 @@ class Loads:
                 self._post.send(report, Trace("load"), row.name, on_path=False, address=address)
 
     def soon(self, _entity: str = "") -> None:
-        """An entity came to stand still: home hears of it soon."""
+        """An entity was stopped: home hears of it soon."""
         self._soon.ring()
 
     def _some_still(self) -> list[StillRow]:
@@ -381,7 +381,7 @@ class Loads:
         elif self._said_ns is None or now_ns - self._said_ns >= SAY_NS:
             self._said_ns = now_ns
             untaken = sum(row.untaken for row in rows)
-            text = "%d entities stand still here: %d quarantined, %d not taken by the world here; such as %s: %s"
+            text = "%d entities are not simulated here: %d quarantined, %d not taken by the world here; such as %s: %s"
             _log.warning(text, len(rows), len(rows) - untaken, untaken, rows[0].entity, rows[0].why)
 
     def measure(self) -> Load:

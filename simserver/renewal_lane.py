@@ -184,7 +184,7 @@ class RenewalLane:
                 if self._home.is_member(received.peer) and received.peer not in self._opening:
                     self._opening.add(received.peer)
                     nursery.start_soon(self._take, received)
-            # The link has ended: whoever restarts it, restarts this.
+            # The link has ended: what restarts it, restarts this.
             await trio.sleep_forever()
 
     async def _take(self, received: Received) -> None:

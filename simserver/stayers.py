@@ -54,7 +54,7 @@ _WORDS: Final = {
     Reason.DENIED: "the rule, or its master, said no",
     Reason.DRAINING: "that is drained, and takes no entities",
     Reason.HOME_UNREACHABLE: "its home instance, or the one of that server, cannot be asked",
-    Reason.INCOMPATIBLE: "nobody could go on with it there, or read its state",
+    Reason.INCOMPATIBLE: "that could not simulate it, or read its state",
     Reason.STATE_TOO_LARGE: f"a transfer carries {MAX_STATE_BYTES} bytes, and its state has more",
     Reason.TARGET_DOWN: "the lease of that server is over, or it has just come back",
     Reason.TARGET_FAILED: "that did not answer in time",

@@ -78,7 +78,7 @@ def schema_version(world: World) -> int:
 
 
 def takes(world: World, kind: str, version: int) -> bool:
-    """Whether the world can go on with a state of this kind, in the form of this version; not if it fails to say."""
+    """Whether the world can simulate a state of this kind, in the form of this version; not if it fails to say."""
     try:
         return _takes(world, kind, version)
     except BaseException as error:

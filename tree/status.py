@@ -60,7 +60,7 @@ class ReplicaConfig:
 class MemberStatus:
     """A member as this one sees it.
 
-    `connected`: there is a connection, and whoever should speak regularly on it, the leader, and to the leader
+    `connected`: there is a connection, and the member that should speak regularly on it, the leader, and to the leader
     everybody, did so lately.
     `role` is "voter" or "learner"; a learner gets a vote when it has caught up. `replaces` names the member that goes
     then. `match_index` is known to the leader only: up to there the member has the log. `lag_entries` is how much it

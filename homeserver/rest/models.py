@@ -386,8 +386,8 @@ class TransferView(BaseModel):
     reason: str
     waits: str = Field(
         default="",
-        description="while it is pending: why it waits, by the last word of who is to go on with it, who is asked for "
-        "that; empty if that is not known, and where several are listed, or `local` is asked for",
+        description="while it is pending: why it waits, by the last word of the server whose turn it is, which is "
+        "asked for that; empty if that is not known, and where several are listed, or `local` is asked for",
     )
     requester: str
     want: Want

@@ -172,7 +172,7 @@ def _tell(concerned: dict[str, Any]) -> None:
     click.echo(
         "What is elsewhere by this log goes on where it is if the server that handed it on can say so. What is unknown "
         "to it, or cannot be proved, is put aside on the disk of its server (docs/operations.md, what was put aside). "
-        "What only a server has that does not answer may be gone on with from an earlier state."
+        "What only a server has that does not answer may be simulated from an earlier state on."
     )
 
 

@@ -128,7 +128,7 @@ TABLE: dict[str, tuple[Facts, Cause, str, str]] = {
     "somebody was told to go on with it": (
         facts(record=NOBODYS, recovery=left(target=S2, tick=7)),
         Cause.RECOVERING,
-        "alpha.s2 was told to go on with it from tick 7",
+        "alpha.s2 was told to simulate it from tick 7 on",
         "look at alpha.s2",
     ),
     "it waits for a disk": (
