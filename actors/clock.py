@@ -36,7 +36,7 @@ class Bell:
 
     def __init__(self) -> None:
         self._rung = trio.Event()
-        self._loop: Loop | None = None  # of those who wait
+        self._loop: Loop | None = None  # of the tasks that wait
 
     def ring(self) -> None:
         """Wake the task that waits, or the next one that does. From any thread."""

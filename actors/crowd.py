@@ -1,4 +1,4 @@
-"""Who has a place at a server to which anybody may connect, and who makes room when there is none left. No I/O.
+"""Which connections have a place at a server to which anybody may connect, and which make room for others. No I/O.
 
 A connection either *waits for its peer* (for a request to begin, for the rest of one, or for the peer to take its
 answer) or *works* on a request that has come. One that works keeps its place. One that waits may have to make room: of
@@ -14,7 +14,7 @@ __all__ = ["Admitted", "Crowd"]
 
 
 class Admitted(NamedTuple):
-    """What becomes of somebody new: whether it is let in, and who has to go for that, if anybody."""
+    """What becomes of somebody new: whether it is let in, and which other one has to go for that."""
 
     is_in: bool
     instead_of: Hashable | None = None

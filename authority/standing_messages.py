@@ -1,6 +1,6 @@
 """What a homeserver asks a simulation server when somebody wants to know how its entities stand there, and why.
 
-None of it is a numbered hop, and nothing is decided by it: it is for people. Who gets no answer says so.
+None of it is a numbered hop, and nothing is decided by it: it is for people. A homeserver that gets no answer says so.
 """
 
 from enum import StrEnum

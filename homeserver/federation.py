@@ -62,7 +62,7 @@ MAX_DOUBTED: Final = 1_000
 AT_ONCE: Final = 8
 # So many wait for their turn; what comes then is not sent.
 MAX_WAITING: Final = 256
-# Who does not answer in less may be well.
+# An instance that does not answer in less may be well.
 FAIR_S: Final = 1.0
 
 
@@ -241,7 +241,7 @@ class Federation:
         return answers
 
     def _turn(self, instance: str, within_s: float) -> AbstractAsyncContextManager[None]:
-        """For who has no time to lose: were hundreds asked for at once, none would be answered in time.
+        """For those without time to lose: were hundreds asked for at once, none would be answered in time.
 
         Raises:
             PeerUnreachable: too many wait for their turn already.

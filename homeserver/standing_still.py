@@ -27,7 +27,7 @@ class Still:
 
 
 class StandingStill:
-    """What is known of it, by server. Who reports is bounded by who hands it in, and what by the size of a report."""
+    """What is known of it, by server: bounded by the servers that are registered, and by the size of a report."""
 
     def __init__(self) -> None:
         self._known: Final[dict[str, list[Still]]] = {}

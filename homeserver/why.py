@@ -141,7 +141,7 @@ def _nobody_has_it(facts: Facts, record: EntityRecord) -> Why:
         text = f"{died}; {target} was told to simulate it from tick {tick} on, and has not said yet that it does"
         return Why(Cause.RECOVERING, text, f"wait some seconds; then look at {target} (baton observe, its log)")
     if record.standing is Standing.LOST:
-        # Whatever its policy is: all who could have it have answered.
+        # Whatever its policy is: all that could have it have answered.
         text = f"its server {last} died or gave it up, and no server that is alive has a copy of it"
         remedy = f"if {last} is not running: {removal}; else delete it: POST /v1/entities/{record.id}/delete"
         return Why(Cause.LOST, text, remedy)

@@ -42,9 +42,9 @@ __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_r
 _log = logging.getLogger("simserver.load")
 
 REPORT_EVERY_S: Final = 1.0
-# Who has just come to stand still is reported so soon, with all that have meanwhile.
+# What was just stopped is reported so soon, with all that were meanwhile.
 STILL_S: Final = 0.05
-# While some stand still the log says so as often as this.
+# While some are stopped the log says so as often as this.
 SAY_NS: Final = 60_000_000_000
 # While so many are on their way nobody needs to know who else is here: to look through ten thousand entities, ten times
 # a second, would take more than to hand some of them over.

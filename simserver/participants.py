@@ -152,7 +152,7 @@ def _participants(world: Any, entity: str, count: Callable[[str], None]) -> Sequ
         if is_stopping(error):
             raise
         count("part_failed")
-        text = "the world failed to say who takes care of the parts of %s\n%s"
+        text = "the world failed to say which participants take care of the parts of %s\n%s"
         _log.error(text, entity, traceback_of(error))
         return ()
 

@@ -1,6 +1,6 @@
 """Whether what a world names is a simulation server at all: home is asked, before anybody else is.
 
-A name that a world has made up has no address, or that of a homeserver or a player, who would never answer.
+A name that a world has made up has no address, or that of a homeserver or a player, which would never answer.
 """
 
 import logging

@@ -501,7 +501,7 @@ class Replica(LocalTree):
         )
 
     def _is_heard(self, raft: RaftCore, name: str) -> bool:
-        """Whether there is a connection, and those who should speak regularly did: the leader, or to it everybody."""
+        """Whether there is a connection, and the peer spoke regularly if it should: the leader, or to it everybody."""
         if raft.is_leader():
             progress = raft.progress().get(name)
             return progress is not None and progress.connected
