@@ -147,7 +147,7 @@ class Balancer:
         self._is_silent = is_silent
         self._is_handed_back = is_handed_back
         self._reports: dict[str, tuple[Load, int]] = {}
-        # When each said last what stands still there.
+        # When each said last what is stopped there.
         self._reported_s: dict[str, float] = {}
         # Of each server whose last report was above `hot`: since when all were.
         self._hot_since_ns: dict[str, int] = {}
@@ -168,7 +168,7 @@ class Balancer:
         self._expected = ExpectedLoads()
         self._refusals = self._no_refusals()
         self.still: Final = StandingStill()
-        """Which entities stand still where they are, as their servers say."""
+        """Which entities ran, and do not run where they are now, as their servers say."""
         self._trials = self._no_trials()
         self._stopped: dict[str, str] = {}
         # Those that were drained when the last round began.
@@ -179,7 +179,7 @@ class Balancer:
     # --- what servers say ------------------------------------------------------------------------------------------
 
     def reported(self, server: str, load: Load, still: Sequence[StillRow] | None = None) -> None:
-        """A server of this instance says how much it has to do; in a report also what stands still there."""
+        """A server of this instance says how much it has to do; in a report also what is stopped there."""
         if server not in self._reports and len(self._reports) >= MAX_REPORTS:
             forgotten = next(iter(self._reports))
             del self._reports[forgotten]

@@ -105,7 +105,7 @@ class Entity(Server[Life]):
             done_ns = life.leave(now_ns)
         if not self._env.may_act(done_ns):
             # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it. If it was by the tick
-            # itself, the entity may stand still for it now.
+            # itself, the entity may be stopped for it now.
             self._env.count("ticks_without_lease")
             return
         # What comes after the commit may fail: the tick is done then all the same, and is not done again.

@@ -46,7 +46,7 @@ class EntityEnvironment:
     begun: Callable[[str], None] = lambda _entity: None
     # Told of every life that was put away, and needs an actor again.
     wants_actor: Callable[["Life"], None] = lambda _life: None
-    # Told of every life that comes to stand still.
+    # Told of every life that was stopped.
     stands_still: Callable[[str], None] = lambda _entity: None
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)

@@ -45,7 +45,7 @@ _log = logging.getLogger("simserver.life")
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
-# What stands still so soon, by its ticks, has not run here.
+# What is stopped so soon, by its ticks, has not run here.
 FIRST_MOMENTS_S: Final = 5.0
 # With every tick so many members of a state are looked at, which takes some 400 us at most: what has more is looked at
 # when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
@@ -252,7 +252,7 @@ class Life:
             self.stand_still(f"its actor crashed {MAX_CRASHES + 1} times in a row: {_told(before.process.reason)}")
 
     def failed(self, error: BaseException) -> None:
-        """Its world failed on it: it stands still with its last good state.
+        """Its world failed on it: it is stopped with its last good state.
 
         That is so wherever it goes, but if its state was only now brought into another form: what failed is not its
         state, and a server whose world takes the former one may simulate that.
@@ -271,7 +271,7 @@ class Life:
         self._env.count("world_failed")
         what = f"{doing}: {self.id}, a {self.kind}, at tick {self._tick}"
         if self.broken:
-            what += f"; it stands still {'wherever it goes' if self.quarantine else 'here'}"
+            what += f"; it is stopped {'wherever it goes' if self.quarantine else 'here'}"
         self._env.faults.failed(what, error, self._env.monotonic_ns())
 
     def _breaks(self, why: str, *, is_unread: bool) -> None:

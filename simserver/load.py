@@ -350,7 +350,7 @@ class Loads:
         self._clock = clock
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Report once a second, and soon after an entity came to stand still, until cancelled."""
+        """Report once a second, and soon after an entity was stopped, until cancelled."""
         task_status.started()
         while True:
             if await self._soon.wait(REPORT_EVERY_S):
@@ -365,7 +365,7 @@ class Loads:
         self._soon.ring()
 
     def _some_still(self) -> list[StillRow]:
-        """Some of those that stand still, as of `LoadReport`; people find them in the log too."""
+        """Some of those that are stopped, as of `LoadReport`; people find them in the log too."""
         rows = [_still_row(holding) for holding in self._holdings if holding.life.broken]
         self._say(rows)
         # Those after the one that was named last, and then from the beginning.
