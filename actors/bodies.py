@@ -1,7 +1,7 @@
-"""What the bodies of all requests under way may take together, and who gives up when that is too little. No I/O.
+"""What the bodies of all requests under way may take together, and which gives up when that is too little. No I/O.
 
-A body that is still coming may have to make room, of all of these the one that began first: whoever sends slowly loses
-to whoever does not. A body that is complete stays until its request is answered.
+A body that is still coming may have to make room, of all of these the one that began first: a client that sends slowly
+loses to one that does not. A body that is complete stays until its request is answered.
 """
 
 from collections.abc import Hashable
@@ -21,7 +21,7 @@ class BodiesUnderWay:
         """Of all of them now."""
 
     def grows(self, who: Hashable, size: int) -> list[Hashable]:
-        """So many bytes more have come; who has to go for them, and is gone with this: perhaps `who` itself."""
+        """`size` bytes more have come; those that have to go for them, and are gone with this: perhaps `who` itself."""
         self._coming[who] = self._coming.get(who, 0) + size
         self.bytes += size
         gone = []

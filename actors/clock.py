@@ -36,10 +36,10 @@ class Bell:
 
     def __init__(self) -> None:
         self._rung = trio.Event()
-        self._loop: Loop | None = None  # of those who wait
+        self._loop: Loop | None = None  # of the tasks that wait
 
     def ring(self) -> None:
-        """Wake whoever waits, or the next one who does. From any thread."""
+        """Wake the task that waits, or the next one that does. From any thread."""
         loop = self._loop
         if loop is None or get_ident() == loop.thread:
             self._rung.set()

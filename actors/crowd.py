@@ -1,9 +1,9 @@
-"""Who has a place at a server to which anybody may connect, and who makes room when there is none left. No I/O.
+"""Which connections have a place at a server to which anybody may connect, and which make room for others. No I/O.
 
 A connection either *waits for its peer* (for a request to begin, for the rest of one, or for the peer to take its
-answer) or *works* on a request that has come. Who works keeps its place. Whoever waits may have to make room: of the
-address that has the most connections the one that has waited longest, so a crowd from one address costs that address,
-and a peer that dawdles loses to one that does not. The newest is sent away only when everybody works.
+answer) or *works* on a request that has come. One that works keeps its place. One that waits may have to make room: of
+the address that has the most connections the one that has waited longest, so a crowd from one address costs that
+address, and a peer that dawdles loses to one that does not. The newest is sent away only when everybody works.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ __all__ = ["Admitted", "Crowd"]
 
 
 class Admitted(NamedTuple):
-    """What becomes of somebody new: whether it is let in, and who has to go for that, if anybody."""
+    """What becomes of somebody new: whether it is let in, and which other one has to go for that."""
 
     is_in: bool
     instead_of: Hashable | None = None
@@ -48,7 +48,7 @@ class Crowd:
         return len(self._place_of)
 
     def enter(self, who: Hashable, place: str) -> Admitted:
-        """Somebody new comes from this address, and waits for its peer; whoever has to go has left with this."""
+        """Somebody new comes from this address, and waits for its peer; the one that has to go has left with this."""
         here, leaving = self._places.get(place), None
         if here is not None and here.count >= self._most_of_a_place:
             leaving = next(iter(here.waiting), None)

@@ -1,6 +1,6 @@
 """Asking other servers over HTTP: the one client that there is, which believes no answer to be short.
 
-Whoever answers may be anybody: an address that was another server's, or one of an instance that has turned. So an
+Anybody may be the one that answers: an address that was another server's, or one of an instance that has turned. So an
 answer is read as it comes, up to a bound, and is given up beyond it. One that is compressed is refused, since a few
 bytes of it may be gigabytes. What all answers under way take together has a bound, too (`actors.bodies`). Nothing else
 in a server imports httpx (import-linter has a contract for that).

@@ -51,7 +51,7 @@ class HttpLimits:
 
     `connections` stays well below the 1024 files that a process may usually have open: the others are for the journal,
     for the log's other members, and for requests of this server's own. `connections_of_a_place` come from one address
-    at most (`actors.crowd` says who makes room); `farewells` are told why they have to go, at one time: more are cut.
+    at most (`actors.crowd` says which make room); `farewells` are told why they have to go, at one time: more are cut.
     """
 
     connections: int = 512

@@ -140,7 +140,7 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         """Take what this peer has sent, and sends, again."""
         link = self._held.pop(peer, None)
         if link is not None and self.look(link):
-            self._lookout.disturb()  # whoever receives may wait for the socket itself
+            self._lookout.disturb()  # a receiver may wait for the socket itself
 
     async def aclose(self) -> None:
         """Stop receiving: messages that were not taken stay untaken, and the peers' credit runs out."""

@@ -8,14 +8,17 @@ ever. The marks sit on code objects, and cost nothing when they are not needed.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 ResultT = TypeVar("ResultT")
+
+_receivers = 0
 
 protected = trio.lowlevel.enable_ki_protection
 """Decorates a function that must be finished once it has begun."""
@@ -31,6 +34,22 @@ def interruptibly(function: Callable[..., ResultT], *args: Any) -> ResultT:
 async def await_interruptibly(function: Callable[..., Awaitable[ResultT]], *args: Any) -> ResultT:
     """`interruptibly` for what waits."""
     return await function(*args)
+
+
+@contextmanager
+def received() -> Iterator[None]:
+    """While somebody takes SIGINT as a message (`trio.open_signal_receiver`), and Python raises nothing for it."""
+    global _receivers  # noqa: PLW0603 — of the process, as its signal handlers are
+    _receivers += 1
+    try:
+        yield
+    finally:
+        _receivers -= 1
+
+
+def are_received() -> bool:
+    """Whether Ctrl-C is a message to somebody, so that each `KeyboardInterrupt` was raised by code that made it up."""
+    return _receivers > 0
 
 
 def that_ends_the_program(group: BaseExceptionGroup[BaseException]) -> BaseException | None:

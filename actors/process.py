@@ -308,7 +308,7 @@ class Process:
             return
         with self.system.memory as memory:
             self._end_life(reason, quiet=quiet, report=report)
-            # All who are to be told the reason itself have been told.
+            # All that are to be told the reason itself have been told.
             self.reason = self.pending_exit = memory.of(reason)
 
     def _end_life(self, reason: Reason, *, quiet: bool, report: str) -> None:

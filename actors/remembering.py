@@ -1,9 +1,9 @@
 """What is kept of the reason of an end, as long as somebody keeps a ref.
 
 A reason that is an exception holds its traceback, that the frames of the callbacks that it came through, and those the
-state that they had in their hands. Exceptions are also shared: whoever was told of the end has this one, and others may
-be handling it. So nothing is done to it and its frames; what is kept is a likeness, without traceback, and those who
-are told of an end at the time are told the reason itself.
+state that they had in their hands. Exceptions are also shared: all that were told of the end have this one, and others
+may be handling it. So nothing is done to it and its frames; what is kept is a likeness, without traceback, and those
+who are told of an end at the time are told the reason itself.
 
 This module is pure: it imports no trio.
 """

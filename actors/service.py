@@ -44,7 +44,7 @@ class _Started:
         self.value: Any = None
         self.called = False
         self.failure: Reason = None
-        """Why it ended before it was ready, for who waits for that."""
+        """Why it ended before it was ready, for those that wait for that."""
 
     def started(self, value: Any = None) -> None:
         self._process.require_loop()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from actors.collecting import collect_seldom
+from actors.interrupts import received
 
 __all__ = ["run_until_signalled"]
 
@@ -30,7 +31,7 @@ def run_until_signalled(name: str, serve: Callable[[], Awaitable[None]]) -> None
 
 
 async def _cancel_when_signalled(name: str, life: trio.CancelScope) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, received():
         async for number in signals:
             _log.info("%s stops on %s", name, signal.Signals(number).name)
             life.cancel()

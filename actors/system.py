@@ -327,7 +327,7 @@ class System:
             del self._starts[process]
 
     def _give_up_starts(self) -> None:
-        """Wait for no start any more: the innermost are given up, and whoever waits for one ends its own in order."""
+        """Wait for no start any more: the innermost are given up, and who waits for one ends its own in order."""
         for process, limit in self._starts.items():
             if not any(child.starting for child in process.children or ()):
                 limit.cancel()

@@ -549,7 +549,7 @@ class LinkEndpoint:
         """A link has run into an error of ours: it ends, the peer is told and begins again, and nobody else notices."""
         self._counters["internal_errors"] += 1
         count = self._counters["internal_errors"]
-        if count & (count - 1) == 0:  # whoever causes them may cause many
+        if count & (count - 1) == 0:  # one peer may cause many
             peer = "a stranger" if link is None else link.peer
             log.error("%s: the link to %s ran into an error of ours, no. %d", self.name, peer, count, exc_info=error)
         if link is None:

@@ -2,7 +2,7 @@
 
 A row of the directory is what a server said of itself, and servers of other instances read it, too. What nobody can
 send to, or what is no server of ours for sure, is refused when it is registered (`bad_address`), and is as good as no
-address to whoever reads it from elsewhere: that one peer cannot be reached then, and nobody else is concerned.
+address to servers that read it from elsewhere: that one peer cannot be reached then, and nobody else is concerned.
 
 A link is one UDP socket, which reaches one IP version: all links of an instance are of one.
 """

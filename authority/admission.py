@@ -14,7 +14,7 @@ from typing import Final
 
 from authority.errors import Reason
 
-__all__ = ["MAX_PLACES", "PLACES_TTL_NS", "Need", "Places", "Vacancies"]
+__all__ = ["MAX_PLACES", "PLACES_TTL_NS", "REFUSED_TTL_NS", "Need", "Places", "Vacancies"]
 
 # How many places one question may get, and how long they are kept. The answers come in a round trip.
 MAX_PLACES: Final = 1024

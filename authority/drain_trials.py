@@ -1,11 +1,11 @@
 """Whether what a drain moves runs where it goes, before all of it is moved there.
 
 In a rolling upgrade a server is drained onto those of the next release. If the world of that fails on what comes, every
-entity would stand still there, one after the other. So to a server whose world has another schema version than that of
+entity would be stopped there, one after the other. So to a server whose world has another schema version than that of
 the drained one a unit of each kind goes ahead; the others follow when the server has reported since. If it reports that
 the first one failed, the whole drain stops (`homeserver.balancer`), whatever the versions are.
 
-Pure: time goes in. What is remembered is in the memory of whoever leads; the next one has another unit go ahead.
+Pure: time goes in. What is remembered is in the memory of the leader; the next one has another unit go ahead.
 """
 
 from collections import defaultdict

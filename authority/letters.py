@@ -6,8 +6,8 @@ list of messages with their traces. What that changes for safety:
 
 - *Who said it, to whom, until when*: sender, receiver and expiry are signed for the batch as they are for one message.
 - *Hop traces* are inside the seal. They are better protected than beside it, and nobody can extend them on the way. So
-  a batch that goes through relays has a trace of its own, which they extend; who opens it completes each numbered hop
-  in it by that.
+  a batch that goes through relays has a trace of its own, which they extend; the server that opens it completes each
+  numbered hop in it by that.
 - *Repetition*: the messages are idempotent by transfer id, in a batch as alone. A message may be in several.
 - *One bad message* spoils its batch, as the sender has signed it all.
 - Certificates, which are shown to others than their receiver, are signed apart (`crypto.jose.sign_all`).

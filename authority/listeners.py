@@ -9,12 +9,13 @@ Each is called once, as `function(telemetry, name)`, before anything of the serv
 attaches is detached and reported when it raises later, as of any handler (`actors.telemetry`).
 """
 
-import importlib
 import inspect
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from actors.telemetry import Telemetry
+from authority.plugins import import_named, or_config_error
 from authority.settings import ConfigError
 
 __all__ = ["attach_listeners", "load_listener"]
@@ -28,24 +29,12 @@ def attach_listeners(specs: Sequence[str], telemetry: Telemetry, name: str) -> N
     """
     for spec in specs:
         function = load_listener(spec)
-        try:
-            function(telemetry, name)
-        except (Exception, SystemExit) as error:
-            said = " ".join(str(error).split())
-            raise ConfigError(f"telemetry.handlers: {spec} failed: {type(error).__name__}: {said}") from error
+        or_config_error(partial(function, telemetry, name), f"telemetry.handlers: {spec} failed")
 
 
 def load_listener(spec: str) -> Any:
     """The function of this name; raises `ConfigError` as `attach_listeners`."""
-    module_name, _, function_name = spec.partition(":")
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except (Exception, SystemExit) as error:  # the module is the user's: whatever its import raises
-        said = " ".join(str(error).split())
-        raise ConfigError(
-            f"telemetry.handlers: {spec} cannot be loaded: {type(error).__name__}: {said}; "
-            "expected 'package.module:function'"
-        ) from error
+    function = import_named(f"telemetry.handlers: {spec}", spec, "function")
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise ConfigError(f"telemetry.handlers: {spec} is no plain function of two arguments (telemetry, name)")
     return function

@@ -287,8 +287,8 @@ TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
 # the target back off to a second, in which it may have been started again.
 FIRST_RETRY_NS: Final = 250_000_000
 MAX_RETRY_NS: Final = 1_000_000_000
-# Home decides for all, and hundreds that ask it again every second would keep it from that for good. Whoever has heard
-# that it is back asks at once (`asks`).
+# Home decides for all, and hundreds that ask it again every second would keep it from that for good. A server that has
+# heard that it is back asks at once (`asks`).
 MAX_ASK_NS: Final = 8_000_000_000
 # A target that has not answered this many times may be dead, or have handed the entity on. Only the log knows.
 ATTEMPTS_WITHOUT_HOME: Final = 3
@@ -363,7 +363,7 @@ class Outgoing:
         )
 
     def asks(self) -> list[Effect]:
-        """What home is being asked at the moment; for whoever has heard that it can answer again."""
+        """What home is being asked at the moment, for a server that has heard that it can answer again."""
         if self.phase is OutgoingPhase.ABORTING:
             return [AskAbort(self._abort_reason, self.attempt)]
         return [AskHome(self.attempt)] if self._waits_for_home else []

@@ -14,7 +14,7 @@ from authority.message_base import MessageModel
 __all__ = ["INLINE_STATE_BYTES", "MAX_BODY_BYTES", "MAX_STATE_BYTES", "WAIT_HEADER", "KeyAhead", "Manifest", "Parcel"]
 
 WAIT_HEADER: Final = "batonpass-wait-ms"
-"""The header of HTTP requests with a parcel that says for how long whoever sends it waits for the answer."""
+"""The header of HTTP requests with a parcel that says for how long the sender waits for the answer."""
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 MAX_KEY_HEADER_BYTES: Final = 1024
 # A state up to this size is sealed with its message. A larger one travels beside it, and the message has a manifest: an

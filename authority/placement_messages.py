@@ -46,7 +46,7 @@ class Load(MessageModel):
     `too_large` of them were found too large for a hand-over lately, and of `leaning` a server that is drained has the
     only copy still. `knows` is what it was told of the other servers, as a number (`authority.lease_messages`).
     A server that `is_full` takes no entity more. `untaken` of its entities stand still because its world does not take
-    their kind, or the form of their state: another server's may. `quarantined` others stand still because its world, or
+    their kind, or the form of their state: another server's may. `quarantined` others are stopped because its world, or
     the server, failed on them. `schema_version` is that of its world.
     """
 
@@ -66,7 +66,7 @@ class Load(MessageModel):
 
 
 class StillRow(MessageModel):
-    """An entity that stands still on a server, and why.
+    """An entity that is not simulated on its server, and why.
 
     `untaken` as of `Load`. `still_ms` says for how long. With `failed_here` its world failed on it in its first moments
     here, and it ran where it came from.
@@ -80,7 +80,7 @@ class StillRow(MessageModel):
 
 
 class LoadReport(MessageModel):
-    """Simulation server → every homeserver of its instance, once a second, and soon after one comes to stand still.
+    """Simulation server → every homeserver of its instance, once a second, and soon after one was stopped.
 
     `still` are some of those that do; those with `failed_here` come first, and the others take turns.
     """

@@ -29,7 +29,7 @@ from authority.transfer_rows import find_transfer, save_transfer
 __all__ = ["RECOVERY_PROCEDURES", "is_unsure"]
 
 MAX_HAD: Final = 64
-"""Servers of one recovery that may have had its entity; who names more is not listened to."""
+"""Servers of one recovery that may have had its entity; a word that names more is not listened to."""
 
 
 def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:

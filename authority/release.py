@@ -7,9 +7,10 @@ __all__ = ["PROTOCOL_VERSION", "why_other_release"]
 PROTOCOL_VERSION: Final = 1
 """Of the messages between servers, to be raised whenever one of them gets or loses a field, or means something else.
 
-Who gets a message with a field that it does not know takes it for none. So a simulation server says its version when it
-registers and with each renewal of its lease, and is refused at once if that of its homeserver is another one: else both
-would wait for each other. `tests/authority/test_protocol_version.py` notices when the fields of a message have changed.
+A server that gets a message with a field that it does not know takes it for none. So a simulation server says its
+version when it registers and with each renewal of its lease, and is refused at once if that of its homeserver is
+another one: else both would wait for each other. `tests/authority/test_protocol_version.py` notices when the fields of
+a message have changed.
 """
 
 

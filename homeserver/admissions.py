@@ -92,7 +92,7 @@ class Admissions:
     ) -> list[tuple[AdmitReply, Trace] | PeerUnreachable]:
         """`ask` of each of these, whose targets have this `home`: its answer, or what `ask` raises.
 
-        Who sent them waits for `left_s` yet. There is one question for each target, since that is what it is about.
+        Their sender waits for `left_s` yet. There is one question for each target, since that is what it is about.
         """
         if self._federation.hops_to(home) is None:
             return [(_no(request, Reason.UNKNOWN_TARGET), trace) for request, trace in asked]
@@ -100,7 +100,7 @@ class Admissions:
         since_ns = {request.transfer_id: self._unanswered.since_ns(request.transfer_id, now_ns) for request, _ in asked}
         words = await self._words_of(home, asked, within_s)
         now_ns = self._clock.monotonic_ns()
-        # Who has had less than its time is not to be given up at once for being silent.
+        # A home that has had less than its time is not to be given up at once for being silent.
         is_given_up = now_ns < self._given_up.get(home, 0) and within_s >= TRY_S
         is_refused = False
         answers: list[tuple[AdmitReply, Trace] | PeerUnreachable] = []

@@ -14,7 +14,6 @@ names no good target for, leaves the built-in way. A policy that fails has no sa
 does not take is passed on likewise, also while nothing is balanced: it stands still until it is where it is taken.
 """
 
-import importlib
 import logging
 import secrets
 from collections import Counter, defaultdict
@@ -25,7 +24,7 @@ from typing import Final, Protocol
 import trio
 
 from actors.clock import Clock
-from actors.failing import is_stopping
+from actors.failing import is_stopping, traceback_of
 from authority.drain_trials import DrainTrials
 from authority.expected_loads import ExpectedLoads
 from authority.governor import Governor
@@ -35,6 +34,7 @@ from authority.messages import Message
 from authority.names import instance_of
 from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
 from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves, StillRow
+from authority.plugins import import_named
 from authority.records import DrainRecord, Phase
 from authority.refusals import Refusals
 from authority.settings import ConfigError
@@ -80,13 +80,9 @@ def load_policy(spec: str) -> Policy:
     """Import `package.module:function`.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: there is no such function, or its module failed.
     """
-    module_name, _, name = spec.partition(":")
-    try:
-        policy: Policy = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"policy {spec!r} cannot be loaded: {error}; expected 'package.module:function'") from error
+    policy: Policy = import_named(f"policy {spec!r}", spec, "function")
     if not callable(policy):
         raise ConfigError(f"policy {spec!r} is no function")
     return policy
@@ -151,7 +147,7 @@ class Balancer:
         self._is_silent = is_silent
         self._is_handed_back = is_handed_back
         self._reports: dict[str, tuple[Load, int]] = {}
-        # When each said last what stands still there.
+        # When each said last what is stopped there.
         self._reported_s: dict[str, float] = {}
         # Of each server whose last report was above `hot`: since when all were.
         self._hot_since_ns: dict[str, int] = {}
@@ -172,7 +168,7 @@ class Balancer:
         self._expected = ExpectedLoads()
         self._refusals = self._no_refusals()
         self.still: Final = StandingStill()
-        """Which entities stand still where they are, as their servers say."""
+        """Which entities ran, and do not run where they are now, as their servers say."""
         self._trials = self._no_trials()
         self._stopped: dict[str, str] = {}
         # Those that were drained when the last round began.
@@ -183,7 +179,7 @@ class Balancer:
     # --- what servers say ------------------------------------------------------------------------------------------
 
     def reported(self, server: str, load: Load, still: Sequence[StillRow] | None = None) -> None:
-        """A server of this instance says how much it has to do; in a report also what stands still there."""
+        """A server of this instance says how much it has to do; in a report also what is stopped there."""
         if server not in self._reports and len(self._reports) >= MAX_REPORTS:
             forgotten = next(iter(self._reports))
             del self._reports[forgotten]
@@ -197,7 +193,7 @@ class Balancer:
         self._reports[server] = load, now_ns
         if still is not None:
             self._reported_s[server] = now_ns / 1e9
-            self.still.heard(server, load, still, now_ns)
+            self.still.heard(server, still, now_ns)
         if load.tick_ppm / _PPM > self._balance.hot:
             self._hot_since_ns.setdefault(server, now_ns)
         else:
@@ -207,11 +203,6 @@ class Balancer:
         """What a server reported last, or None."""
         found = self._reports.get(server)
         return None if found is None else Reported(found[0], (self._clock.monotonic_ns() - found[1]) / 1e9)
-
-    def why_still(self, entity: str, server: str) -> StillRow | None:
-        """Why an entity stands still on a server, if that has said so lately."""
-        still = self.still.of(entity, server, self._clock.monotonic_ns())
-        return None if still is None else still.row
 
     def took_census(self, server: str, census: Census) -> None:
         """A server answers; an answer to an earlier question is of the past."""
@@ -241,9 +232,7 @@ class Balancer:
             if self._leads():
                 try:
                     busy = await self._round()
-                except BaseException as error:
-                    if is_stopping(error):
-                        raise
+                except Exception:
                     # It must not take the homeserver with it, nor stop the rounds.
                     _log.exception("a round of the balancer ran into an error")
             else:
@@ -387,8 +376,8 @@ class Balancer:
             failure = type(error).__name__
             if failure not in self._failures and len(self._failures) < MAX_FAILURES:
                 self._failures.add(failure)
-                text = "the placement policy failed and has no say in this round; each further %s is only counted"
-                _log.exception(text, failure)
+                text = "the placement policy failed and has no say in this round; each further %s is only counted\n%s"
+                _log.error(text, failure, traceback_of(error))
             return []
         finally:
             self._measured(began_s)

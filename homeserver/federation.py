@@ -4,7 +4,7 @@ Two things cross: sealed parcels, whose trace every relay extends, and directory
 proved with the federation secret, which relays do not have, so a relay cannot put a key of its own in place of another.
 
 What is to be said to one instance about many entities at the same moment is said in one parcel. Each request says for
-how long it is waited for, so that whoever it reaches too late, on the way or there, drops it before doing any work.
+how long it is waited for, so that a server that it reaches too late, on the way or there, drops it at once.
 """
 
 import logging
@@ -62,7 +62,7 @@ MAX_DOUBTED: Final = 1_000
 AT_ONCE: Final = 8
 # So many wait for their turn; what comes then is not sent.
 MAX_WAITING: Final = 256
-# Who does not answer in less may be well.
+# An instance that does not answer in less may be well.
 FAIR_S: Final = 1.0
 
 
@@ -234,14 +234,14 @@ class Federation:
                     answers += [error] * len(together)
         if len(answers) < len(letters):
             if self._heard[instance] == before and within_s >= FAIR_S:
-                # Else others have had all of its time, or whoever asked had none left.
+                # Else others have had all of its time, or the one that asked had none left.
                 self._silent.add(instance)
             late = PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
             answers += [late] * (len(letters) - len(answers))
         return answers
 
     def _turn(self, instance: str, within_s: float) -> AbstractAsyncContextManager[None]:
-        """For who has no time to lose: were hundreds asked for at once, none would be answered in time.
+        """For those without time to lose: were hundreds asked for at once, none would be answered in time.
 
         Raises:
             PeerUnreachable: too many wait for their turn already.

@@ -5,7 +5,7 @@ each, which waits for the others at every turn, costs as much again. So these ar
 each comes to what it would come to alone. All else goes its own way (`Transfers.reply`).
 
 Where another instance has to be asked, that is one question about all of them: its home says whether it would have
-what is to go there, or answers what is about its own entities. Who goes elsewhere does not wait for that.
+what is to go there, or answers what is about its own entities. What goes elsewhere does not wait for that.
 
 Those of a group that is not complete are told so, and wait here; with the last one all of them are told (`groups`).
 """
@@ -222,7 +222,7 @@ class InBulk:
                 continue
             ways = self._admitting(item), home_elsewhere(one.message, self._instance)
             bulk.setdefault(ways, Together(*ways)).items.append(item)
-        # Who is alone in that is not in company.
+        # What is alone in that is not in company.
         rest += [some.items[0].place for some in bulk.values() if len(some.items) == 1]
         return [some for some in bulk.values() if len(some.items) > 1], rest
 
@@ -238,7 +238,7 @@ class InBulk:
         items = some.items
         try:
             if not items[0].opened.left_s(self._clock.monotonic_ns()):
-                raise NoQuorum("whoever asked does not wait any more")
+                raise NoQuorum("the server that asked does not wait any more")
             if some.answers:
                 await self._pass_on(some.answers, items, letters)
                 return []

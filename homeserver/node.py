@@ -92,7 +92,7 @@ class Secrets:
 class BeingAnswered:
     """The requests about hand-overs that came over the link and are being answered: repetitions need no answer.
 
-    Whoever asks over the link repeats what is not answered in time, while it may be worked on, or wait for its turn.
+    A server that asks over the link repeats what is not answered in time, while it may be worked on, or have to wait.
     """
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class Node:
             self._failed,
             at_most=MAX_CONCURRENT_REQUESTS,
         )
-        # The link has ended: whoever restarts it, restarts this.
+        # The link has ended: what restarts it, restarts this.
         await trio.sleep_forever()
 
     async def _take(self, received: Received) -> None:

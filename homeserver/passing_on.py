@@ -18,7 +18,7 @@ from homeserver.federation import Federation, PeerUnreachable
 __all__ = ["PATIENCE_S", "PassingOn", "home_elsewhere"]
 
 PATIENCE_S: Final = 3.0
-"""How long an answer is waited for at most, also for those who do not say for how long they wait."""
+"""How long an answer is waited for at most, also for servers that do not say for how long they wait."""
 
 
 def home_elsewhere(message: Message, instance: str) -> str:

@@ -38,8 +38,8 @@ __all__ = ["UNDECIDED", "Everybody", "Heard", "Recovered", "Recoveries", "WhoIsT
 _log = logging.getLogger("homeserver.recovery")
 
 LOOK_S: Final = 0.25
-# Whoever does not answer, or go on, is asked again and told again after this, and then after twice the time and so on:
-# it may have too much to do.
+# A server that does not answer, or does not simulate it, is asked and told again after this, and then after twice the
+# time and so on: it may have too much to do.
 REPEAT_S: Final = 0.5
 SELDOM_S: Final = 4.0
 # Who is alive and does not go on with what it was given for so long has lost the copy, for want of room.
@@ -396,8 +396,8 @@ class Recoveries:
     ) -> Sequence[RecoveryRow]:
         """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
 
-        Whoever had it by this log is believed, or might have been passed it by that one, or is whom one of them says to
-        have handed it to; but not that somebody else has handed on what he has.
+        A server is believed that had it by this log, or might have been passed it by that one, or to which one of them
+        says to have handed it; but not that another one has handed on what it has.
         """
         news: set[str] = set()
         further: list[dict[str, Any]] = []
@@ -433,7 +433,7 @@ class Recoveries:
             self.counts["waited_for_later_copies"] += 1
             copy = "" if best is None else f" from tick {best.tick} of an earlier stay ({best.fence})"
             names = ", ".join(servers)
-            _log.warning("%s is not gone on with%s: %s may have later copies", row.entity, copy, names)
+            _log.warning("%s is not taken over%s: %s may have later copies", row.entity, copy, names)
         if servers:
             self._waited_for[row.entity] = (row.epoch, servers)
         else:

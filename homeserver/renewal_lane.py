@@ -34,7 +34,7 @@ class RenewalLane:
     """Takes renewals, and answers them.
 
     Args:
-        dropped: told of whoever sent something that is dropped, and why.
+        dropped: told of the sender of what is dropped, and why.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RenewalLane:
                 else:
                     self._under_way[peer] = None
                     nursery.start_soon(self._take_each, received)
-            # The link has ended: whoever restarts it, restarts this.
+            # The link has ended: what restarts it, restarts this.
             await trio.sleep_forever()
 
     def _is_ours(self, sender: str) -> bool:

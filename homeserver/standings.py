@@ -1,7 +1,7 @@
 """How entities stand, as a homeserver can know it: by the log, and by the word of the server that has authority.
 
-The log knows who is to simulate an entity. Whether that server does is known there alone, so it is asked. Nothing is
-decided by what it says; who gets no answer in time is told that there was none.
+The log knows which server is to simulate an entity. Whether that server does is known there alone, so it is asked.
+Nothing is decided by what it says; where no answer comes in time, that is said.
 """
 
 import logging
@@ -33,7 +33,7 @@ _LOOKED_AT: Final = 16
 ASK_S: Final = 1.0
 """A server that has not answered by then is called unreachable."""
 MAX_QUESTIONS: Final = 256
-"""Under way at one time; who asks beyond that is answered by the log alone."""
+"""Under way at one time; what is asked beyond that is answered by the log alone."""
 
 
 class SeenAs(StrEnum):
@@ -75,7 +75,7 @@ class Report(Protocol):
 
 @dataclass(slots=True)
 class _Question:
-    """Who was asked, and what it has said."""
+    """Which server was asked, and what it has said."""
 
     server: str
     answered: trio.Event = field(default_factory=trio.Event)
@@ -145,7 +145,7 @@ class Standings:
         return found
 
     async def why_waits(self, transfer: TransferRecord) -> str:
-        """Why a transfer without a result waits, by the last word of who is to go on with it; empty if that is unknown.
+        """Why a transfer without a result waits, by the last word of the server whose turn it is; empty if unknown.
 
         It is in the words of people, and of this moment.
         """

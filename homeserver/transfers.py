@@ -84,7 +84,7 @@ MAX_POSTING: Final = 10_000
 
 
 class NobodyWaits(Exception):
-    """The time is over for which whoever sent a message waits for its answer, and nothing has been done about it."""
+    """The time is over for which the sender of a message waits for its answer, and nothing has been done about it."""
 
 
 def owner_word(record: EntityRecord) -> OwnerWord:
@@ -308,7 +308,7 @@ class Transfers:
     async def _reply_or_why_not(self, one: Opened) -> Letter:
         try:
             if not one.left_s(self._clock.monotonic_ns()):
-                raise NoQuorum("whoever asked does not wait any more")
+                raise NoQuorum("the server that asked does not wait any more")
             letter = await self.reply(one)
         except Exception as error:
             return not_answered(one, error)

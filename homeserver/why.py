@@ -75,6 +75,7 @@ class Why:
 
 
 _NOTHING: Final = "nothing is to be done"
+_WANTS: Final = "see to what is named there, or have `destination` of its world name another server"
 _MAJORITY: Final = "start the homeservers that are down, or look at the network between them (baton cluster status)"
 _RESTORE: Final = (
     "put the newer log back, or if it is gone for good: baton cluster accept-loss"
@@ -105,11 +106,13 @@ def _runs(facts: Facts, record: EntityRecord, row: StandingRow) -> Why:
     text, remedy = f"{record.authority} simulates it", _NOTHING
     if row.transfer_id:
         text += f"; transfer {row.transfer_id} waits: {row.why}"
+    elif row.why:
+        text, remedy = f"{text}; {row.why}", _WANTS
     if facts.log_went_back:
         return Why(Cause.RUNS, f"{text}; but nothing is decided: {facts.log_went_back}", _RESTORE)
     if facts.no_majority:
         return Why(Cause.RUNS, f"{text}, until its lease is over: {facts.no_majority}", _MAJORITY)
-    since_ms = row.since_ms if row.transfer_id else None
+    since_ms = row.since_ms if row.why else None
     return Why(Cause.RUNS, text, remedy, row.transfer_id, row.phase, since_ms)
 
 
@@ -128,17 +131,17 @@ def _no_record(facts: Facts) -> Why:
 def _nobody_has_it(facts: Facts, record: EntityRecord) -> Why:
     recovery = facts.recovery
     if recovery is None:
-        text = "the server that had it died, and nobody has gone on with it yet"
+        text = "the server that had it died, and no other one has taken it over yet"
         return Why(Cause.RECOVERING, text, "wait some seconds; then look at baton recoveries")
     last = recovery.last
     removal = f"start {last}, or if it never comes back: baton server remove {last}"
     died = f"its server {last} died"
     if recovery.target:
         target, tick = recovery.target, recovery.tick
-        text = f"{died}; {target} was told to go on with it from tick {tick}, and has not said yet that it does"
+        text = f"{died}; {target} was told to simulate it from tick {tick} on, and has not said yet that it does"
         return Why(Cause.RECOVERING, text, f"wait some seconds; then look at {target} (baton observe, its log)")
     if record.standing is Standing.LOST:
-        # Whatever its policy is: all who could have it have answered.
+        # Whatever its policy is: all that could have it have answered.
         text = f"its server {last} died or gave it up, and no server that is alive has a copy of it"
         remedy = f"if {last} is not running: {removal}; else delete it: POST /v1/entities/{record.id}/delete"
         return Why(Cause.LOST, text, remedy)
@@ -173,7 +176,7 @@ def _nobody_goes_on(facts: Facts, record: EntityRecord, row: StandingRow | None)
         return Why(Cause.UNLEASED, text, remedy)
     if row.at is At.FROZEN:
         text = f"{server} hands it over, phase {row.phase}: {row.why}"
-        remedy = "it waits for whoever is named there: see to that server, or to the way to it"
+        remedy = "it waits for the server that is named there: see to that server, or to the way to it"
         return Why(Cause.FROZEN, text, remedy, row.transfer_id, row.phase, row.since_ms)
     return _not_there(facts, record, row)
 
@@ -209,6 +212,6 @@ def _stands_still(record: EntityRecord, row: StandingRow) -> Why:
         text = f"the world of {server} does not take it: {row.why}"
         remedy = "start a server whose world takes it: it is passed on to that by itself (docs/failover.md, Takeover)"
         return Why(Cause.UNTAKEN, text, remedy)
-    text = "its owner left, and by its policy (on_leave = freeze) it stands still until it has another"
+    text = "its owner left, and by its policy (on_leave = freeze) it waits until it has another"
     remedy = f"have somebody own it (PATCH /v1/entities/{record.id}), or its master release it"
     return Why(Cause.SUSPENDED, text, remedy)

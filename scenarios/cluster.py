@@ -232,7 +232,7 @@ class LocalCluster:
         return {server.name: server.rest_url for server in self.servers if server.role is Role.SIMSERVER}
 
     def rest_client(self, patience_s: float = CALL_PATIENCE_S) -> RestClient:
-        """A client of every instance, let in, as patient as that; whoever calls this closes it."""
+        """A client of every instance, let in, as patient as that; the caller closes it."""
         urls = self.homeserver_urls()
         return RestClient(urls, {instance: self.client_token(instance) for instance in urls}, patience_s)
 

@@ -189,8 +189,8 @@ class Reception:
         clock: Clock,
         vacancies: Vacancies,
         max_state_bytes: int,
-        is_drained: Callable[[], bool] = lambda: False,
-        incarnation: Callable[[], int | None] = lambda: 0,
+        is_drained: Callable[[], bool],
+        incarnation: Callable[[], int | None],
         once_renewed: Callable[[Callable[[], None]], None] = lambda then: then(),
     ) -> None:
         self._world = world

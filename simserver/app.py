@@ -180,6 +180,8 @@ def build(config: SimserverConfig, client: HttpClient, clock: InstanceClock) -> 
         reached=breakpoints or nowhere,
         kept=lambda entity, frozen: copier.left(entity, frozen),  # noqa: PLW0108
         spans=spans,
+        may_act=lease.may_act,
+        home_answers=lease.home_answers,
     )
     arrivals = Arrivals(
         sealer,
@@ -193,15 +195,15 @@ def build(config: SimserverConfig, client: HttpClient, clock: InstanceClock) -> 
         counts,
         reached=breakpoints or nowhere,
         spans=spans,
+        incarnation=lambda: lease.incarnation,
+        may_act=lease.may_act,
     )
     # An entity that comes back brings along what was signed here when it left.
     departures.passes.signed = arrivals.certificates.signed
     inquiries = Inquiries(
         config.name, home, stages, holdings, clock, counts, arrivals.stage_word, lambda: not lease.why_not_asked()
     )
-    arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
     arrivals.shown_abroad, sealer.heard_log = lease.shown_abroad, lease.heard_log
-    departures.may_act, departures.home_answers = lease.may_act, lease.home_answers
     loose_ends = LooseEnds(
         config.name,
         home,

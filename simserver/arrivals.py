@@ -92,7 +92,13 @@ class Arrivals:
         counts: Counter[str],
         reached: BreakpointReached = nowhere,
         spans: Spans = SILENT,
+        *,
+        incarnation: Callable[[], int],
+        may_act: Callable[[int], bool],
     ) -> None:
+        """`incarnation` is that of this server's lease, 0 for none; `may_act`: whether it lasts at this moment."""
+        self.incarnation = incarnation
+        self.may_act = may_act
         self._reached = reached
         self._spans: Final = ArrivalSpans(spans, sealer.name, clock, holdings)
         self._sealer = sealer
@@ -104,10 +110,6 @@ class Arrivals:
         self._stages = stages
         self._clock = clock
         self._counts = counts
-        # Of this server's lease; 0 for none. Whoever has a lease sets this.
-        self.incarnation: Callable[[], int] = lambda: 0
-        # Whether that lease lasts at this moment.
-        self.may_act: Callable[[int], bool] = lambda now_ns: True
         self.shown_abroad: Callable[[str, str], None] = lambda _signer, _certificate: None
         """Told of certificates of commits that say where their home's log stood, and of who signed them."""
         self._machines: OrderedDict[str, Incoming] = OrderedDict()

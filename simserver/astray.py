@@ -99,7 +99,7 @@ class Astray:
             if len(some) < MAX_HELD:
                 break
         own = {(entity, fence) for entity, fence, by in kept if not by}
-        why = "this server simulated it, and the log that its home goes on with has not given it to this server"
+        why = "this server simulated it, and the log that its home has now did not give it to this server"
         given_up = {(entity, fence) for entity, fence, by in stays if not by} - own
         await trio.to_thread.run_sync(self._put_aside.keep, list(self._asides(given_up, kept, why)))
         self._remember_what_left(own)

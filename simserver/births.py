@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from actors.failing import said
+from actors.failing import said, traceback_of
 from authority.epoch import Fence
 from authority.hops import Trace
 from authority.messages import Despawn, Despawned, NotHere, Spawn, Spawned
@@ -117,7 +117,8 @@ class Births:
         except WorldFailed as error:
             # Without an answer the record would stay, of an entity that nobody simulates.
             self._counts["spawn_failed"] += 1
-            _log.exception("the world failed to spawn %s, a %s", message.entity, message.kind)
+            text = "the world failed to spawn %s, a %s\n%s"
+            _log.error(text, message.entity, message.kind, traceback_of(error))
             return self._keep(message, Refusal(_sentence(error)))
         self._refused.pop(message.entity, None)
         if self._newborns is not None:

@@ -11,11 +11,11 @@ it computes, and this one with the input that takes so long. So a step counts as
 ran out during it, and it took so long that a renewal was due meanwhile (`LeaseKeeper.is_lost_by`). That is so for all
 that a world is asked about an entity: `simserver.life` has each of its methods called `at_work`.
 
-Who is asked for copies says of how many such deaths it knows (`authority.recovery_messages.Collected`), its own and
-those it has heard of, and home tells them all to whoever is to go on with the entity. At `TOO_OFTEN` deaths, of one
-server or of several, it stands still there, as if its world had raised: one death may be bad luck, since somebody is
-being simulated at most moments at which a busy server is killed. A server that is not started again says nothing. Home
-waits a little for one that may have died of what others have died of (`homeserver.recovery`).
+A server that is asked for copies says of how many such deaths it knows (`authority.recovery_messages.Collected`), its
+own and those it has heard of, and home tells them all to the server that takes the entity over. At `TOO_OFTEN` deaths,
+of one server or of several, it stands still there, as if its world had raised: one death may be bad luck, since
+somebody is being simulated at most moments at which a busy server is killed. A server that is not started again says
+nothing. Home waits a little for one that may have died of what others have died of (`homeserver.recovery`).
 
 A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
 of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`): deaths under earlier

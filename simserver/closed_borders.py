@@ -32,6 +32,10 @@ class ClosedBorders:
         if self._until_ns:
             self._until_ns.pop(_instance_of(destination), None)
 
+    def is_closed(self, destination: str) -> bool:
+        """Whether `may_try` would say no; that does not count as a try."""
+        return self._clock.monotonic_ns() < self._until_ns.get(_instance_of(destination), 0)
+
     def may_try(self, destination: str) -> bool:
         """Whether a world's wish to have an entity there is followed; after a while once, to see if it can be again."""
         if not self._until_ns or (until_ns := self._until_ns.get(_instance_of(destination))) is None:

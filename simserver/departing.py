@@ -67,6 +67,11 @@ class Plan:
     spent_ns: int = field(default=0, compare=False)
 
     @property
+    def is_wish(self) -> bool:
+        """Whether it is the wish of the entity's own world: neither the log nor drain and balance know of it."""
+        return not (self.ordered or self.in_company)
+
+    @property
     def budget_ns(self) -> int:
         """How long after it is encoded it may stand still until the commit; 0: as long as it needs."""
         return self.freeze_budget_ms and self.freeze_budget_ms * 1_000_000 - self.spent_ns

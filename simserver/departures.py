@@ -60,6 +60,7 @@ from simserver.patience import EACH_NS, Patience
 from simserver.portable import NotPortable
 from simserver.reports import Reports
 from simserver.stayers import Stayers
+from simserver.targets import Targets
 from simserver.waits import Waits
 
 __all__ = ["Departures"]
@@ -95,11 +96,18 @@ class Departures:
         reached: BreakpointReached = nowhere,
         kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
         spans: Spans = SILENT,
+        *,
+        may_act: Callable[[int], bool],
+        home_answers: Callable[[int], bool],
     ) -> None:
         """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
 
         `kept` is told of every state that is not needed here any more, because somebody else has begun with it.
+        `may_act`: whether this server's lease lasts at a moment; `home_answers`: whether the home instance answers when
+        it is asked to renew it.
         """
+        self.may_act = may_act
+        self.home_answers = home_answers
         self._kept: Final = kept
         self.handed_on: Final = HandedOn()
         self._spans: Final = spans
@@ -121,20 +129,17 @@ class Departures:
         self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, spans)
         self._new_id = new_id
-        # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
-        self.may_act: Callable[[int], bool] = lambda now_ns: True
-        # Whether the home instance answers when it is asked to renew it. As above.
-        self.home_answers: Callable[[int], bool] = lambda now_ns: True
         self._home_awaited: Final = HomeAwaited(
             clock,
             self._spawn,
-            # Whoever has a lease sets them later.
+            # As they are by then.
             lambda now_ns: self.may_act(now_ns),  # noqa: PLW0108
             lambda now_ns: self.home_answers(now_ns),  # noqa: PLW0108
         )
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self.stayers = Stayers(clock)
+        self._targets: Final = Targets(home, clock, self._spawn, self.went_wrong)
         self._borders: Final = ClosedBorders(clock)
         self._convoys: Final = Convoys(clock, self._spawn, lambda plan: self._safely(self._enter, plan, True))
         self._patience = Patience()
@@ -153,7 +158,7 @@ class Departures:
             self._perform(departure, departure.machine.asks())
 
     def departure_of(self, entity: str) -> Departure | None:
-        """How far the hand-over is for which an entity stands still, if it does."""
+        """How far the hand-over is for which an entity is frozen, if it is."""
         return self._leaving.get(entity)
 
     def step_down(self) -> None:
@@ -203,6 +208,7 @@ class Departures:
             self._leave_taking.go_on()
             self._ahead.go_on()
             self._convoys.go_on()
+            self._targets.go_on()
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -213,7 +219,7 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if self.is_under_way(entity) or self.stayers.is_known(entity):
+        if self.is_under_way(entity) or self.stayers.stay(entity, destination) is not None:
             return
         if not self._borders.may_try(destination):
             self._counts["departure_closed"] += 1
@@ -230,6 +236,23 @@ class Departures:
         plan = Plan(self._new_id(), entity, destination, direct=direct)
         # With its next tick the world says so again, or has thought of somewhere else.
         self._safely(self.begin, plan, may_wait=False)
+
+    def why_it_stays(self, entity: str, destination: str) -> tuple[str, int]:
+        """Why an entity is here still that its world wants at `destination`, and for how many nanoseconds it is so.
+
+        Without a reason it is about to leave.
+        """
+        now_ns = self._clock.monotonic_ns()
+        if (stay := self.stayers.stay(entity, destination)) is not None:
+            again_s = (stay.pause.until_ns - now_ns) / 1e9
+            return f"{stay.words}; it is tried again in {again_s:.0f} s", now_ns - stay.since_ns
+        if self.is_under_way(entity):
+            return f"{destination} is being asked whether it has room for it", 0
+        if self._borders.is_closed(destination):
+            return "the home of that instance does not say whether it would have it", 0
+        if self._convoys.turnstile.is_full(destination):
+            return "as many as may be are on their way there", 0
+        return ("" if self.home_answers(now_ns) else _WAITS[_HOME_SILENT]), 0
 
     def _may_pass(self, entity: str, destination: str) -> bool:
         holding = self._holdings.get(entity)
@@ -250,7 +273,18 @@ class Departures:
         self._wait(plan, f"{plan.target} has not said yet whether it has room for it")
         need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
         # Who may wait goes because home says so, not only its world.
-        self._admission.ask(plan.target, need, partial(self._admitted, plan, may_wait), afresh=may_wait)
+        ask = partial(self._admission.ask, plan.target, need, partial(self._admitted, plan, may_wait), afresh=may_wait)
+        if plan.is_wish and not plan.direct:
+            self._targets.ask(plan.target, partial(self._safely, self._known, plan, ask))
+        else:
+            ask()
+
+    def _known(self, plan: Plan, ask_for_room: Callable[[], None], why_not: str) -> None:
+        """The target of a wish is a simulation server, or why it is none as far as anybody can say."""
+        if why_not:
+            self._admitted(plan, may_wait=False, reason=why_not)
+        else:
+            ask_for_room()
 
     def _sensible(self, plan: Plan, again: Callable[[], None]) -> Holding | None:
         """The entity, if the plan makes sense now. If it will once home answers, it is tried `again` then."""
@@ -301,10 +335,15 @@ class Departures:
         self._leave_taking.let_go(entity, player)
 
     def _decline(self, plan: Plan, reason: str) -> None:
-        _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
+        if self._is_worth_a_line(plan, reason):
+            _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
         self.waits.over(plan.entity, plan.transfer_id)
         if plan.ordered:
             self.reports.tell(plan.declined(self._sealer.name, reason))
+
+    def _is_worth_a_line(self, plan: Plan, reason: str) -> bool:
+        """The wish of a world comes again with each tick: it has a pause, and a line only if the reason is new."""
+        return not plan.is_wish or self.stayers.wished_in_vain(plan.entity, plan.target, reason)
 
     def _enter(self, plan: Plan, may_wait: bool) -> None:
         """Freeze the entity now, or when it is its turn."""
@@ -356,7 +395,7 @@ class Departures:
         except NotPortable as error:
             # So it is wherever it would go, and with every order that is repeated.
             holding.life.cannot_be_encoded(error)
-            self.stayers.note(plan.entity)
+            self.stayers.note(plan.entity, Reason.INCOMPATIBLE)
             self.stayers.refused(plan.entity)
             self._decline(plan, Reason.INCOMPATIBLE)
             return None
@@ -675,6 +714,7 @@ class Departures:
         self._kept(entity, departure.frozen)
         sources = self._holdings.leave(entity, authority, fence)
         self._borders.open(departure.plan.target)
+        self.stayers.left(entity)
         self._forget(departure)
         if not departure.undecided:
             # How long somebody was away says nothing of how long hand-overs take.
@@ -688,10 +728,12 @@ class Departures:
 
     def _resume(self, departure: Departure, fence: Fence, reason: str) -> None:
         entity = departure.plan.entity
-        _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
-        self._counts[f"refused_{reason or Reason.DENIED}"] += 1
+        reason = reason or Reason.DENIED
+        if self._is_worth_a_line(departure.plan, reason):
+            _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
+        self._counts[f"refused_{reason}"] += 1
         if reason == Reason.ATTACHED:
-            self.stayers.note(entity)
+            self.stayers.note(entity, reason)
         elif reason == Reason.HOME_UNREACHABLE:
             self._borders.close(departure.plan.target)
         if departure.plan.in_company:

@@ -19,6 +19,7 @@ from simserver.inputs import PendingInput
 from simserver.life import EntityEnvironment, Life
 from simserver.sleep import may_sleep
 from simserver.stepping import Carried, Step
+from simserver.world import a_destination
 
 __all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
 
@@ -93,9 +94,7 @@ class Entity(Server[Life]):
         try:
             world, carried = self._step(life)
             life.require_portable(world)
-            destination = self._env.world.destination(world, self._env.server, life.ticks_here + 1)
-            if destination is not None and not isinstance(destination, str):
-                raise TypeError(f"destination has to name a server or be None, not {destination!r:.40}")
+            destination = a_destination(self._env.world.destination(world, self._env.server, life.ticks_here + 1))
             wants_sleep = may_sleep(self._env.world, world)
         except BaseException as error:
             if is_stopping(error):
@@ -106,7 +105,7 @@ class Entity(Server[Life]):
             done_ns = life.leave(now_ns)
         if not self._env.may_act(done_ns):
             # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it. If it was by the tick
-            # itself, the entity may stand still for it now.
+            # itself, the entity may be stopped for it now.
             self._env.count("ticks_without_lease")
             return
         # What comes after the commit may fail: the tick is done then all the same, and is not done again.
@@ -114,8 +113,9 @@ class Entity(Server[Life]):
             self._acknowledge(life, applied)
         if life.leaves_at_ns and self._is_ready:
             self._env.ready_to_leave(life.id)
-        if destination is not None and destination != self._env.server:
-            self._env.wants_to_go(life.id, destination)
+        life.wants = "" if destination is None or destination == self._env.server else destination
+        if life.wants:
+            self._env.wants_to_go(life.id, life.wants)
         elif wants_sleep:
             life.fall_asleep()
 

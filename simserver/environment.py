@@ -31,13 +31,13 @@ class EntityEnvironment:
     wants_word_of_owner: Callable[[str], None]
     wants_to_go: Callable[[str, str], None]
     count: Callable[[str], None]
-    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
     # Whether this server has its lease at this moment.
-    may_act: Callable[[int], bool] = lambda now_ns: True
+    may_act: Callable[[int], bool]
     # Whether what took so long, from when until when, has cost this server the lease that it had.
-    is_lost_by: Callable[[int, int], bool] = lambda began_ns, done_ns: False
+    is_lost_by: Callable[[int, int], bool]
     # Whether copies are kept elsewhere: only what is in one is durable then.
-    keeps_copies: Callable[[], bool] = lambda: False
+    keeps_copies: Callable[[], bool]
+    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
     # By which those that sleep count their ticks.
     rounds: Rounds = field(default_factory=Rounds)
     # Whose step has begun is written down there first.
@@ -46,7 +46,7 @@ class EntityEnvironment:
     begun: Callable[[str], None] = lambda _entity: None
     # Told of every life that was put away, and needs an actor again.
     wants_actor: Callable[["Life"], None] = lambda _life: None
-    # Told of every life that comes to stand still.
+    # Told of every life that was stopped.
     stands_still: Callable[[str], None] = lambda _entity: None
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)

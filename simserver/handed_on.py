@@ -29,7 +29,7 @@ class HandedOn:
         self._to: Final[dict[str, str]] = {}
 
     def note(self, entity: str, epoch: int, to: str = "") -> None:
-        """A stay under this epoch went on under a later one, by whoever has begun: `to` which server, if it left."""
+        """A stay under this epoch went on under a later one, by the next server: `to` which, if it left."""
         if to:
             self._to[entity] = to
         epochs = self._epochs.setdefault(entity, array("q"))

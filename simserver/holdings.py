@@ -202,7 +202,7 @@ class Holdings:
 
     @property
     def quarantined(self) -> int:
-        """How many others stand still, because the world or this server failed on them."""
+        """How many others are stopped, because the world or this server failed on them."""
         return sum(bool((life := one.life).broken) and not life.is_untaken for one in self._living.values())
 
     @property

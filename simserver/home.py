@@ -141,7 +141,7 @@ class Home:
         self.pins: Final = Pins() if pins is None else pins
         self.renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
         """Asks for a renewal of the lease, by a way of its own (`simserver.renewal_lane`)."""
-        self.why_not_asked: Callable[[], str] = lambda: ""
+        self.why_not_asked: Callable[[], str] = lambda: "nobody has said yet whether this server has a lease"
         """Why the home instance is asked for nothing but the lease: this server has none, say; empty if it is."""
         self.is_silent: Callable[[str], bool] = lambda _: False
         """Whether a peer may be elsewhere by now."""
@@ -312,13 +312,15 @@ class Home:
         Raises:
             HomeUnreachable: nobody can say now.
         """
-        cached = self._rows.get(name)
-        if cached is not None and cached[1] is not None:
-            return cached[1].role
-        if (role := self.pins.role_of(name)) is not None:
+        if (role := self.role_at_hand(name)) is not None:
             return role
         row = await self.row(name)
         return None if row is None else row.role
+
+    def role_at_hand(self, name: str) -> Role | None:
+        """As `role_of`, if nobody has to be asked for it; else None."""
+        cached = self._rows.get(name)
+        return cached[1].role if cached is not None and cached[1] is not None else self.pins.role_of(name)
 
     def row_at_hand(self, name: str) -> DirectoryRow | None:
         """As `row`, if nobody has to be asked for it; else None."""

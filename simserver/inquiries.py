@@ -46,7 +46,7 @@ class Inquiries:
         clock: Clock,
         counts: Counter[str],
         told: Callable[[Stage, StageWord], Awaitable[None]],
-        may_ask: Callable[[], bool] = lambda: True,
+        may_ask: Callable[[], bool],
     ) -> None:
         self._server = server
         self._home = home

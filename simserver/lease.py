@@ -48,8 +48,6 @@ LATE_NS: Final = 1_000_000_000
 MAX_WHY_CHARS: Final = 300
 # Of incarnations that were begun; not all of them were granted.
 _NONCES_KEPT: Final = 8
-# Renewals without a position to a home that has refused one; then it may have been upgraded.
-_OFFER_AFTER: Final = 60
 # Until the first answer says how long the term is.
 _FIRST_RENEWAL_S: Final = 0.5
 
@@ -118,7 +116,6 @@ class LeaseKeeper:
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
-        self._offer_at = 0
         self._peers_digest = ""
         self._challenge = ""
         self._begun = clock.bell()
@@ -294,7 +291,7 @@ class LeaseKeeper:
         """
         known = self._nonces.read()
         self._previous_nonce = known.get(incarnation - 1, "")
-        self._nonce, self._renewal, self._offer_at = self._nonces.new_nonce(), 0, 0
+        self._nonce, self._renewal = self._nonces.new_nonce(), 0
         self.is_alive = self.is_alone = self._says_shared = False
         self.holder = Holder(incarnation)
         kept = sorted(number for number in known if number < incarnation)[-_NONCES_KEPT:]
@@ -338,8 +335,7 @@ class LeaseKeeper:
         if self.is_alone and self.has_shared():
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
-        position = self._home_log.position or ("" if self._renewal >= self._offer_at else None)
-        rest_url, link_host, link_port = ("", "", 0) if position is None else self.where()
+        rest_url, link_host, link_port = self.where()
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -348,12 +344,11 @@ class LeaseKeeper:
             renewal=self._renewal,
             peers=self._peers_digest,
             shared=self._says_shared,
-            position=position,
-            # Who refuses the one as unknown does not know of the others either.
-            heard="" if position is None else self._home_log.places,
-            witnesses=[] if position is None else self._home_log.witnesses,
-            members="" if position is None else self._home.members_digest,
-            challenge=None if position is None else self._challenge,
+            position=self._home_log.position,
+            heard=self._home_log.places,
+            witnesses=self._home_log.witnesses,
+            members=self._home.members_digest,
+            challenge=self._challenge,
             rest_url=rest_url,
             link_host=link_host,
             link_port=link_port,
@@ -363,9 +358,6 @@ class LeaseKeeper:
         try:
             answer = await self._home.renew(message, trace)
         except (HomeUnreachable, HomeRefused) as error:
-            if isinstance(error, HomeRefused) and message.position == "":
-                # A home of an earlier release knows no positions, and refuses what has one.
-                self._offer_at = self._renewal + _OFFER_AFTER
             self._not_granted(str(error))
             return False
         # By its trace it answers this very message, whenever it was sealed.
@@ -420,7 +412,7 @@ class LeaseKeeper:
         return False
 
     def _home_has_another_release(self, sender: str, version: int) -> None:
-        """Its homeservers were exchanged while this server ran: it stands still when its lease ends, and keeps all."""
+        """Its homeservers were exchanged while this server ran: without a lease it simulates nothing, and keeps all."""
         why = why_other_release(self._server, PROTOCOL_VERSION, sender, version)
         if why != self.other_release:
             _log.error("other_release: %s", why)

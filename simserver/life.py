@@ -45,7 +45,7 @@ _log = logging.getLogger("simserver.life")
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
-# What stands still so soon, by its ticks, has not run here.
+# What is stopped so soon, by its ticks, has not run here.
 FIRST_MOMENTS_S: Final = 5.0
 # With every tick so many members of a state are looked at, which takes some 400 us at most: what has more is looked at
 # when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
@@ -66,7 +66,7 @@ class Life:
     `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
     `simserver.sleep`. `passive` is there while it is put away, and has no actor: then state, inbox and what is carried
     are in there, and are brought back, with an actor, by whoever wants one of them. `owes_tick` says that its first
-    actor since has to begin with a tick.
+    actor since has to begin with a tick. `wants` names the server on which its world wants it, if that is another one.
     """
 
     __slots__ = (
@@ -104,6 +104,7 @@ class Life:
         "state_bytes",
         "step_ns",
         "stint",
+        "wants",
         "world",
     )
 
@@ -139,6 +140,7 @@ class Life:
         self.failed_here = False
         self.released_epoch = snapshot.released_epoch
         self.ref: Ref | None = None
+        self.wants = ""
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
         self.leaves_at_ns = 0
@@ -160,11 +162,11 @@ class Life:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
 
         What `migrate` gave is not its state until a tick with it has succeeded: until then copies, checkpoints and
-        hand-overs have the former one, in its form. If it cannot be brought there it stands still here, and another
-        server may be able to go on with it.
+        hand-overs have the former one, in its form. If it cannot be brought there it is not simulated here, and another
+        server may be able to.
         """
         world, self._migrated = self._env.world, _NOTHING
-        if self.schema == schema_version(world) and takes(world, self.kind, self.schema):
+        if takes(world, self.kind, self.schema) and self.schema == schema_version(world):
             return
         try:
             with self.at_work():
@@ -250,10 +252,10 @@ class Life:
             self.stand_still(f"its actor crashed {MAX_CRASHES + 1} times in a row: {_told(before.process.reason)}")
 
     def failed(self, error: BaseException) -> None:
-        """Its world failed on it: it stands still with its last good state.
+        """Its world failed on it: it is stopped with its last good state.
 
         That is so wherever it goes, but if its state was only now brought into another form: what failed is not its
-        state, and a server whose world takes the former one may go on with that.
+        state, and a server whose world takes the former one may simulate that.
         """
         self.stand_still(said(error))
         self._is_unread = self._migrated is not _NOTHING
@@ -269,7 +271,7 @@ class Life:
         self._env.count("world_failed")
         what = f"{doing}: {self.id}, a {self.kind}, at tick {self._tick}"
         if self.broken:
-            what += f"; it stands still {'wherever it goes' if self.quarantine else 'here'}"
+            what += f"; it is stopped {'wherever it goes' if self.quarantine else 'here'}"
         self._env.faults.failed(what, error, self._env.monotonic_ns())
 
     def _breaks(self, why: str, *, is_unread: bool) -> None:
@@ -347,8 +349,7 @@ class Life:
         is large. The same object as before is what it was, or was changed where it stands, and there is none of before.
 
         Raises:
-            NotPortable: it is no state, or whoever had it could not be copied or handed over, nor gone on with after a
-                failure.
+            NotPortable: it is no state, or the entity could not be copied, handed over, or taken over after a failure.
         """
         if world is self.world:
             return

@@ -42,9 +42,9 @@ __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_r
 _log = logging.getLogger("simserver.load")
 
 REPORT_EVERY_S: Final = 1.0
-# Who has just come to stand still is reported so soon, with all that have meanwhile.
+# What was just stopped is reported so soon, with all that were meanwhile.
 STILL_S: Final = 0.05
-# While some stand still the log says so as often as this.
+# While some are stopped the log says so as often as this.
 SAY_NS: Final = 60_000_000_000
 # While so many are on their way nobody needs to know who else is here: to look through ten thousand entities, ten times
 # a second, would take more than to hand some of them over.
@@ -350,7 +350,7 @@ class Loads:
         self._clock = clock
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Report once a second, and soon after an entity came to stand still, until cancelled."""
+        """Report once a second, and soon after an entity was stopped, until cancelled."""
         task_status.started()
         while True:
             if await self._soon.wait(REPORT_EVERY_S):
@@ -361,11 +361,11 @@ class Loads:
                 self._post.send(report, Trace("load"), row.name, on_path=False, address=address)
 
     def soon(self, _entity: str = "") -> None:
-        """An entity came to stand still: home hears of it soon."""
+        """An entity was stopped: home hears of it soon."""
         self._soon.ring()
 
     def _some_still(self) -> list[StillRow]:
-        """Some of those that stand still, as of `LoadReport`; people find them in the log too."""
+        """Some of those that are stopped, as of `LoadReport`; people find them in the log too."""
         rows = [_still_row(holding) for holding in self._holdings if holding.life.broken]
         self._say(rows)
         # Those after the one that was named last, and then from the beginning.
@@ -381,7 +381,7 @@ class Loads:
         elif self._said_ns is None or now_ns - self._said_ns >= SAY_NS:
             self._said_ns = now_ns
             untaken = sum(row.untaken for row in rows)
-            text = "%d entities stand still here: %d quarantined, %d not taken by the world here; such as %s: %s"
+            text = "%d entities are not simulated here: %d quarantined, %d not taken by the world here; such as %s: %s"
             _log.warning(text, len(rows), len(rows) - untaken, untaken, rows[0].entity, rows[0].why)
 
     def measure(self) -> Load:

@@ -122,7 +122,7 @@ class LooseEnds:
         incarnation: Callable[[], int],
         clock: Clock,
         counts: Counter[str],
-        may_ask: Callable[[], bool] = lambda: True,
+        may_ask: Callable[[], bool],
     ) -> None:
         self._server = server
         self._home = home

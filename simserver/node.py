@@ -203,7 +203,7 @@ class Node:
         """
         task_status.started()
         await take_each(self.link.inbox, self._take_link_untrusted, self._failed, at_most=MAX_CONCURRENT_PARCELS)
-        # The link has ended: whoever restarts it, restarts this.
+        # The link has ended: what restarts it, restarts this.
         await trio.sleep_forever()
 
     def _take_link_untrusted(self, received: Received) -> Rest | None:

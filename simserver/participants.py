@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 import cbor2
 
-from actors.failing import is_stopping
+from actors.failing import is_stopping, traceback_of
 from authority.cbor import loads_state_untrusted
 from authority.messages import MAX_STATE_BYTES
 from simserver.portable import portable
@@ -102,7 +102,7 @@ def dehydrated(
             if is_stopping(error):
                 raise
             # Also one under what is no text, or none that can be encoded.
-            _left_behind(entity, name, count)
+            _left_behind(entity, name, error, count)
             continue
         if not encoded:
             continue
@@ -127,7 +127,7 @@ def rehydrate(world: Any, entity: str, state: Any, parts: Mapping[str, bytes], c
         except BaseException as error:
             if is_stopping(error):
                 raise
-            _left_behind(entity, name, count)
+            _left_behind(entity, name, error, count)
         else:
             count("part_rehydrated")
 
@@ -140,7 +140,7 @@ def release(world: Any, entity: str, count: Callable[[str], None]) -> None:
         except BaseException as error:
             if is_stopping(error):
                 raise
-            _left_behind(entity, name, count)
+            _left_behind(entity, name, error, count)
 
 
 def _participants(world: Any, entity: str, count: Callable[[str], None]) -> Sequence[tuple[str, Participant]]:
@@ -152,13 +152,15 @@ def _participants(world: Any, entity: str, count: Callable[[str], None]) -> Sequ
         if is_stopping(error):
             raise
         count("part_failed")
-        _log.exception("the world failed to say who takes care of the parts of %s", entity)
+        text = "the world failed to say which participants take care of the parts of %s\n%s"
+        _log.error(text, entity, traceback_of(error))
         return ()
 
 
-def _left_behind(entity: str, name: object, count: Callable[[str], None]) -> None:
+def _left_behind(entity: str, name: object, error: BaseException, count: Callable[[str], None]) -> None:
     count("part_failed")
-    _log.exception("the participant %r failed on %s; the entity goes on without that part", name, entity)
+    text = "the participant %r failed on %s; the entity goes on without that part\n%s"
+    _log.error(text, name, entity, traceback_of(error))
 
 
 def with_parts(encoded: bytes, parts: Mapping[str, bytes]) -> bytes:

@@ -167,7 +167,7 @@ class Recovery:
             return True
         gone = self._holdings.gone(entity)
         if gone is not None and 0 < epoch < gone.fence.epoch:
-            # Also of before this process: it is written down. Who asks was given that stay by the log of this server.
+            # Also of before this process: it is written down. The log of this server gave the asking one that stay.
             return True
         holding, lived, copy = self._holdings.get(entity), self._holdings.lived(entity), self._copier.table.get(entity)
         fences = [lived] if holding is None else [holding.fence]

@@ -36,8 +36,8 @@ PATIENCE_NS: Final = 2_000_000_000
 class Question:
     """One renewal, and what the members that were asked have said to it. No input or output.
 
-    A member that does not grant leases says who does (`elsewhere`). That is no answer as long as the one that it names
-    was asked too and may still answer.
+    A member that does not grant leases says which one does (`elsewhere`). That is no answer as long as the one that it
+    names was asked too and may still answer.
     """
 
     def __init__(self, trace_id: str) -> None:
@@ -49,7 +49,7 @@ class Question:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody who was asked has said nothing yet."""
+        """Whether a member that was asked has said nothing yet."""
         return bool(self._waited_for)
 
     def asked(self, member: str) -> None:
@@ -141,7 +141,7 @@ class RenewalLane:
         return await self._answered(question, end_ns)
 
     async def _answered(self, question: Question, until_ns: int) -> Opened | None:
-        """Wait for an answer for so long, or until all who were asked have said something that is none."""
+        """Wait for an answer for so long, or until all that were asked have said something that is none."""
         while self._answer is None and question.is_open and question.pointer is None:
             left_ns = until_ns - self._clock.monotonic_ns()
             if left_ns <= 0:
@@ -184,7 +184,7 @@ class RenewalLane:
                 if self._home.is_member(received.peer) and received.peer not in self._opening:
                     self._opening.add(received.peer)
                     nursery.start_soon(self._take, received)
-            # The link has ended: whoever restarts it, restarts this.
+            # The link has ended: what restarts it, restarts this.
             await trio.sleep_forever()
 
     async def _take(self, received: Received) -> None:

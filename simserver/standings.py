@@ -1,6 +1,6 @@
 """How the entities of this server stand, and why, for a homeserver that asks: in the order in which causes count.
 
-A server without a lease simulates nothing, whatever else may be; who is being handed over stands still for that, and
+A server without a lease simulates nothing, whatever else may be; one that is being handed over is frozen for that, and
 only then for its world or its owner.
 """
 
@@ -71,9 +71,16 @@ class Standings:
         if life.ownership.stands_still:
             return StandingRow(entity=entity, at=At.SUSPENDED)
         if (wait := self._departures.waits.of(entity)) is None:
-            return StandingRow(entity=entity, at=At.RUNS)
+            return self._wants(holding) if life.wants else StandingRow(entity=entity, at=At.RUNS)
         since_ms = max(0, now_ns - wait.since_ns) // 1_000_000
         return StandingRow(entity=entity, at=At.RUNS, why=wait.why, transfer_id=wait.transfer_id, since_ms=since_ms)
+
+    def _wants(self, holding: Holding) -> StandingRow:
+        """Its world wants it elsewhere."""
+        target = holding.life.wants
+        why, since_ns = self._departures.why_it_stays(holding.id, target)
+        text = f"its world wants it at {target}: {why or 'it is about to leave'}"
+        return StandingRow(entity=holding.id, at=At.RUNS, why=text[:MAX_WHY_CHARS], since_ms=since_ns // 1_000_000)
 
 
 def _why_frozen(departure: Departure) -> str:

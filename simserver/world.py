@@ -34,15 +34,17 @@ What a world may have beside `World`'s methods:
     See `simserver.participants`. Nothing but the state moves, if absent.
 """
 
-import importlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from actors.failing import is_stopping
+from authority.names import BadName, check_name
+from authority.plugins import import_named, or_config_error
 from authority.settings import ConfigError
 from simserver.inputs import PendingInput
 from simserver.world_flaws import flaw
 
-__all__ = ["World", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
+__all__ = ["World", "a_destination", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
 
 
 class World(Protocol):
@@ -64,7 +66,9 @@ class World(Protocol):
     def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
         """The server that should simulate this entity from now on, or None to stay (placement by position, say).
 
-        `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break.
+        `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break. A text that
+        is no name like `alpha.s1` is a fault of the world, and the tick has failed. A name that is refused, as one of
+        no simulation server is, is tried again ever more seldom.
         """
 
 
@@ -74,7 +78,16 @@ def schema_version(world: World) -> int:
 
 
 def takes(world: World, kind: str, version: int) -> bool:
-    """Whether the world can go on with a state of this kind, in the form of this version."""
+    """Whether the world can simulate a state of this kind, in the form of this version; not if it fails to say."""
+    try:
+        return _takes(world, kind, version)
+    except BaseException as error:
+        if is_stopping(error):
+            raise
+        return False
+
+
+def _takes(world: World, kind: str, version: int) -> bool:
     kinds = getattr(world, "kinds", None)
     if kinds is not None and kind not in kinds:
         return False
@@ -121,6 +134,24 @@ def yes_or_no(method: str, said: Any) -> bool:
     return bool(said)
 
 
+def a_destination(said: Any) -> str | None:
+    """Where a world wants an entity, as it said.
+
+    Raises:
+        TypeError: it said what is no text.
+        ValueError: it said what is not the name of any server.
+    """
+    if said is None:
+        return None
+    if not isinstance(said, str):
+        raise TypeError(f"destination has to name a server or be None, not {said!r:.40}")
+    try:
+        # The text alone, whatever kind of text it is.
+        return check_name(str.__str__(said))
+    except BadName as error:
+        raise ValueError(f"destination has to name a server or be None: {error}") from error
+
+
 def load_world(spec: str, options: dict[str, Any]) -> World:
     """Import `package.module:ClassName`, construct it with `options`, and see that it can be used.
 
@@ -128,22 +159,13 @@ def load_world(spec: str, options: dict[str, Any]) -> World:
         ConfigError: there is no such class, it rejects the options, or lacks what a world needs; the sentence is one
             line, and names the world and what is wrong.
     """
-    module_name, _, class_name = spec.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module_name), class_name)
-    except (Exception, SystemExit) as error:  # the module is the user's: whatever its import raises
-        raise ConfigError(
-            f"world {spec!r} cannot be loaded: {_said(error)}; expected 'package.module:ClassName'"
-        ) from error
-    try:
+    factory = import_named(f"world {spec!r}", spec, "ClassName")
+
+    def made() -> tuple[World, str]:
         world: World = factory(**options)
-        wrong = flaw(world)
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"world {spec!r} rejects its options, or fails: {_said(error)}") from error
+        return world, flaw(world)
+
+    world, wrong = or_config_error(made, f"world {spec!r} rejects its options, or fails")
     if wrong:
         raise ConfigError(f"world {spec!r} cannot be used: {wrong}")
     return world
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -8,6 +8,8 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
+from actors.failing import traceback_of
+
 __all__ = ["INTERVAL_NS", "MAX_KINDS", "WorldFaults"]
 
 _log = logging.getLogger("simserver.world")
@@ -35,5 +37,5 @@ class WorldFaults:
             self._kinds.popitem(last=False)
         self._kinds[kind] = now_ns, 0
         more = f" ({quiet} more like it since the last line)" if quiet else ""
-        _log.error("the world failed, %s%s", what, more, exc_info=error)
+        _log.error("the world failed, %s%s\n%s", what, more, traceback_of(error))
         return True

@@ -218,7 +218,7 @@ class _Home:
 
 def _arrivals() -> Arrivals:
     parts: dict[str, Any] = dict.fromkeys(
-        ("courier", "holdings", "departures", "reception", "stages", "clock", "counts")
+        ("courier", "holdings", "departures", "reception", "stages", "clock", "counts", "incarnation", "may_act")
     )
     return Arrivals(cast(Any, SimpleNamespace(name="alpha.s2")), cast(Any, _Home()), **parts)
 

@@ -52,7 +52,7 @@ class Backend(Protocol):
 
     @property
     def long_work(self) -> trio.Lock:
-        """To be held, without waiting for anything else, by whoever does long work: reading much, or writing it out.
+        """To be held, without waiting for anything else, around long work: reading much, or writing it out.
 
         Only one does so between two turns of everybody else, so many at once keep nobody from heartbeats and renewals.
         """

@@ -501,7 +501,7 @@ class Replica(LocalTree):
         )
 
     def _is_heard(self, raft: RaftCore, name: str) -> bool:
-        """Whether there is a connection, and whoever should speak regularly did: the leader, or to it everybody."""
+        """Whether there is a connection, and the peer spoke regularly if it should: the leader, or to it everybody."""
         if raft.is_leader():
             progress = raft.progress().get(name)
             return progress is not None and progress.connected
@@ -533,7 +533,7 @@ class Replica(LocalTree):
         return _running(self._peers).queued_bytes(name) > CONGESTED_BYTES
 
     def apply(self, entry: bytes) -> Iterator[int]:
-        """Apply the commands of an entry and answer whoever waits for them here; see `tree.raft.Driver`."""
+        """Apply the commands of an entry and answer those that wait for them here; see `tree.raft.Driver`."""
         for command_id, answer, steps in self._machine.apply_each(entry):
             self._submissions.answered(command_id, answer)
             yield steps

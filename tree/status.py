@@ -60,7 +60,7 @@ class ReplicaConfig:
 class MemberStatus:
     """A member as this one sees it.
 
-    `connected`: there is a connection, and whoever should speak regularly on it, the leader, and to the leader
+    `connected`: there is a connection, and the member that should speak regularly on it, the leader, and to the leader
     everybody, did so lately.
     `role` is "voter" or "learner"; a learner gets a vote when it has caught up. `replaces` names the member that goes
     then. `match_index` is known to the leader only: up to there the member has the log. `lag_entries` is how much it
@@ -119,10 +119,10 @@ class ReplicaStatus:
 
     `configuration_index` is that of the entry of the log which made the members what they are: 0 as long as they are
     those that the instance began with, -1 for one that waits to be admitted.
-    `leader` is who leads, by what was heard lately: the leader's last message, or, of this member, the last answers of
-    a majority. `is_leader` and `ready` go by that too; `why_no_leader` says what is wrong if there was one. `ready`
-    means that it knows a leader and has applied something of the leader's term, so that it is up to date but for what
-    is under way.
+    `leader` is the member that leads, by what was heard lately: the leader's last message, or, of this member, the last
+    answers of a majority. `is_leader` and `ready` go by that too; `why_no_leader` says what is wrong if there was one.
+    `ready` means that it knows a leader and has applied something of the leader's term, so that it is up to date but
+    for what is under way.
     """
 
     name: str

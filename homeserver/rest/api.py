@@ -211,10 +211,9 @@ def _entity_routes(node: Node) -> APIRouter:
         With `local` nobody is asked: `standing` is what the log alone says, and whether its server reports.
         """
         record = await _entity(node, entity_id, consistency)
-        still = node.balancer.why_still(entity_id, record.authority)
         if consistency == "local":
-            return EntityView.of(record, node.standings.known(record), still)
-        return EntityView.of(record, await node.standings.of(record), still)
+            return EntityView.of(record, node.standings.known(record))
+        return EntityView.of(record, await node.standings.of(record))
 
     @routes.post("", status_code=201, dependencies=[client])
     async def create_entity(body: NewEntity) -> EntityView:

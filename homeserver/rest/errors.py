@@ -27,7 +27,7 @@ REASON_STATUS: Final[dict[Reason, int]] = {
 
 
 def nobody_waits() -> ApiError:
-    """The answer to a request that is taken up too late for whoever sent it."""
+    """The answer to a request that is taken up too late for its sender."""
     return ApiError(503, "nobody_waits", "the time is over for which the sender waits: nothing was done")
 
 

@@ -15,7 +15,6 @@ from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import MAX_BODY_BYTES, MAX_NOTICE_MS
 from authority.parcels import WAIT_HEADER
-from authority.placement_messages import StillRow
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from authority.recovery import OrphanPolicy
 from authority.rules import Rule, Want
@@ -49,7 +48,6 @@ __all__ = [
     "RightsBody",
     "RowsView",
     "ServerView",
-    "StillView",
     "TransferView",
     "WaitMs",
     "result_of",
@@ -156,16 +154,6 @@ class LockView(BaseModel):
     count: int
 
 
-class StillView(BaseModel):
-    """Why an entity stands still on its server, as that said within the last seconds."""
-
-    why: str
-    untaken: bool = Field(
-        description="the world there does not take its kind, or the form of its state: it is passed on"
-    )
-    for_s: float = Field(description="how long it has stood still there by then")
-
-
 class EntityView(BaseModel):
     """The three rights over an entity, their revisions, and the epoch that fences its authority."""
 
@@ -200,18 +188,11 @@ class EntityView(BaseModel):
     parent: str = Field(description="what it moves with; empty for nothing")
     parent_rev: int
     children: list[str] = Field(description="what moves with it")
-    still: StillView | None = Field(
-        default=None,
-        description="its world failed on it, or does not take it, so that it stands still where it is; null if its "
-        "server does not say so. Told of one entity that is asked for, and of servers of this instance",
-    )
 
     @classmethod
-    def of(cls, record: EntityRecord, standing: SeenAs | None = None, still: StillRow | None = None) -> "EntityView":
-        """From the record in the log; `standing`, and `still` as its server says, if more is known."""
-        seen = standing or seen_by_log(record, is_over=False)
-        view = None if still is None else StillView(why=still.why, untaken=still.untaken, for_s=still.still_ms / 1000)
-        return cls(**record.model_dump() | {"standing": seen, "still": view})
+    def of(cls, record: EntityRecord, standing: SeenAs | None = None) -> "EntityView":
+        """From the record in the log; `standing` if more is known."""
+        return cls(**record.model_dump() | {"standing": standing or seen_by_log(record, is_over=False)})
 
 
 class RecoveriesView(BaseModel):
@@ -405,8 +386,8 @@ class TransferView(BaseModel):
     reason: str
     waits: str = Field(
         default="",
-        description="while it is pending: why it waits, by the last word of who is to go on with it, who is asked for "
-        "that; empty if that is not known, and where several are listed, or `local` is asked for",
+        description="while it is pending: why it waits, by the last word of the server whose turn it is, which is "
+        "asked for that; empty if that is not known, and where several are listed, or `local` is asked for",
     )
     requester: str
     want: Want

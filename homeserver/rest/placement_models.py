@@ -18,7 +18,7 @@ class LoadView(BaseModel):
         "state: they are passed on to a server that does"
     )
     quarantined: int = Field(
-        description="of these, how many others stand still, because their world or their server failed on them"
+        description="of these, how many others are not simulated, because their world or their server failed on them"
     )
     schema_version: int = Field(description="of its world: the version of the form of its states")
     inputs_per_s: int

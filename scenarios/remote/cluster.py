@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from scenarios.asking import require_yes
 from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
@@ -124,7 +125,7 @@ def accept_loss(server: Server, yes: bool, dry_run: bool, json_wanted: bool) -> 
     if not yes:
         if json_wanted:
             raise click.UsageError("with --json nobody is asked: give --yes, or --dry-run to see what is concerned")
-        click.confirm("Is the newer log gone for good, and is its loss accepted?", abort=True)
+        require_yes("Is the newer log gone for good, and is its loss accepted?")
     answer = server.call("DELETE", "/v1/cluster/log-alarm")
     if json_wanted:
         show(concerned | answer)
@@ -171,7 +172,7 @@ def _tell(concerned: dict[str, Any]) -> None:
     click.echo(
         "What is elsewhere by this log goes on where it is if the server that handed it on can say so. What is unknown "
         "to it, or cannot be proved, is put aside on the disk of its server (docs/operations.md, what was put aside). "
-        "What only a server has that does not answer may be gone on with from an earlier state."
+        "What only a server has that does not answer may be simulated from an earlier state on."
     )
 
 

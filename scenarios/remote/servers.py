@@ -254,7 +254,7 @@ def _show_load(view: dict[str, Any], json_wanted: bool) -> None:
         show(view)
         return
     title = _balancing(view)
-    numbers = ("entities", "leaving", "asleep", "stand still", "inputs/s", "bytes/s")
+    numbers = ("entities", "leaving", "asleep", "stopped", "inputs/s", "bytes/s")
     listing = table(title, "server", "ticks take", *numbers, "reported", "")
     for row in view["servers"]:
         listing.add_row(

@@ -152,6 +152,10 @@ class _Rooms:
 ROOMS: Final = _Rooms()
 
 
+def _always(_now_ns: int) -> bool:
+    return True
+
+
 class Host:
     """One simulation server. `load` a saved one, let something happen, read `sent` and `begun`, `save` it."""
 
@@ -174,6 +178,10 @@ class Host:
             wants_word_of_owner=lambda entity: None,
             wants_to_go=lambda entity, destination: None,
             count=lambda what: None,
+            # There are no leases here, nor copies, and home always answers.
+            may_act=_always,
+            is_lost_by=lambda began_ns, done_ns: False,
+            keeps_copies=lambda: False,
         )
         sealer, attendant = Sealer(name, identity_of(name)), Attendant(environment)
         nothing = cast(Any, None)
@@ -226,7 +234,15 @@ class Host:
         node.holdings = Holdings(node.environment, ledger)
         node.holdings.caretaker = cast(Any, self._attendant)
         node.departures = self._parts.departures(
-            node.sealer, node.home, node.courier, node.holdings, ROOMS, node.clock, node.counts
+            node.sealer,
+            node.home,
+            node.courier,
+            node.holdings,
+            ROOMS,
+            node.clock,
+            node.counts,
+            may_act=_always,
+            home_answers=_always,
         )
         node.arrivals = self._parts.arrivals(
             node.sealer,
@@ -238,12 +254,20 @@ class Host:
             node.stages,
             node.clock,
             node.counts,
+            incarnation=lambda: self.incarnation,
+            may_act=_always,
         )
         node.inquiries = Inquiries(
-            self.name, node.home, node.stages, node.holdings, node.clock, node.counts, node.arrivals.stage_word
+            self.name,
+            node.home,
+            node.stages,
+            node.holdings,
+            node.clock,
+            node.counts,
+            node.arrivals.stage_word,
+            lambda: True,
         )
         self.incarnation += 1
-        node.arrivals.incarnation = lambda: self.incarnation
         node.arrivals._machines[ENTITY] = self._parts.incoming()
         ledger.row = note
         if note is not None and note.moved_to:

@@ -63,6 +63,10 @@ class Keys:
 
     async def role_of(self, name: str) -> Role | None:
         """The role of a server, or None."""
+        return self.role_at_hand(name)
+
+    def role_at_hand(self, name: str) -> Role | None:
+        """As `role_of`."""
         row = self._rows.get(name)
         return None if row is None else row.role
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from actors import http_server
 from tests.homeserver.served import Home, until
+from tests.homeserver.test_http_server import reset
 
 HEADS = (b"", b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", b"POST /v1/entities HTTP/1.1\r\nhost: x\r\n", b"\x16\x03\x01")
 
@@ -124,3 +125,19 @@ async def test_leases_hold_and_proper_requests_are_answered_whatever_strangers_s
                     continue
                 answered += answer.status_code == 200
     assert alpha.node.store.lease("alpha.s1").phase.value == "alive"  # type: ignore[union-attr]
+
+
+async def test_a_homeserver_goes_on_when_clients_reset_their_connections_within_a_body_and_logs_no_traceback(
+    alpha: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    port = int(alpha.api.url.rpartition(":")[2])
+    token = b"authorization: " + alpha.api._headers["authorization"].encode()
+    for path, *headers in ((b"/v1/handoffs",), (b"/v1/federation",), (b"/v1/entities", token), (b"/v1/tx", token)):
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(post(path, b'{"id": "', 1000, *headers))
+        # It has read that, and waits for the rest of it.
+        await alpha.api.get("/healthz")
+        await reset(stream)
+    assert (await alpha.api.get("/healthz"))["status"] == "ok"
+    assert caplog.records == []

@@ -5,6 +5,8 @@ Both ends are in memory and time jumps, so that a patience of minutes costs noth
 
 import json
 import logging
+import socket
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -517,6 +519,58 @@ async def test_no_connection_takes_the_server_with_it(nursery: trio.Nursery) -> 
         await stream.send_all(sent)
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 ")
         await stream.aclose()
+    peer = Peer(await trio.open_tcp_stream("127.0.0.1", port))
+    await peer.send(GET)
+    assert (await peer.answer())[2] == {"answer": 42}
+    await peer.stream.aclose()
+
+
+async def reset(stream: trio.SocketStream) -> None:
+    """End the connection with RST and not with FIN, as a client that is killed, or whose machine is, may do."""
+    stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    await stream.aclose()
+
+
+CUT_SHORT = {
+    "before anything": b"",
+    "within the head": b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-",
+    "before the body": post(b"", b"content-length: 1000"),
+    "within the body": post(b'{"a": "', b"content-length: 1000"),
+    "within a chunk": post(b'20\r\n{"a": "', b"transfer-encoding: chunked"),
+    "between two chunks": post(b'7\r\n{"a": "\r\n', b"transfer-encoding: chunked"),
+    "within what is too long": post(b"x" * 1000, b"content-length: 100000000"),
+    "while it is worked on": b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n",
+    "before the answer is read": b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", CUT_SHORT.values(), ids=CUT_SHORT)
+async def test_a_client_that_resets_its_connection_leaves_no_traceback_and_others_are_answered(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    caplog.set_level("INFO")
+    app, goes_on = echo_app(), trio.Event()
+
+    @app.get("/slow")
+    async def slow() -> str:
+        await goes_on.wait()
+        return "at last"
+
+    @app.get("/large")
+    async def large() -> str:
+        return "x" * 50_000_000
+
+    (url,) = await nursery.start(serve_app, app, "127.0.0.1", 0)
+    port = int(url.rpartition(":")[2])
+    for _ in range(3):
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(sent)
+        await wait_all_tasks_blocked()
+        await reset(stream)
+        await wait_all_tasks_blocked()
+    goes_on.set()
+    await wait_all_tasks_blocked()
+    assert caplog.records == []
     peer = Peer(await trio.open_tcp_stream("127.0.0.1", port))
     await peer.send(GET)
     assert (await peer.answer())[2] == {"answer": 42}

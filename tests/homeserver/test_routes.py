@@ -78,7 +78,6 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
         "parent": "",
         "parent_rev": 1,
         "children": [],
-        "still": None,
     }
     for consistency in ("linearizable", "local"):
         assert await world.api.get(f"/v1/entities/alpha.ball-1?consistency={consistency}") == created

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from authority.placement_messages import MAX_STILL, Load, StillRow
-from homeserver.standing_still import LATELY_NS, MAX_KNOWN, StandingStill
-from tests.homeserver.served import Home, until
+from homeserver.standing_still import StandingStill
+from tests.homeserver.served import DEADLINE_S, Home
 from tests.homeserver.test_refused_orders import COOL, SOURCE, Instance
 
 S = 1_000_000_000
@@ -23,39 +23,15 @@ def still(entity: str, *, still_ms: int = 0, failed_here: bool = False) -> Still
     return StillRow(entity=entity, why=WHY, still_ms=still_ms, failed_here=failed_here)
 
 
-def test_what_a_server_says_counts_for_a_few_seconds_and_until_it_says_otherwise() -> None:
+def test_what_failed_on_a_server_is_known_until_its_next_report_and_what_stands_still_otherwise_is_not() -> None:
     known = StandingStill()
-    known.heard(COOL, load(1), [still("alpha.e0")], 10 * S)
-    found = known.of("alpha.e0", COOL, 11 * S)
-    assert found is not None
-    assert found.row.why == WHY
-    assert known.of("alpha.e0", SOURCE, 11 * S) is None, "it is said of another server"
-    assert known.of("alpha.e0", COOL, 10 * S + LATELY_NS + 1) is None, "it is silent"
-    known.heard(COOL, load(0), [], 12 * S)
-    assert known.of("alpha.e0", COOL, 12 * S) is None
-
-
-def test_where_more_stand_still_than_a_report_names_they_are_known_as_long_as_all_take_to_be_named() -> None:
-    known, count = StandingStill(), 20 * MAX_STILL
-    names = [f"alpha.e{number:05d}" for number in range(count)]
-    for number in range(20):
-        named = names[number * MAX_STILL : (number + 1) * MAX_STILL]
-        known.heard(COOL, load(count), [still(name) for name in named], number * S)
-    assert all(known.of(name, COOL, 20 * S) for name in names)
-    for number in range(20, 40):
-        known.heard(COOL, load(count), [still(name) for name in names[:MAX_STILL]], number * S)
-    assert known.of(names[-1], COOL, 40 * S) is not None
-    known.heard(COOL, load(count), [], 60 * S)
-    assert known.of(names[-1], COOL, 60 * S) is None, "the others have had their turn"
-
-
-def test_what_is_known_of_a_server_has_a_bound() -> None:
-    known = StandingStill()
-    for first in range(0, MAX_KNOWN + MAX_STILL, MAX_STILL):
-        rows = [still(f"alpha.e{number}") for number in range(first, first + MAX_STILL)]
-        known.heard(COOL, load(10**9), rows, S)
-    assert len(known._known_of(COOL)) == MAX_KNOWN
-    assert known.of("alpha.e0", COOL, S) is None
+    for server, name, still_ms in ((COOL, "alpha.e0", 1000), (SOURCE, "alpha.e1", 2000)):
+        rows = [still(name, still_ms=still_ms, failed_here=True), still("alpha.old")]
+        known.heard(server, rows, 10 * S)
+    assert [(one.row.entity, one.server) for one in known.failed_since(0)] == [("alpha.e1", SOURCE), ("alpha.e0", COOL)]
+    assert [one.row.entity for one in known.failed_since(9 * S)] == ["alpha.e0"]
+    known.heard(COOL, [still("alpha.old")], 11 * S)
+    assert [one.row.entity for one in known.failed_since(0)] == ["alpha.e1"]
 
 
 class Upgraded(Instance):
@@ -133,22 +109,29 @@ async def test_what_failed_before_a_drain_began_does_not_stop_it() -> None:
 
 
 async def test_what_stands_still_is_shown_with_its_reason_and_counted_with_the_load(world: Home) -> None:
+    async def counted() -> tuple[int, int]:
+        rows = {row["server"]: row for row in (await world.api.get("/v1/servers/load"))["servers"]}
+        return rows["alpha.s1"]["quarantined"], rows["alpha.s1"]["schema_version"]
+
+    async def until_counted(quarantined: int) -> None:
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                if await counted() == (quarantined, 1):
+                    return
+
     ada = await world.player("alpha.ada")
     for number in range(2):
         await world.entity(f"alpha.ball-{number}", ada, "alpha.s1")
-    node = world.simservers["alpha.s1"]
-    assert (await world.api.get("/v1/entities/alpha.ball-0"))["still"] is None
-    holding = node.holdings.get("alpha.ball-0")
+    holding = world.simservers["alpha.s1"].holdings.get("alpha.ball-0")
     assert holding is not None
+    await until_counted(0)
     holding.life.stand_still(WHY)
-    await until(lambda: world.node.balancer.why_still("alpha.ball-0", "alpha.s1") is not None)
-    still = (await world.api.get("/v1/entities/alpha.ball-0"))["still"]
-    assert (still["why"], still["untaken"]) == (WHY, False)
-    assert (await world.api.get("/v1/entities/alpha.ball-1"))["still"] is None
-    rows = {row["server"]: row for row in (await world.api.get("/v1/servers/load"))["servers"]}
-    assert (rows["alpha.s1"]["quarantined"], rows["alpha.s1"]["schema_version"]) == (1, 1)
+    await until_counted(1)
+    standings = [(await world.api.get(f"/v1/entities/alpha.ball-{number}"))["standing"] for number in range(2)]
+    assert standings == ["quarantined", "simulated"]
+    assert WHY in (await world.api.get("/v1/entities/alpha.ball-0/why"))["text"]
     assert holding.life.release()
-    await until(lambda: world.node.balancer.why_still("alpha.ball-0", "alpha.s1") is None)
+    await until_counted(0)
 
 
 async def test_why_a_drain_has_stopped_is_in_its_view(world: Home) -> None:

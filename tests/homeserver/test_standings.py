@@ -219,6 +219,11 @@ async def told(home: Home, path: str, wanted: Callable[[dict[str, Any]], bool]) 
                 return view
 
 
+def says(text: str) -> Callable[[dict[str, Any]], bool]:
+    """What is told has this in it."""
+    return lambda view: text in view["text"]
+
+
 async def test_an_operator_finds_why_an_entity_does_not_run(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standings, "ASK_S", 30.0)
     ada = await home.player("alpha.ada")
@@ -275,6 +280,22 @@ async def test_what_is_frozen_says_for_which_transfer_and_what_was_said_last(
     monkeypatch.undo()
     done = await home.finished(begun["transfer_id"])
     assert (done["result"], done["waits"]) == ("done", "")
+
+
+async def test_where_its_world_wants_it_in_vain_is_said_with_the_reason_until_it_gets_there(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await home.player("alpha.ada")
+    await home.entity(BALL, ada, S1)
+    world = home.simservers[S1].environment.world
+    for name in ("alpha.s9", "alpha.h1", "alpha.ada", "gamma.s1"):
+        monkeypatch.setattr(world, "destination", lambda *_, name=name: name, raising=False)
+        wants = f"alpha.s1 simulates it; its world wants it at {name}: no simulation server of this name is registered"
+        view = await told(home, f"/v1/entities/{BALL}/why", says(wants))
+        assert (view["cause"], view["runs"], view["transfer_id"]) == ("runs", True, "")
+        assert "`destination` of its world" in view["remedy"]
+    monkeypatch.setattr(world, "destination", lambda *_: S2)
+    await told(home, f"/v1/entities/{BALL}/why", lambda view: view["authority"] == S2 and view["runs"])
 
 
 async def test_what_is_gone_or_was_never_there_is_told_apart(home: Home) -> None:

@@ -35,6 +35,12 @@ TABLE: dict[str, tuple[Facts, Cause, str, str]] = {
         "transfer transfer-1 waits: alpha.s2 has not said yet whether it has room for it",
         "nothing",
     ),
+    "it runs, and not where its world wants it": (
+        facts(row=row(At.RUNS, why="its world wants it at alpha.s9: no simulation server of this name is registered")),
+        Cause.RUNS,
+        "alpha.s1 simulates it; its world wants it at alpha.s9: no simulation server of this name is registered",
+        "have `destination` of its world name another server",
+    ),
     "it runs, though nobody could decide about it": (
         facts(row=row(At.RUNS), no_majority="instance alpha has no leader yet"),
         Cause.RUNS,
@@ -122,7 +128,7 @@ TABLE: dict[str, tuple[Facts, Cause, str, str]] = {
     "somebody was told to go on with it": (
         facts(record=NOBODYS, recovery=left(target=S2, tick=7)),
         Cause.RECOVERING,
-        "alpha.s2 was told to go on with it from tick 7",
+        "alpha.s2 was told to simulate it from tick 7 on",
         "look at alpha.s2",
     ),
     "it waits for a disk": (

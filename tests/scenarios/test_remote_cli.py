@@ -176,6 +176,38 @@ def test_members_are_shown_and_only_an_operator_changes_them(baton: Baton, home:
 
 
 @pytest.mark.parametrize(
+    ("answer", "status", "said", "accepted"),
+    [
+        ("n", 1, "baton: the answer was no, so nothing was changed\n", False),
+        ("", 1, "baton: the answer was no, so nothing was changed\n", False),
+        (EOFError(), 1, "baton: nobody answered, so nothing was changed: give --yes to be asked nothing\n", False),
+        (KeyboardInterrupt(), 130, "baton: interrupted\n", False),
+        ("y", 0, "", True),
+    ],
+    ids=["no", "nothing", "the end of the input", "ctrl-c", "yes"],
+)
+def test_a_loss_that_is_not_accepted_changes_nothing_and_says_so(
+    baton: Baton, monkeypatch: pytest.MonkeyPatch, answer: str | Exception, status: int, said: str, accepted: bool
+) -> None:
+    asked: list[str] = []
+
+    def call(_server: Server, method: str, path: str, **_: Any) -> Any:
+        asked.append(method)
+        return [] if path == "/v1/servers" else {"why": "the log is an older one", "entities": 3}
+
+    def answered(_prompt: str) -> str:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Server, "call", call)
+    monkeypatch.setattr("click.termui.visible_prompt_func", answered)
+    ended, out, err = baton("cluster", "accept-loss")
+    assert (ended, err.lstrip("\n"), "DELETE" in asked) == (status, said, accepted)
+    assert ("accepted, although" in out) == accepted
+
+
+@pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
         (("tree", "put", "a", "no json"), 2, "text needs quotes"),

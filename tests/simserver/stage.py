@@ -19,6 +19,11 @@ BALL = "alpha.ball"
 ADA = "alpha.ada"
 
 
+def always(_now_ns: int) -> bool:
+    """Of a server that has its lease, and whose home answers."""
+    return True
+
+
 class Tally:
     """A world whose state is the list of everything that was applied, so that nothing can hide."""
 
@@ -66,6 +71,9 @@ class Stage:
             wants_word_of_owner=self.unheard.append,
             wants_to_go=lambda entity, destination: self.wishes.append((entity, destination)),
             count=self._count,
+            may_act=always,
+            is_lost_by=lambda began_ns, done_ns: False,
+            keeps_copies=lambda: False,
             begun=lambda entity: self.begun(entity),  # noqa: PLW0108 — tests may hear of it
         )
 

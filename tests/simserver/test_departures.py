@@ -36,7 +36,7 @@ from authority.messages import (
 from authority.outgoing import STAGE_PATIENCE_NS, Mode
 from authority.ownership import Ownership
 from authority.placement_messages import MoveItem
-from authority.records import DirectoryRow
+from authority.records import DirectoryRow, Role
 from authority.recovery import CopySource, CopyTable
 from authority.recovery_messages import RaisedItem
 from authority.sealing import Opened, Sealer
@@ -51,7 +51,7 @@ from simserver.home import HomeUnreachable
 from simserver.life import Life
 from simserver.recovery import Recovery
 from simserver.stayers import FIRST_PAUSE_NS, FORGET_NS
-from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_holdings import Written
 
 HERE, THERE = "alpha.s1", "alpha.s2"
@@ -73,6 +73,8 @@ class Mail:
     sent: list[Any] = field(default_factory=list)
     traces: list[Trace] = field(default_factory=list)
     is_open: bool = True
+    roles: dict[str, Role] = field(default_factory=lambda: {THERE: Role.SIMSERVER})
+    looked_up: list[str] = field(default_factory=list)
     under_way: set[str] = field(default_factory=set)
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool, is_wanted: Any = None) -> Opened | None:
@@ -83,6 +85,16 @@ class Mail:
         if isinstance(message, Report | Decline):
             return Opened(ReportReply(transfer_id=message.transfer_id), "alpha.h1", Trace(message.transfer_id))
         return None
+
+    def role_at_hand(self, name: str) -> Role | None:
+        return self.roles.get(name)
+
+    async def role_of(self, name: str) -> Role | None:
+        await trio.lowlevel.checkpoint()
+        if not self.is_open:
+            raise HomeUnreachable("nobody")
+        self.looked_up.append(name)
+        return self.roles.get(name)
 
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         return [await self._asked(letter) for letter in letters]
@@ -135,7 +147,16 @@ class Scene:
         sealer = Sealer(HERE, IDENTITY)
         self.rooms = Rooms()
         self.departures = Departures(
-            sealer, post, post, self.holdings, self.rooms, TrioClock(), self.counts, spans=spans
+            sealer,
+            post,
+            post,
+            self.holdings,
+            self.rooms,
+            TrioClock(),
+            self.counts,
+            spans=spans,
+            may_act=always,
+            home_answers=always,
         )
 
     def spawn(self) -> Holding:
@@ -482,7 +503,7 @@ async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_
     scene.departures._convoys.turnstile = turnstile.Turnstile(1)
     first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
     waiting = Plan("transfer-2", "alpha.two", THERE)
-    scene.departures.begin(PLAN)
+    scene.departures.begin(replace(PLAN, ordered=True))
     scene.departures.begin(waiting)
     scene.departures.begin(waiting)
     scene.departures.wants_to_go("alpha.two", THERE)

@@ -21,7 +21,7 @@ from simserver.early import EXPECTED_NS, MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIE
 from simserver.holdings import Holdings
 from simserver.leave_given import Context
 from simserver.life import Snapshot, state_hash
-from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, TRANSFER, TrioClock
 from tests.simserver.test_holdings import Written
 
@@ -66,7 +66,8 @@ async def test_failures_row_30_an_entity_begins_with_the_inputs_that_were_here_b
     holdings, counts = Holdings(Stage(system).environment, Written()), Counter[str]()
     part: Any = SimpleNamespace(get=lambda _: None, used=lambda _: None, arrived=lambda _: None)
     part.superseded, part.send = lambda *_, **__: None, lambda *_, **__: True
-    arrivals = Arrivals(Sealer(HERE, IDENTITY), part, part, holdings, part, part, part, TrioClock(), counts)
+    lease: Any = {"incarnation": lambda: 0, "may_act": always}
+    arrivals = Arrivals(Sealer(HERE, IDENTITY), part, part, holdings, part, part, part, TrioClock(), counts, **lease)
     assert not arrivals.keep_early(BALL, item(1)), "nobody has spoken of it"
 
     origin = Holdings(Stage(system).environment, Written()).spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1)).life

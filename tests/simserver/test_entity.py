@@ -1,7 +1,7 @@
 """An entity as an actor: it ticks while it runs, keeps what comes while it is frozen, and moves as a whole."""
 
 import logging
-from collections.abc import Callable
+from enum import StrEnum
 from random import Random
 from typing import Any
 
@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import Exit, NoProc, System
-from actors.failing import is_stopping
 from authority.epoch import Fence
 from authority.messages import MAX_BODY_BYTES, MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
 from authority.ownership import Ownership
@@ -107,17 +106,45 @@ async def test_the_world_may_want_it_elsewhere(
     assert stage.wishes == wishes
 
 
-async def test_a_world_that_wants_it_to_go_to_what_is_no_server_fails_as_if_it_had_raised(
-    system: System, caplog: pytest.LogCaptureFixture
-) -> None:
-    world: Any = Tally()
-    world.goes_to = 5
+class Named(StrEnum):
+    THERE = "alpha.s2"
+
+
+async def test_where_its_world_wants_it_is_known_until_that_wants_something_else(system: System) -> None:
+    world = Tally()
     stage = Stage(system, world=world)
     ref = stage.start(stage.fresh("tally"))
-    with caplog.at_level(logging.CRITICAL):
+    for goes_to, wants in ((Named.THERE, "alpha.s2"), ("alpha.s1", ""), ("alpha.s2", "alpha.s2"), (None, "")):
+        world.goes_to = goes_to
         ticks(ref)
-        assert "destination has to name a server" in (await inspect(ref))["broken"]
-    assert stage.wishes == []
+        await inspect(ref)
+        assert (type(ref.life.wants), ref.life.wants) == (str, wants)
+    assert stage.wishes == [(BALL, "alpha.s2")] * 2
+
+
+NO_NAMES = ["", "alpha", "not a name", "alpha.s2\n", "Alpha.s2", "alpha." + "s" * 100, 5, ["alpha.s2"]]
+
+
+@pytest.mark.parametrize("goes_to", NO_NAMES)
+async def test_a_world_that_wants_it_to_go_to_what_is_no_name_fails_as_if_it_had_raised(
+    system: System, goes_to: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    world: Any = Tally()
+    stage = Stage(system, world=world)
+    ref = stage.start(stage.fresh("tally"))
+    ticks(ref)
+    await inspect(ref)
+    world.goes_to = goes_to
+    feed(ref, 1)
+    with caplog.at_level(logging.CRITICAL):
+        ticks(ref, 20)
+        seen = await inspect(ref)
+    assert "destination has to name a server" in seen["broken"]
+    assert (seen["pending_inputs"], stage.counts["world_failed"], stage.wishes) == (1, 1, [])
+    world.goes_to = None
+    assert ref.life.release()
+    ticks(ref)
+    assert (await inspect(ref))["pending_inputs"] == 0
 
 
 @pytest.mark.parametrize("where", ["step", "destination"])
@@ -141,49 +168,6 @@ async def test_a_world_that_fails_leaves_the_entity_standing_still_with_its_inpu
     assert (await inspect(ref))["tick"] == 2, "until people have looked at it"
     frozen = await ref.frozen()
     assert Snapshot.decode(frozen.state).inbox["pending"] == [[ADA, 1, b""]], "and it can still be moved"
-
-
-class Panic(BaseException):
-    """As pyo3's `PanicException`: code in Rust has panicked."""
-
-
-@pytest.mark.parametrize("method", ["step", "destination", "may_sleep"])
-@pytest.mark.parametrize("make", [Panic, SystemExit, lambda: BaseExceptionGroup("both", [Panic()])])
-async def test_failures_row_41_a_world_that_raises_what_ends_programs_has_failed_like_any_other(
-    system: System,
-    monkeypatch: pytest.MonkeyPatch,
-    method: str,
-    make: Callable[[], BaseException],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    # Made anew each time: what was raised keeps all that its frames know.
-    def end(*_: object) -> None:
-        raise make()
-
-    world = Tally()
-    stage = Stage(system, world=world)
-    ref = stage.start(stage.fresh("tally"))
-    ticks(ref)
-    await inspect(ref)
-    monkeypatch.setattr(world, method, end, raising=False)
-    with caplog.at_level(logging.CRITICAL):
-        ticks(ref)
-        seen = await inspect(ref)
-    assert seen["broken"].startswith(type(make()).__name__)
-    assert seen["tick"] == 2, "to stand still is a tick"
-
-
-def test_to_be_told_to_stop_is_no_failure_of_a_world() -> None:
-    for stopping in (KeyboardInterrupt(), GeneratorExit(), BaseExceptionGroup("", [Panic(), KeyboardInterrupt()])):
-        assert is_stopping(stopping)
-    for failure in (
-        ValueError(),
-        Panic(),
-        SystemExit(),
-        ExceptionGroup("", [ValueError()]),
-        BaseExceptionGroup("", [Panic()]),
-    ):
-        assert not is_stopping(failure)
 
 
 async def test_failures_row_41_released_it_goes_on_or_stands_still_again_with_what_was_discarded_gone(

@@ -15,7 +15,7 @@ from authority.sealing import Opened, Sealer
 from simserver.arrivals import MAX_FORWARDS, Arrivals
 from simserver.births import Births
 from simserver.holdings import Holdings, Tombstone
-from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, TrioClock
 from tests.simserver.test_holdings import Written
 
@@ -33,7 +33,17 @@ class Here:
         me: Any = self
         nothing: Any = None
         self.arrivals = Arrivals(
-            Sealer(HERE, IDENTITY), nothing, me, self.holdings, nothing, nothing, nothing, TrioClock(), self.counts
+            Sealer(HERE, IDENTITY),
+            nothing,
+            me,
+            self.holdings,
+            nothing,
+            nothing,
+            nothing,
+            TrioClock(),
+            self.counts,
+            incarnation=lambda: 0,
+            may_act=always,
         )
         self.leaving: set[str] = set()
         self.is_crowded = False

@@ -63,6 +63,7 @@ class Place:
         self.home = Home(
             Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h1",), TOKEN, self.http, self.clock, pins
         )
+        self.home.why_not_asked = lambda: ""
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.questions += 1
@@ -183,6 +184,7 @@ async def test_what_was_under_way_when_a_key_was_revoked_is_not_refused_for_good
 
     async with HttpClient(transport=httpx.MockTransport(answer)) as http:
         home = Home(sealer, "alpha", ("http://h1",), TOKEN, http, place.clock)
+        home.why_not_asked = lambda: ""
         place.row = MEMBER
         await home.refresh_members()
         message = Decline(

@@ -37,6 +37,7 @@ class Instance:
         self.is_there = True
         self.http = HttpClient(transport=httpx.MockTransport(self._answer))
         self.home = Home(Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, Clock())
+        self.home.why_not_asked = lambda: ""
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         if not self.is_there:

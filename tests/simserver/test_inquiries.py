@@ -37,7 +37,7 @@ class Desk:
 
     def inquiries(self) -> Inquiries:
         home: Any = self
-        return Inquiries(HERE, home, self.stages, self.holdings, TrioClock(), self.counts, self.hear)
+        return Inquiries(HERE, home, self.stages, self.holdings, TrioClock(), self.counts, self.hear, lambda: True)
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened:
         await trio.lowlevel.checkpoint()

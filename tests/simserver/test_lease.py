@@ -185,39 +185,23 @@ async def test_failures_row_42_whose_log_was_accepted_as_lost_gives_up_what_that
     assert await back.hears("granted", position="other")
 
 
-async def test_a_home_of_before_there_were_positions_is_not_told_of_them(tmp_path: Path) -> None:
-    """It refuses a message with a field that it does not know."""
-    seen: list[str | None] = []
+async def test_a_renewal_says_all_there_is_to_say_also_after_one_was_refused(tmp_path: Path) -> None:
+    seen: list[tuple[str | None, str, str | None, int]] = []
 
-    class HomeOfBefore:
+    class Refusing:
         members_digest = "0123456789abcdef"
 
         async def renew(self, message: Renew, trace: Trace) -> None:
-            seen.append(message.position)
-            for field in ("position", "members"):
-                assert (field in message.model_dump()) == (message.position is not None)
-            if message.position is not None:
-                raise HomeRefused("unknown field", "bad_message")
+            seen.append((message.position, message.members, message.challenge, message.link_port))
+            raise HomeRefused("not now", "bad_message")
 
-    home_log = HomeLog()
-    keeper = LeaseKeeper(
-        "alpha.s1",
-        Nonces(tmp_path / "nonces"),
-        cast(Any, HomeOfBefore()),
-        TrioClock(),
-        Counter(),
-        lambda: None,
-        home_log,
-    )
+    nonces, home = Nonces(tmp_path / "nonces"), cast(Any, Refusing())
+    keeper = LeaseKeeper("alpha.s1", nonces, home, TrioClock(), Counter(), lambda: None, HomeLog())
+    keeper.where = lambda: ("http://127.0.0.1:1", "127.0.0.1", 1024)
     keeper._begin_as(1)
-    for _ in range(70):
-        await keeper._renewed(0)
-    assert [number for number, position in enumerate(seen) if position is not None] == [0, 60]
-    # Who has heard of a position shows it always: or a home that went back to before could not be found out.
-    home_log.position = "a.b.c"
     for _ in range(3):
         await keeper._renewed(0)
-    assert seen[-3:] == ["a.b.c"] * 3
+    assert seen == [("", "0123456789abcdef", "", 1024)] * 3
 
 
 async def test_the_position_of_the_log_outlives_the_server(tmp_path: Path) -> None:

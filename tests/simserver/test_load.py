@@ -388,7 +388,8 @@ async def test_failures_row_41_how_many_are_quarantined_and_which_and_why_is_tol
         ("alpha.e0002", True, False),
     ]
     assert rows[0].why == "poison"
-    line = "2 entities stand still here: 1 quarantined, 1 not taken by the world here; such as alpha.e0001: poison"
+    counted = "2 entities are not simulated here: 1 quarantined, 1 not taken by the world here"
+    line = f"{counted}; such as alpha.e0001: poison"
     assert caplog.text.count(line) == 1
     told.loads._some_still()
     assert caplog.text.count(line) == 1, "once a minute"

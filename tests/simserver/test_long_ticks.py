@@ -82,8 +82,8 @@ class Slow:
 class Server:
     """A simulation server with a lease, of which the test says when it is renewed; its box outlives the lease."""
 
-    def __init__(self, system: Any, box: BlackBox | None = None) -> None:
-        self.world = Slow()
+    def __init__(self, system: Any, box: BlackBox | None = None, world: Slow | None = None) -> None:
+        self.world = world or Slow()
         self.world.participants = self.world.kept
         self.stage = self.world.stage = Stage(system, world=self.world)
         keeper: Any = LeaseKeeper.__new__(LeaseKeeper)

@@ -38,7 +38,15 @@ class Desk:
         self.waited_with: Permission | None = GIVEN
         home: Any = self
         self.ends = LooseEnds(
-            HERE, home, self.unsettled, self.holdings, self.still_wants, lambda: 7, TrioClock(), Counter()
+            HERE,
+            home,
+            self.unsettled,
+            self.holdings,
+            self.still_wants,
+            lambda: 7,
+            TrioClock(),
+            Counter(),
+            lambda: True,
         )
 
     def still_wants(self, entity: str, permission: Permission) -> bool:

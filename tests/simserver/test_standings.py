@@ -148,3 +148,34 @@ def test_what_waits_is_remembered_since_the_first_time_and_of_so_many_entities()
     assert (len(waits), waits.of(BALL)) == (MAX_WAITS, None)
     waits.over("alpha.e-0", TRANSFER)
     assert len(waits) == MAX_WAITS - 1
+
+
+async def test_what_its_world_wants_elsewhere_says_where_and_why_it_is_not_there(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    life = scene.spawn().life
+    life.wants = "alpha.s9"
+    assert row_of(scene).why == "its world wants it at alpha.s9: it is about to leave"
+    async with scene.served():
+        scene.departures.wants_to_go(BALL, life.wants)
+        await trio.sleep(0.25)
+        row = row_of(scene)
+        assert (row.at, row.transfer_id, row.since_ms) == (At.RUNS, "", 250)
+        assert row.why == (
+            "its world wants it at alpha.s9: no simulation server of this name is registered (unknown_target); "
+            "it is tried again in 1 s"
+        )
+        life.wants = THERE
+        scene.rooms.reason = None
+        scene.departures.wants_to_go(BALL, THERE)
+        assert row_of(scene).why.endswith(f": {THERE} is being asked whether it has room for it")
+        (decided,) = scene.rooms.kept
+        decided(Reason.CAPACITY)
+        assert "that has no room for it (capacity); it is tried again in 1 s" in row_of(scene).why
+        await trio.sleep(1)
+        scene.departures.home_answers = lambda _now_ns: False
+        assert row_of(scene).why.endswith(": its home instance does not answer, so nobody could decide")
+        scene.departures._borders.close(THERE)
+        assert row_of(scene).why.endswith(": the home of that instance does not say whether it would have it")
+        life.wants = ""
+        assert row_of(scene) == StandingRow(entity=BALL, at=At.RUNS), "its world has thought of something else"

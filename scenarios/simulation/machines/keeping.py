@@ -87,6 +87,7 @@ class Keeping:
             lambda: self.holder.incarnation,
             cast("Clock", times),
             Counter(),
+            self.may_act,
         )
 
     # --- the lease -------------------------------------------------------------------------------------------------

@@ -156,6 +156,10 @@ class KeysKnown:
 
     async def row(self, name: str) -> DirectoryRow | None:
         """As `simserver.home.Home.row`."""
+        return self.row_at_hand(name)
+
+    def row_at_hand(self, name: str) -> DirectoryRow | None:
+        """As `row`: nobody has to be asked here."""
         if name not in self._rows and (row := self._keys.row_at_hand(name)) is not None:
             self._rows[name] = row
         return self._rows.get(name)

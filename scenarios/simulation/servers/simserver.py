@@ -208,6 +208,8 @@ class SimulationServer:
             ready_to_leave=self._ready_to_leave,
             count=lambda what: self.counts.update((what,)),
             may_act=self._may_act,
+            # Nobody takes long here.
+            is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: self.node.copier.copies,
             begun=lambda entity: self.node.copier.begun(entity),  # noqa: PLW0108 — there is none yet
             wants_actor=self._revive,
@@ -253,13 +255,23 @@ class SimulationServer:
             self._next_id,
             kept=self._keep_handed_over,
             spans=spans,
+            may_act=lease.may_act,
+            home_answers=lease.home_answers,
         )
         arrivals = parts.arrivals(
-            self._sealer, home, courier, holdings, departures, reception, stages, clock, counts, spans=spans
+            self._sealer,
+            home,
+            courier,
+            holdings,
+            departures,
+            reception,
+            stages,
+            clock,
+            counts,
+            spans=spans,
+            incarnation=lambda: lease.incarnation,
+            may_act=lease.may_act,
         )
-        arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
-        departures.may_act = lease.may_act
-        departures.home_answers = lease.home_answers
         way.why_not_asked = lease.why_not_asked
         lease.home_is_back = departures.home_is_back
 

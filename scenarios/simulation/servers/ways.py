@@ -43,7 +43,11 @@ class WayHome:
 
     async def role_of(self, name: str) -> Role | None:
         """As `Home.role_of`."""
-        row = await self._keys.row(name)
+        return self.role_at_hand(name)
+
+    def role_at_hand(self, name: str) -> Role | None:
+        """As `Home.role_at_hand`."""
+        row = self._keys.row_at_hand(name)
         return None if row is None else row.role
 
     async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:

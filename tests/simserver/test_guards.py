@@ -1,0 +1,48 @@
+"""A guard that a composition forgets is closed: it cannot be left out, or says no by itself."""
+
+import inspect
+from typing import Any
+
+import httpx
+import pytest
+
+from actors.http_client import HttpClient
+from authority.hops import Trace
+from authority.messages import Passed
+from authority.sealing import Sealer
+from crypto.keys import Identity
+from simserver.admission import Reception
+from simserver.arrivals import Arrivals
+from simserver.departures import Departures
+from simserver.environment import EntityEnvironment
+from simserver.home import Home, HomeUnreachable
+from simserver.home_awaited import HomeAwaited
+from simserver.inquiries import Inquiries
+from simserver.loose_ends import LooseEnds
+from simserver.visitors import Visitors
+from tests.simserver.test_departures import TrioClock
+
+GUARDS = {"may_act", "may_ask", "home_answers", "incarnation", "is_drained", "is_lost_by", "keeps_copies"}
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [Arrivals, Departures, EntityEnvironment, HomeAwaited, Inquiries, LooseEnds, Reception, Visitors],
+)
+def test_a_guard_cannot_be_left_out(guarded: type) -> None:
+    parameters = inspect.signature(guarded).parameters
+    guards = GUARDS & parameters.keys()
+    assert guards
+    assert {name for name in guards if parameters[name].default is not inspect.Parameter.empty} == set()
+
+
+async def test_a_home_of_which_nobody_says_whether_there_is_a_lease_is_asked_for_nothing_else() -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        raise AssertionError("it was asked")
+
+    client = HttpClient(transport=httpx.MockTransport(answer))
+    home = Home(Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), b"t" * 32, client, TrioClock())
+    message: Any = Passed.model_construct(type="passed", entity="alpha.ball", transfer_id="t")
+    with pytest.raises(HomeUnreachable, match="nobody has said yet whether this server has a lease"):
+        await home.ask(message, Trace("t"), on_path=False)
+    await client.aclose()
