@@ -138,7 +138,7 @@ def test_followers_that_were_busy_hear_the_leader_out_before_they_depose_it(clus
 def test_what_held_up_all_members_deposes_no_leader_that_takes_somewhat_longer_than_others(
     cluster: SimulatedCluster, longer_s: float
 ) -> None:
-    led, others = parts(cluster)
+    led, _ = parts(cluster)
     term = cluster.raft(led).raftCurrentTerm
     for away_s in (1.7, 1.9):
         cluster.now_s += away_s
