@@ -77,7 +77,7 @@ from actors.exits import (
     StartError,
 )
 from actors.loop import WrongThread
-from actors.messages import TIMEOUT, Down, ExitSignal, Monitor, TaskResult
+from actors.messages import TIMEOUT, Down, ExitSignal, Monitor
 from actors.names import AlreadyRegistered, Named, Names, Via
 from actors.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
 from actors.ref import From, Ref
@@ -98,7 +98,7 @@ from actors.service import AsyncService
 from actors.status_report import ServerStatus
 from actors.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
 from actors.system import Stats, System
-from actors.task import Task, TaskTimeout, await_many, yield_many
+from actors.task import Task, TaskResult, TaskTimeout, await_many, yield_many
 from actors.task_owner import TaskError, TaskScope, open_tasks
 from actors.task_process import Exited, Outcome, Returned, TaskSpec
 from actors.task_stream import TaskStream, async_stream

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from actors.exits import Reason
     from actors.process import Process
     from actors.ref import Ref
-    from actors.task import Task
 
 
 class Timeout(Enum):
@@ -73,15 +72,6 @@ class ExitSignal:
 
     reason: Reason
     sender: Ref | None
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TaskResult:
-    """A task of this actor has finished, with this value. There is no `Down` after it: one task, one message."""
-
-    task: Task[Any]
-    value: Any
 
 
 class Late(Protocol):

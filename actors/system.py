@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from actors.children import ChildSpec
     from actors.exits import Reason
+    from actors.node_port import DistributionPort, NodePort
     from actors.ref import Ref
-    from actors.remote.distribution import Distribution, RemoteNode
     from actors.server import Server
 
 ROOT: Final = "root"
@@ -93,7 +93,7 @@ class System:
         self.dropped = 0
         self.crashes = 0
         self._watchdog = watchdog
-        self.distribution: Distribution | None = None
+        self.distribution: DistributionPort | None = None
         """What connects this system to those of other nodes, once there is one (`actors.remote`)."""
         self._nursery = nursery
         self.running: dict[Process, trio.lowlevel.Task] = {}
@@ -247,7 +247,7 @@ class System:
         """A ref by name, which survives restarts; nobody needs to have the name yet."""
         return self.registry.named(name)
 
-    def remote(self, node: str) -> RemoteNode:
+    def remote(self, node: str) -> NodePort:
         """Another node: `system.remote("beta.s1").named("counter")` is a ref by name to an actor there.
 
         Raises RuntimeError without a `Distribution`, ValueError for what is no name of another node.

@@ -25,13 +25,14 @@ told of a crash instead (`Down`, or an `Exited` outcome), start it under a task 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, assert_never, final
 
 import trio
 
 from actors.exits import KILLED, SHUTDOWN, TIMED_OUT, Exit, Reason, is_normal
-from actors.messages import Down, Monitor, TaskResult
+from actors.messages import Down, Monitor
 from actors.ref import DEFAULT_TIMEOUT_S, Ref
 from actors.shutdown import shut_down
 from actors.task_owner import Owner, TaskError, TaskOwner, owner_of
@@ -49,6 +50,15 @@ class TaskTimeout(Exit):
         return (
             f"{self.actor} did not finish within {self.timeout_s} s; allow more, or use yield_, which gives up nothing"
         )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A task of this actor has finished, with this value. There is no `Down` after it: one task, one message."""
+
+    task: Task[Any]
+    value: Any
 
 
 @final

@@ -12,10 +12,10 @@ from authority.errors import Reason, Refused
 from authority.hierarchy import check_not_attached
 from authority.lease_procedures import check_lease, incarnation_of
 from authority.records import EntityRecord
-from authority.recovery import OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
 from authority.rules import Rule
+from authority.standing import OrphanPolicy, Standing
 
 __all__ = ["ENTITY_PROCEDURES", "MAX_DELEGATION"]
 

@@ -34,7 +34,6 @@ __all__ = [
     "Granter",
     "Holder",
     "HolderPhase",
-    "LeasePhase",
     "LeaseTerms",
     "Over",
     "RanOut",
@@ -91,17 +90,6 @@ class LeaseTerms:
 def _drifted(duration_ns: int) -> int:
     """What is left of a duration if it was measured by the slowest clock, and counts by the fastest one."""
     return duration_ns * (1000 - MAX_DRIFT_PERMILLE) // (1000 + MAX_DRIFT_PERMILLE)
-
-
-class LeasePhase(StrEnum):
-    """What the log says of the lease of one simulation server."""
-
-    RETURNING = "returning"
-    """A new incarnation was granted, and what an earlier one simulated is not all taken from it yet."""
-    ALIVE = "alive"
-    """It may be given entities."""
-    OVER = "over"
-    """It was not renewed: what it simulated is given to others, and it may be given nothing."""
 
 
 # --- the holder ----------------------------------------------------------------------------------------------------

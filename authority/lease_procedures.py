@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from authority.directory_procedures import check_simserver
 from authority.errors import Reason, Refused
-from authority.lease import LeasePhase
 from authority.log_positions import mark_office
 from authority.records import DirectoryRow, LeaseOffice, LeaseRow
 from authority.rows import Rows
+from authority.standing import LeasePhase
 
 __all__ = [
     "LEASE_PROCEDURES",

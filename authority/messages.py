@@ -24,11 +24,12 @@ from authority.hops import Trace
 from authority.inquiry_messages import Passed, StageInquiry, StageWord, Stranded
 from authority.lease_messages import LeaseInquiry, LeaseWord, Renew, RenewReply
 from authority.letters import Batch
+from authority.limits import MAX_BODY_BYTES
 from authority.log_messages import HeldInquiry, HeldWord, LogInquiry, LogShown, LogWord
 from authority.message_base import Chain, ReasonText, Token
 from authority.message_base import FencedTransferModel as _Fenced
 from authority.message_base import MessageModel as _Message
-from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, KeyAhead, Manifest, Parcel
+from authority.parcels import KeyAhead, Manifest, Parcel
 from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
 from authority.player_messages import (
     MAX_INPUT_BYTES,
@@ -50,13 +51,10 @@ from authority.recovery_messages import Adopt, Adopted, Collect, Collected, Copi
 from authority.standing_messages import StandingInquiry, StandingWord
 
 __all__ = [
-    "INLINE_STATE_BYTES",
-    "MAX_BODY_BYTES",
     "MAX_INPUTS",
     "MAX_INPUT_BYTES",
     "MAX_NOTICE_MS",
     "MAX_SCHEMA_VERSION",
-    "MAX_STATE_BYTES",
     "Activate",
     "Activated",
     "AdmitReply",

@@ -5,23 +5,17 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from actors.link import MAX_MESSAGE_BYTES
 from authority.certificates import Hash
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
+from authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
 from authority.message_base import MessageModel
 
-__all__ = ["INLINE_STATE_BYTES", "MAX_BODY_BYTES", "MAX_STATE_BYTES", "WAIT_HEADER", "KeyAhead", "Manifest", "Parcel"]
+__all__ = ["WAIT_HEADER", "KeyAhead", "Manifest", "Parcel"]
 
 WAIT_HEADER: Final = "batonpass-wait-ms"
 """The header of HTTP requests with a parcel that says for how long the sender waits for the answer."""
-MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 MAX_KEY_HEADER_BYTES: Final = 1024
-# A state up to this size is sealed with its message. A larger one travels beside it, and the message has a manifest: an
-# envelope takes 16/9 of its contents and 15 ms for a megabyte, and the link has encrypted the state already.
-INLINE_STATE_BYTES: Final = 16 * 1024
-# With its parcel it is one message of the link, and what is sealed takes at most 16/9 of its own bound.
-MAX_STATE_BYTES: Final = MAX_MESSAGE_BYTES - 2 * MAX_BODY_BYTES
 
 
 class Manifest(MessageModel):

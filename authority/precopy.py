@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from authority.errors import MessageError
-from authority.parcels import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 
 __all__ = [
     "MAX_CHUNKS",

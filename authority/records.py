@@ -26,9 +26,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from authority.absence import LeavePolicy
 from authority.epoch import Fence
-from authority.lease import LeasePhase
-from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rules import Rule, Want
+from authority.standing import CopySource, LeasePhase, OrphanPolicy, Standing
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
 __all__ = [

@@ -19,57 +19,21 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from authority.epoch import Fence
+from authority.standing import CopySource
 
 __all__ = [
     "ASKED_NS",
     "Candidate",
     "Copy",
-    "CopySource",
     "CopyTable",
-    "OrphanPolicy",
-    "Standing",
     "all_answered",
     "choose",
     "followers_of",
     "may_follow",
 ]
-
-
-class OrphanPolicy(StrEnum):
-    """What becomes of an entity whose authority is dead; for one whose owner has left see `authority.absence`."""
-
-    ADOPT = "adopt"
-    """Another server goes on with it."""
-    FREEZE = "freeze"
-    """It waits for the return of its server, and is handed back to it if somebody else has the latest copy."""
-    DESPAWN = "despawn"
-    """It ends."""
-
-
-class Standing(StrEnum):
-    """How it stands with an entity's authority, by the log."""
-
-    SIMULATED = "simulated"
-    RECOVERING = "recovering"
-    """Its authority is dead, and copies of it are looked for."""
-    LOST = "lost"
-    """No server that is alive has a copy. It is looked for again when another server comes, or comes back."""
-
-
-class CopySource(StrEnum):
-    """Where a copy comes from; in this order the one is preferred that is as recent as another."""
-
-    OWN = "own"
-    """What its authority itself had, when its lease was over or it stood still for a hand-over."""
-    STAGED = "staged"
-    """What a server was to begin with by a hand-over, and knows that it has not."""
-    CHECKPOINT = "checkpoint"
-    """The authority's own durable store."""
-    FOLLOWER = "follower"
 
 
 ASKED_NS: Final = 3600 * 1_000_000_000

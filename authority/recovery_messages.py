@@ -12,7 +12,7 @@ from actors.link import LARGE_MESSAGE_BYTES
 from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber
 from authority.epoch import MAX_EPOCH, Fence
 from authority.message_base import FencedModel, MessageModel
-from authority.recovery import CopySource
+from authority.standing import CopySource
 
 __all__ = [
     "MAX_COPIES",

@@ -15,14 +15,13 @@ from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.errors import Reason, Refused
 from authority.group_rows import refuse_group
 from authority.histories import given_next, lowest_epoch
-from authority.lease import LeasePhase
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
 from authority.names import instance_of
 from authority.records import EntityRecord, Phase, RecoveryRow
-from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
 from authority.sole import is_sole
+from authority.standing import CopySource, LeasePhase, OrphanPolicy, Standing
 from authority.stays import before
 from authority.transfer_rows import find_transfer, save_transfer
 

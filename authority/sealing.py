@@ -18,10 +18,8 @@ from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
 from authority.hops import Hop, Trace
 from authority.letters import Batch, BatchItem, Letter
+from authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
 from authority.messages import (
-    INLINE_STATE_BYTES,
-    MAX_BODY_BYTES,
-    MAX_STATE_BYTES,
     DirectHandoff,
     Manifest,
     Message,

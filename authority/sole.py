@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.errors import Reason, Refused
-from authority.lease import LeasePhase
 from authority.lease_procedures import find_lease, lease_office
 from authority.records import LeaseRow
 from authority.rows import Rows
+from authority.standing import LeasePhase
 
 __all__ = ["SOLE_PROCEDURES", "is_sole"]
 

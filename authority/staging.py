@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from authority.incoming import Offer
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 
 __all__ = ["MAX_STAGED_BYTES", "Staging"]
 

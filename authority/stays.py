@@ -33,7 +33,8 @@ from typing import Final
 from authority.epoch import Fence
 from authority.names import instance_of
 from authority.records import RecoveryRow
-from authority.recovery import Candidate, CopySource
+from authority.recovery import Candidate
+from authority.standing import CopySource
 
 __all__ = ["UNKNOWN_STAY", "before", "never_began", "waited_for"]
 

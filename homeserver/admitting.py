@@ -5,10 +5,10 @@ from typing import Final
 from actors.clock import Clock
 from authority.errors import Reason
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.letters import Letter
 from authority.messages import AdmitReply, AdmitRequest
 from authority.records import DirectoryRow, LeaseRow, Role
+from authority.standing import LeasePhase
 from homeserver.store import Store
 
 __all__ = ["Admitting"]

@@ -29,7 +29,6 @@ from authority.drain_trials import DrainTrials
 from authority.expected_loads import ExpectedLoads
 from authority.governor import Governor
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.messages import Message
 from authority.names import instance_of
 from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
@@ -38,6 +37,7 @@ from authority.plugins import import_named
 from authority.records import DrainRecord, Phase
 from authority.refusals import Refusals
 from authority.settings import ConfigError
+from authority.standing import LeasePhase
 from homeserver.standing_still import StandingStill
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD

@@ -19,7 +19,7 @@ from authority.errors import Reason, Refused
 from authority.hops import Trace
 from authority.messages import Spawn, Spawned
 from authority.records import EntityRecord
-from authority.recovery import Standing
+from authority.standing import Standing
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.clock import Clock
-from authority.lease import LeasePhase
 from authority.names import instance_of
 from authority.placement_messages import MAX_MOVES, MoveItem, Moves
 from authority.records import Phase, RecoveryRow
-from authority.recovery import OrphanPolicy
+from authority.standing import LeasePhase, OrphanPolicy
 from homeserver.due import Due
 from homeserver.store import Store
 

@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 
 from authority.abroad import is_abroad
 from authority.errors import MessageError, Reason, Refused
-from authority.lease import LeasePhase
 from authority.lease_messages import MAX_LEASES, MAX_PEERS, LeaseOf
 from authority.messages import LeaseInquiry, LeaseWord, Message, Passed, ReportReply, StageInquiry, StageWord, Stranded
 from authority.names import instance_of
 from authority.records import Phase, Role
 from authority.sealing import Opened
+from authority.standing import LeasePhase
 from homeserver.abroad import Abroad
 from homeserver.directory import Directory
 from homeserver.federation import Federation

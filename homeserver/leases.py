@@ -15,7 +15,7 @@ import trio
 from actors.clock import Clock
 from authority.addresses import BadAddress, check_server
 from authority.errors import MessageError, Reason, Refused
-from authority.lease import Challenges, Granter, LeasePhase, LeaseTerms
+from authority.lease import Challenges, Granter, LeaseTerms
 from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
 from authority.log_alarm import alarm_of
 from authority.log_positions import LogPlace, LogPosition
@@ -23,6 +23,7 @@ from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow, Role
 from authority.release import PROTOCOL_VERSION, why_other_release
 from authority.sealing import Opened
+from authority.standing import LeasePhase
 from homeserver.log_positions import LogPositions, new_mark
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown

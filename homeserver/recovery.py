@@ -18,13 +18,13 @@ from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError, Refused
 from authority.histories import lowest_epoch
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.messages import Adopt, Adopted, Collect, Collected, Message
 from authority.names import instance_of
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import Candidate, all_answered, choose
 from authority.recovery_messages import MAX_DEATHS, MAX_RECOVERED, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
 from authority.spans import SILENT, Spans
+from authority.standing import LeasePhase
 from authority.stays import never_began, waited_for
 from homeserver.due import Due
 from homeserver.federation import PeerUnreachable

@@ -13,10 +13,10 @@ import trio
 
 from actors.clock import Clock
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.messages import Grant
 from authority.names import instance_of
 from authority.records import TransferRecord
+from authority.standing import LeasePhase
 from homeserver.due import PAUSE_S, Due, in_goes
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD

@@ -14,11 +14,10 @@ from typing import Final, Protocol
 import trio
 
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.messages import Message, StandingInquiry, StandingWord
 from authority.names import instance_of
 from authority.records import EntityRecord, Phase, TransferRecord
-from authority.recovery import Standing
+from authority.standing import LeasePhase, Standing
 from authority.standing_messages import MAX_STANDINGS, At, StandingRow
 from homeserver.balancer import FRESH_S, Reported
 from homeserver.store import Store

@@ -17,7 +17,6 @@ from authority.deletion import FAREWELLS
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
 from authority.group_rows import GROUP_ORDER, is_behind
-from authority.lease import LeasePhase
 from authority.pacing import Paces
 from authority.placement_procedures import BALANCE_PAUSE
 from authority.procedures import PROCEDURES
@@ -35,6 +34,7 @@ from authority.records import (
     TransferRecord,
 )
 from authority.rows import Rows
+from authority.standing import LeasePhase
 from homeserver.barriers import SharedBarrier
 from tree.backend import Backend
 from tree.data import encode

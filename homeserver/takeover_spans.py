@@ -11,8 +11,8 @@ from typing import Final
 
 from authority.epoch import Fence
 from authority.records import RecoveryRow
-from authority.recovery import Standing
 from authority.spans import TAKEOVER, OpenSpan, Spans, takeover_id
+from authority.standing import Standing
 from homeserver.store import Store
 
 __all__ = ["TakeoverSpans"]

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from authority.records import EntityRecord, RecoveryRow, TransferRecord
-from authority.recovery import Standing
+from authority.standing import Standing
 from authority.standing_messages import At, StandingRow
 
 __all__ = ["Cause", "Facts", "Why", "explain"]

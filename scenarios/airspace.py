@@ -21,7 +21,7 @@ from scenarios.sectors_position import (
     BadReport,
     PositionReport,
 )
-from simserver.inputs import PendingInput
+from simserver.pending_input import PendingInput
 
 __all__ = ["KIND", "MAX_COAST_MS", "Airspace"]
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from simserver.inputs import PendingInput
+from simserver.pending_input import PendingInput
 from simserver.stepping import Carried, EntityRandom, Step
 
 __all__ = ["KIND", "Clockwork", "Pendulums", "state_at"]

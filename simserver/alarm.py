@@ -1,14 +1,20 @@
 """One alarm for many timers: it rings when the first of them is due, and is set anew then."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
 
 from actors.clock import Clock
-from simserver.reports import Spawn
 
-__all__ = ["Alarm"]
+__all__ = ["Alarm", "SpawnTask"]
 
 _NEVER_NS: Final = 2**63
+
+
+class SpawnTask(Protocol):
+    """Runs something beside the rest, if somebody serves at the moment; whether somebody does."""
+
+    def __call__(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
+        """Begin with `function(*args)`."""
 
 
 class Alarm:
@@ -19,7 +25,7 @@ class Alarm:
     """
 
     def __init__(
-        self, clock: Clock, spawn: Spawn, next_ns: Callable[[], int | None], ring: Callable[[int], None]
+        self, clock: Clock, spawn: SpawnTask, next_ns: Callable[[], int | None], ring: Callable[[int], None]
     ) -> None:
         self._clock: Final = clock
         self._spawn: Final = spawn

@@ -25,7 +25,8 @@ from authority.epoch import Fence
 from authority.hops import Trace
 from authority.log_messages import MAX_HELD, HeldInquiry, HeldItem, HeldWord
 from authority.names import instance_of
-from authority.recovery import Copy, CopySource
+from authority.recovery import Copy
+from authority.standing import CopySource
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier, new_copy
 from simserver.departures import Departures

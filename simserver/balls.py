@@ -7,7 +7,7 @@ continuity of a hand-over can be checked by equality, not by tolerance.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from simserver.inputs import PendingInput
+from simserver.pending_input import PendingInput
 from tree.data import decode_untrusted
 
 __all__ = ["BOX_UM", "Balls"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 from authority.settings import (
     Address,
     ConfigError,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.clock import Clock
+from simserver.alarm import SpawnTask
 from simserver.departing import Plan
-from simserver.reports import Spawn
 from simserver.turnstile import Turnstile
 
 __all__ = ["GATHER_S", "Convoys"]
@@ -23,7 +23,7 @@ GATHER_S: Final = 0.05
 class Convoys:
     """Has those `begin` who wait at `turnstile`, many at a time."""
 
-    def __init__(self, clock: Clock, spawn: Spawn, begin: Callable[[Plan], None]) -> None:
+    def __init__(self, clock: Clock, spawn: SpawnTask, begin: Callable[[Plan], None]) -> None:
         """`begin` takes a place for the plan, if it still makes sense, and must not raise."""
         self.turnstile: Turnstile[Plan] = Turnstile()
         self._clock: Final = clock

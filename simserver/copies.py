@@ -21,8 +21,9 @@ from actors.udp import LinkDown, LinkFull
 from authority.epoch import Fence
 from authority.messages import Copies, CopiesKept, LinkMessage, encode_link
 from authority.names import instance_of
-from authority.recovery import Copy, CopySource, CopyTable, followers_of
+from authority.recovery import Copy, CopyTable, followers_of
 from authority.recovery_messages import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
+from authority.standing import CopySource
 from simserver.checkpoint_times import CheckpointTimes
 from simserver.courier import STATE_CHANNEL
 from simserver.handed_over import HandedOver

@@ -14,7 +14,8 @@ from typing import Any, Final
 from actors.clock import Clock
 from authority.errors import Reason
 from authority.hops import Trace
-from authority.messages import MAX_STATE_BYTES, Precopied, Precopy
+from authority.limits import MAX_STATE_BYTES
+from authority.messages import Precopied, Precopy
 from authority.precopy import PRECOPY_BYTES, CopyAhead
 from authority.sealing import Opened
 from authority.spans import PRECOPY, SILENT, OpenSpan, Spans

@@ -18,7 +18,8 @@ from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.hops import Trace
 from authority.letters import Letter, Outbox
-from authority.messages import INLINE_STATE_BYTES, KeyAhead, LinkMessage, Message, encode_link
+from authority.limits import INLINE_STATE_BYTES
+from authority.messages import KeyAhead, LinkMessage, Message, encode_link
 from authority.sealing import Sealer
 from crypto.keys import PublicIdentity
 from simserver.home import Home, HomeRefused, HomeUnreachable

@@ -15,8 +15,8 @@ from typing import Any
 from actors.failing import is_stopping
 from actors.ref import From
 from actors.server import IGNORE, Ignore, Reply, Server
-from simserver.inputs import PendingInput
 from simserver.life import EntityEnvironment, Life
+from simserver.pending_input import PendingInput
 from simserver.sleep import may_sleep
 from simserver.stepping import Carried, Step
 from simserver.world import a_destination

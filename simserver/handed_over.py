@@ -16,7 +16,8 @@ from typing import Final
 
 from actors.clock import Clock
 from authority.epoch import Fence
-from authority.recovery import Copy, CopySource
+from authority.recovery import Copy
+from authority.standing import CopySource
 from simserver.ledger_rows import MAX_WRITE_BYTES, LedgerRows
 from simserver.life import Frozen, state_hash
 

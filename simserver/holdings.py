@@ -16,7 +16,8 @@ from actors.exits import CallTimeout, Exit, NoProc
 from actors.failing import is_stopping, said
 from actors.ref import DEFAULT_TIMEOUT_S, Ref
 from authority.epoch import Fence
-from authority.messages import MAX_STATE_BYTES, InputItem
+from authority.limits import MAX_STATE_BYTES
+from authority.messages import InputItem
 from authority.ownership import UNTOLD, Ownership
 from simserver.black_box import BlackBox
 from simserver.entity import Inspect, NewInput, TickNow

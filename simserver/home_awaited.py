@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.clock import Clock
-from simserver.reports import Spawn
+from simserver.alarm import SpawnTask
 
 __all__ = ["LOOK_S", "MAX_WAITING", "HomeAwaited"]
 
@@ -28,7 +28,7 @@ class HomeAwaited:
     """
 
     def __init__(
-        self, clock: Clock, spawn: Spawn, may_act: Callable[[int], bool], home_answers: Callable[[int], bool]
+        self, clock: Clock, spawn: SpawnTask, may_act: Callable[[int], bool], home_answers: Callable[[int], bool]
     ) -> None:
         self._clock: Final = clock
         self._spawn: Final = spawn

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from simserver.pending_input import PendingInput
+
 __all__ = [
     "MAX_PENDING",
     "MAX_PENDING_BYTES",
@@ -25,7 +27,6 @@ __all__ = [
     "Admission",
     "Cursor",
     "Inbox",
-    "PendingInput",
     "check_inbox",
     "fold",
 ]
@@ -47,15 +48,6 @@ class Admission(StrEnum):
     DUPLICATE = "duplicate"
     GAP = "gap"
     FULL = "full"
-
-
-@dataclass(frozen=True, slots=True)
-class PendingInput:
-    """An accepted input that the next tick will apply."""
-
-    source: str
-    seq: int
-    data: bytes
 
 
 @dataclass(slots=True)

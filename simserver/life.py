@@ -24,10 +24,11 @@ from simserver.custody import Stint
 from simserver.description import described
 from simserver.encoding import LifeEncoder
 from simserver.environment import EntityEnvironment
-from simserver.inputs import Admission, Inbox, PendingInput
+from simserver.inputs import Admission, Inbox
 from simserver.journal import Journal
 from simserver.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
 from simserver.passive import Passive
+from simserver.pending_input import PendingInput
 from simserver.portable import Glance, NotPortable, a_state, copied, glance, portable
 from simserver.sleep import Sleep, may_sleep
 from simserver.snapshot import Frozen, Snapshot, shortened, state_hash

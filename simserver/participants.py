@@ -24,7 +24,7 @@ import cbor2
 
 from actors.failing import is_stopping, traceback_of
 from authority.cbor import loads_state_untrusted
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 from simserver.portable import portable
 
 __all__ = [

@@ -14,8 +14,8 @@ from actors.clock import Clock
 from authority.certificates import PassCertificate
 from authority.sealing import Sealer
 from crypto import jose
+from simserver.alarm import SpawnTask
 from simserver.departing import Departure
-from simserver.reports import Spawn
 
 __all__ = ["Passes"]
 
@@ -44,7 +44,7 @@ class Passes:
     """`send` is told of each departure whose pass is signed: the number of its attempt, and whether it is alone."""
 
     def __init__(
-        self, sealer: Sealer, clock: Clock, spawn: Spawn, send: Callable[[Departure, int, bool], None]
+        self, sealer: Sealer, clock: Clock, spawn: SpawnTask, send: Callable[[Departure, int, bool], None]
     ) -> None:
         self._sealer: Final = sealer
         self._clock: Final = clock

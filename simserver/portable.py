@@ -19,7 +19,7 @@ import cbor2
 
 from actors.failing import is_stopping, said
 from authority.cbor import loads_state_untrusted
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 
 __all__ = ["MAX_LEVELS", "Glance", "NotPortable", "a_state", "copied", "glance", "is_text", "portable"]
 

@@ -20,7 +20,8 @@ import cbor2
 
 from authority.cbor import loads_state_untrusted
 from authority.epoch import Fence
-from authority.recovery import Copy, CopySource
+from authority.recovery import Copy
+from authority.standing import CopySource
 from tree.disk import REAL_DISK, Disk, disk_failed, replace_file
 
 __all__ = ["MAX_FILES", "MAX_FILES_BYTES", "Aside", "PutAside", "read_aside"]

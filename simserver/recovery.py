@@ -14,9 +14,10 @@ from authority.epoch import MAX_EPOCH, Fence
 from authority.hops import Trace
 from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.ownership import Ownership
-from authority.recovery import Copy, CopySource, CopyTable
+from authority.recovery import Copy, CopyTable
 from authority.recovery_messages import AdoptedItem, AdoptItem, FoundItem, RaisedItem
 from authority.spans import ADOPTION, SILENT, Spans, takeover_id
+from authority.standing import CopySource
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier, new_copy
 from simserver.courier import Courier

@@ -7,9 +7,9 @@ instance: one that does not answer keeps only its own waiting.
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final
 
 from actors.clock import Clock
 from authority.hops import Trace
@@ -17,6 +17,7 @@ from authority.letters import Letter
 from authority.messages import Decline, Report, ReportReply
 from authority.names import instance_of
 from authority.sealing import Opened
+from simserver.alarm import SpawnTask
 from simserver.home import Home, HomeRefused
 
 __all__ = ["TRIES", "Reports"]
@@ -30,13 +31,6 @@ _SELDOM_S: Final = 16.0
 # What comes alone is told at once, what comes soon after it with all that comes until then: a request costs the home
 # instance as much as a hundred reports in it do.
 _PACE_NS: Final = 50_000_000
-
-
-class Spawn(Protocol):
-    """Runs something beside the rest, if somebody serves at the moment; whether somebody does."""
-
-    def __call__(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
-        """Begin with `function(*args)`."""
 
 
 @dataclass(slots=True)
@@ -59,7 +53,7 @@ class Reports:
         home: Home,
         clock: Clock,
         counts: Counter[str],
-        spawn: Spawn,
+        spawn: SpawnTask,
         decided: Callable[[str], None] = lambda _transfer_id: None,
     ) -> None:
         self._decided: Final = decided

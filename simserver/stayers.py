@@ -14,7 +14,7 @@ from typing import Final
 
 from actors.clock import Clock
 from authority.errors import Reason
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 
 __all__ = [
     "FIRST_PAUSE_NS",

@@ -41,7 +41,7 @@ from actors.failing import is_stopping
 from authority.names import BadName, check_name
 from authority.plugins import import_named, or_config_error
 from authority.settings import ConfigError
-from simserver.inputs import PendingInput
+from simserver.pending_input import PendingInput
 from simserver.world_flaws import flaw
 
 __all__ = ["World", "a_destination", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]

@@ -11,8 +11,8 @@ import pytest
 from authority.errors import Reason
 from authority.outgoing import TABLE, OutgoingPhase
 from homeserver.rest.errors import REASON_STATUS
-from simserver.inputs import PendingInput
 from simserver.participants import dehydrated, rehydrate, release
+from simserver.pending_input import PendingInput
 from simserver.stepping import Carried, Step
 
 ROOT = Path(__file__).parent.parent

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from actors.exits import NOPROC, Exit, NoProc, Reason
-from actors.names import Named
+from actors.node_port import NamedThere
 from actors.process import ALIVE_STILL, NO_MAIL, Process, Status
 from actors.ref import DEFAULT_TIMEOUT_S, INFO, From, Ref
 
@@ -201,7 +201,7 @@ class RemoteProcess(Process):
 
 
 @final
-class RemoteNamed(Named):
+class RemoteNamed(NamedThere):
     """Whoever has a published name on another node at the moment of use, by the rules of `Named`."""
 
     __slots__ = ("_process",)

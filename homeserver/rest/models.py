@@ -12,13 +12,13 @@ from authority.absence import MAX_OWNER_TIMEOUT_S, LeavePolicy
 from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, OwnerName, TransferId
 from authority.hops import Trace
-from authority.lease import LeasePhase
-from authority.messages import MAX_BODY_BYTES, MAX_NOTICE_MS
+from authority.limits import MAX_BODY_BYTES
+from authority.messages import MAX_NOTICE_MS
 from authority.parcels import WAIT_HEADER
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
-from authority.recovery import OrphanPolicy
 from authority.rules import Rule, Want
 from authority.settings import InstanceName
+from authority.standing import LeasePhase, OrphanPolicy
 from authority.timings import PHASES, timings_ms
 from crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 from crypto.public_keys import MAX_REVOKED

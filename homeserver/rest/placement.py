@@ -12,10 +12,9 @@ from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from authority.errors import Reason
-from authority.lease import LeasePhase
 from authority.placement_messages import Load
 from authority.records import RecoveryRow, Role
-from authority.recovery import Standing
+from authority.standing import LeasePhase, Standing
 from homeserver.balancer import FRESH_S
 from homeserver.node import Node
 from homeserver.rest.homes import check_home

@@ -17,8 +17,8 @@ import trio
 from actors.breakpoints import ENVIRONMENT
 from authority.breakpoints import Breakpoint
 from authority.errors import Reason
-from authority.lease import LeasePhase
 from authority.names import instance_of
+from authority.standing import LeasePhase
 from scenarios.blueprint import ServerPlan
 from scenarios.cases import Run, open_run
 from scenarios.chaos.chain import Kill, Loss, judge_chain, latest

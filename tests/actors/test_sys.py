@@ -24,6 +24,7 @@ from actors import (
     System,
     sys,
 )
+from actors.remote import Distribution
 from actors.server_process import ServerProcess
 from actors.task_process import TaskProcess
 from tests.actors.remote.nodes import two_nodes
@@ -126,7 +127,7 @@ async def test_a_service_has_no_state_but_a_status(system: System) -> None:
 async def test_an_actor_on_another_node_is_looked_into_there(autojump_clock: MockClock) -> None:
     async with two_nodes(controllers={"alpha"}) as (_, alpha, beta):
         counter = await beta.start(Counter, 7, name="counter")
-        assert beta.distribution is not None
+        assert isinstance(beta.distribution, Distribution)
         beta.distribution.publish("counter")
         remote = await alpha.remote("beta").whereis("counter")
         assert remote is not None

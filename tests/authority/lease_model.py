@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from authority.errors import Refused
-from authority.lease import MAX_DRIFT_PERMILLE, Granter, Holder, HolderPhase, LeasePhase, LeaseTerms, Over, Renewed
+from authority.lease import MAX_DRIFT_PERMILLE, Granter, Holder, HolderPhase, LeaseTerms, Over, Renewed
 from authority.lease_procedures import LEASE_PROCEDURES, find_lease, lease_office
 from authority.records import LeaseOffice
+from authority.standing import LeasePhase
 from tests.authority.rows import DictRows, directory_row
 
 SERVER: Final = "alpha.s1"

@@ -9,10 +9,11 @@ from authority import messages, recovery_messages
 from authority.hops import Trace
 from authority.lease_messages import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
 from authority.letters import BatchItem
+from authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
 from authority.log_messages import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
-from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
+from authority.messages import Manifest
 from authority.placement_messages import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
-from authority.recovery import CopySource
+from authority.standing import CopySource
 from authority.standing_messages import At, StandingInquiry, StandingRow, StandingWord
 
 NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])

@@ -9,8 +9,9 @@ from authority.epoch import Fence
 from authority.errors import Reason
 from authority.lease_procedures import lease_office
 from authority.records import RecoveryRow, Role
-from authority.recovery import Candidate, CopySource
+from authority.recovery import Candidate
 from authority.recovery_procedures import MAX_HAD
+from authority.standing import CopySource
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, Log, request
 from tests.authority.rows import directory_row
 

@@ -15,17 +15,11 @@ from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, MAX_WAITING
+from authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
 from authority.log_messages import MAX_FOREIGN_LOGS, MAX_HELD, MAX_OFFICES_ABROAD, MAX_WENT_ON, MAX_WITNESSES
 from authority.log_positions import MAX_HEARD_OFFICES, MAX_OFFICES
 from authority.message_base import MAX_TOKEN_CHARS
-from authority.messages import (
-    INLINE_STATE_BYTES,
-    MAX_BODY_BYTES,
-    MAX_INPUT_BYTES,
-    MAX_INPUTS,
-    MAX_NOTICE_MS,
-    MAX_STATE_BYTES,
-)
+from authority.messages import MAX_INPUT_BYTES, MAX_INPUTS, MAX_NOTICE_MS
 from authority.pacing import BURST, REQUESTS_PER_S
 from authority.parcels import MAX_KEY_HEADER_BYTES
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES

@@ -13,7 +13,7 @@ from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MAX_RIVALS, MEMBERS_IN_A_SECOND, find_group, is_behind
 from authority.records import GroupPhase, GroupRecord, Phase
-from authority.recovery import OrphanPolicy
+from authority.standing import OrphanPolicy
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 
 GROUP = "group-001"

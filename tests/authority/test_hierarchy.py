@@ -11,8 +11,8 @@ from authority import hierarchy
 from authority.errors import Reason, Refused
 from authority.group_rows import GROUP_LIFETIME_S
 from authority.records import EntityRecord, GroupRecord, Phase, TransferRecord
-from authority.recovery import Standing
 from authority.rights import save_entity
+from authority.standing import Standing
 from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log
 
 SHIP = "alpha.ship"

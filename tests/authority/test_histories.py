@@ -11,7 +11,8 @@ from authority.histories import part_from
 from authority.lease_procedures import lease_office
 from authority.log_positions import LogPlace, LogPosition, has_been_at, place_of
 from authority.records import EntityRecord, LeaseOffice, Outcome, RecoveryRow
-from authority.recovery import Candidate, CopySource
+from authority.recovery import Candidate
+from authority.standing import CopySource
 from authority.stays import waited_for
 from tests.authority.log import ADA, BALL, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import DictRows

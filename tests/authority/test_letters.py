@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from authority.errors import MessageError
 from authority.hops import MAX_HOPS, Trace
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
+from authority.limits import INLINE_STATE_BYTES
 from authority.messages import (
-    INLINE_STATE_BYTES,
     ForwardInputs,
     Grant,
     InputItem,

@@ -13,9 +13,9 @@ from authority.certificates import MAX_CHAIN
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
+from authority.limits import MAX_BODY_BYTES
 from authority.made import made
 from authority.messages import (
-    MAX_BODY_BYTES,
     MAX_INPUT_BYTES,
     MAX_INPUTS,
     Parcel,

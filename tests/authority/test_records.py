@@ -13,8 +13,8 @@ from authority.absence import LeavePolicy
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused
 from authority.records import MAX_UNKNOWN_CHARS, DirectoryRow, EntityRecord, Lock, Phase, Role, TransferRecord
-from authority.recovery import OrphanPolicy, Standing
 from authority.rules import Rule, Want
+from authority.standing import OrphanPolicy, Standing
 
 TEXTS = st.text(max_size=8)
 NUMBERS = st.integers(0, 2**63 - 1)

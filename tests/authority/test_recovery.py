@@ -13,17 +13,8 @@ from authority.epoch import Fence
 from authority.errors import Reason
 from authority.lease_procedures import find_lease
 from authority.records import RecoveryRow, Role
-from authority.recovery import (
-    ASKED_NS,
-    Candidate,
-    Copy,
-    CopySource,
-    CopyTable,
-    OrphanPolicy,
-    all_answered,
-    choose,
-    followers_of,
-)
+from authority.recovery import ASKED_NS, Candidate, Copy, CopyTable, all_answered, choose, followers_of
+from authority.standing import CopySource, OrphanPolicy
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, S1, S2, S3, Log, passing, request
 from tests.authority.rows import directory_row
 

@@ -11,17 +11,8 @@ from authority import sealing
 from authority.errors import MessageError
 from authority.hops import MAX_HOPS, Hop, Trace
 from authority.letters import Letter
-from authority.messages import (
-    INLINE_STATE_BYTES,
-    MAX_STATE_BYTES,
-    AdmitRequest,
-    Grant,
-    Message,
-    Parcel,
-    Renew,
-    RenewReply,
-    StateTransfer,
-)
+from authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
+from authority.messages import AdmitRequest, Grant, Message, Parcel, Renew, RenewReply, StateTransfer
 from authority.sealing import LIFETIME_S, Opened, Sealer
 from crypto import jose
 from crypto.base64url import decode_untrusted

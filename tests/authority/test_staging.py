@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from authority import staging
 from authority.epoch import Fence
 from authority.incoming import Incoming, Offer
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 from authority.staging import OFFER_BYTES, Staging
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.records import RecoveryRow
-from authority.recovery import Candidate, CopySource
+from authority.recovery import Candidate
+from authority.standing import CopySource
 from authority.stays import UNKNOWN_STAY, before, never_began, waited_for
 from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing
 from tests.authority.test_recovery import comes_back, delegated, found, leased, over, stranded

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from authority.recovery import Standing
+from authority.standing import Standing
 from tests.homeserver.served import Home, Player, until
 
 NEW = {"id": "alpha.ball-1", "kind": "ball", "spawner": "alpha.ada", "server": "alpha.s1"}

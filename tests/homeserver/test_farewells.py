@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.lease import LeasePhase
 from authority.messages import Despawn, Despawned
 from authority.records import LeaseRow
+from authority.standing import LeasePhase
 from homeserver import farewells
 from homeserver.farewells import LAST_WAIT_NS, Farewells
 from homeserver.federation import PeerUnreachable

@@ -8,10 +8,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.lease import LeasePhase
 from authority.placement_messages import MAX_MOVES, Moves
 from authority.records import Phase, RecoveryRow
-from authority.recovery import OrphanPolicy
+from authority.standing import LeasePhase, OrphanPolicy
 from homeserver.homeward import FIRST_WAIT_NS, MAX_HOMEWARD, TIMES, Homeward
 
 BALL, S1, S2, ABROAD = "alpha.ball", "alpha.s1", "alpha.s2", "beta.s1"

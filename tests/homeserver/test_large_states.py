@@ -7,7 +7,7 @@ from random import Random
 import pytest
 import trio
 
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 from simserver.node import Node
 from simserver.stayers import Stayers
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until

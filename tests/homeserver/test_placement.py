@@ -9,12 +9,11 @@ import pytest
 import trio
 
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.placement import Balance, Move, View
 from authority.placement_messages import CensusRequest, MoveItem, Moves
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, RecoveryRow, Role
-from authority.recovery import Standing
 from authority.settings import ConfigError
+from authority.standing import LeasePhase, Standing
 from crypto.keys import Identity
 from homeserver.balancer import load_policy
 from homeserver.config import PlacementSettings

@@ -8,11 +8,10 @@ import trio
 from trio.testing import MockClock
 
 from actors.clock import Bell
-from authority.lease import LeasePhase
 from authority.messages import Adopt
 from authority.records import LeaseRow, RecoveryRow
-from authority.recovery import CopySource
 from authority.recovery_messages import AdoptItem, Collect, Collected, FoundItem, RaisedItem
+from authority.standing import CopySource, LeasePhase
 from homeserver.recovery import PASSED_NS, SUSPECT_NS, Recoveries, WhoIsThere, believed
 from tests.simserver.test_departures import TrioClock
 

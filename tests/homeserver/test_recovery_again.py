@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from actors.clock import Bell
-from authority.lease import LeasePhase
 from authority.lease_procedures import find_lease
 from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.records import EntityRecord, LeaseRow, RecoveryRow, Role
-from authority.recovery import CopySource, Standing
 from authority.recovery_messages import AdoptedItem, FoundItem
+from authority.standing import CopySource, LeasePhase, Standing
 from homeserver.recovery import Recoveries
 from tests.authority.log import ADA, BALL, HOMESERVER, S1, S2, S3, Log, request
 from tests.authority.rows import DictRows, directory_row

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from authority.messages import Collect, Collected
-from authority.recovery import CopySource
 from authority.recovery_messages import FoundItem
+from authority.standing import CopySource
 from tests.authority.log import BALL, HOMESERVER, S1, S3
 from tests.homeserver.test_recovery_again import Play
 

@@ -8,9 +8,9 @@ import trio
 from trio.testing import MockClock
 
 from authority.epoch import Fence
-from authority.lease import LeasePhase
 from authority.messages import Grant
 from authority.records import LeaseRow, Phase, TransferRecord
+from authority.standing import LeasePhase
 from homeserver.federation import PeerUnreachable
 from homeserver.reminders import Reminders
 from tests.simserver.test_departures import TrioClock

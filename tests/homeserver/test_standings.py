@@ -9,10 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.lease import LeasePhase
 from authority.messages import StandingInquiry, StandingWord
 from authority.records import EntityRecord, LeaseRow, Phase, TransferRecord
-from authority.recovery import Standing
+from authority.standing import LeasePhase, Standing
 from authority.standing_messages import MAX_STANDINGS, At, StandingRow
 from homeserver import standings
 from homeserver.balancer import FRESH_S, Reported

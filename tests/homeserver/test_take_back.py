@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.messages import Message
 from authority.placement import Balance, relieve
 from authority.placement_messages import Load, Moves
 from authority.records import DirectoryRow, DrainRecord, EntityRecord, LeaseRow, Phase, Role, TransferRecord
+from authority.standing import LeasePhase
 from crypto.keys import Identity
 from homeserver.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, QUIET_S, ROUND_S, Balancer
 from homeserver.rest.models import TransferView

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
-from authority.recovery import Standing
+from authority.standing import Standing
 from authority.standing_messages import At, StandingRow
 from homeserver.why import Cause, Facts, Why, explain
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from simserver.balls import Balls
-from simserver.inputs import PendingInput
+from simserver.pending_input import PendingInput
 
 DEADLY: Final = b"\xff" * 12
 

@@ -17,7 +17,7 @@ from scenarios.sectors_map import Bounds, Grid, SectorMap
 from scenarios.sectors_position import BadReport, PositionReport
 from scenarios.toml_writer import to_toml
 from scenarios.tracks import Point
-from simserver.inputs import PendingInput
+from simserver.pending_input import PendingInput
 from simserver.world import load_world
 from tests.authority.test_cbor import laughs
 

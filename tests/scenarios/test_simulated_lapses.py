@@ -10,8 +10,8 @@ from authority.epoch import Fence
 from authority.errors import Reason
 from authority.messages import HandoffReply
 from authority.records import LeaseRow, Phase, TransferRecord
-from authority.recovery import Standing
 from authority.sealing import Opened
+from authority.standing import Standing
 from authority.transfer_rows import DECIDED
 from scenarios.players import InputStream
 from scenarios.simulation.servers.cluster import Cluster

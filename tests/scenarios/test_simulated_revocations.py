@@ -8,8 +8,8 @@ import pytest
 from authority.certificates import DelegationGrant, PassCertificate, token_hash
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.lease import LeasePhase
 from authority.records import Phase
+from authority.standing import LeasePhase
 from crypto import jose
 from crypto.keys import Identity
 from scenarios.simulation.servers.cluster import Cluster

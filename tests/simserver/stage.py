@@ -11,8 +11,9 @@ from authority.ownership import Ownership
 from simserver.balls import Balls
 from simserver.custody import CustodyLog
 from simserver.entity import Entity, Inspect, NewInput, TickNow
-from simserver.inputs import Inbox, PendingInput
+from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Frozen, Life, Snapshot
+from simserver.pending_input import PendingInput
 from simserver.world import World
 
 BALL = "alpha.ball"

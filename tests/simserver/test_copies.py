@@ -18,8 +18,9 @@ from authority.epoch import Fence
 from authority.lease import LeaseTerms
 from authority.messages import Copies, CopiesKept, decode_link_untrusted
 from authority.ownership import Ownership
-from authority.recovery import CopySource, CopyTable, followers_of, may_follow
+from authority.recovery import CopyTable, followers_of, may_follow
 from authority.recovery_messages import CopyItem, KeptItem
+from authority.standing import CopySource
 from simserver import copies
 from simserver.copies import Copier, new_copy
 from simserver.holdings import Holding, Holdings

@@ -37,10 +37,11 @@ from authority.outgoing import STAGE_PATIENCE_NS, Mode
 from authority.ownership import Ownership
 from authority.placement_messages import MoveItem
 from authority.records import DirectoryRow, Role
-from authority.recovery import CopySource, CopyTable
+from authority.recovery import CopyTable
 from authority.recovery_messages import RaisedItem
 from authority.sealing import Opened, Sealer
 from authority.spans import SILENT, Spans
+from authority.standing import CopySource
 from crypto.keys import Identity
 from simserver import departing, turnstile
 from simserver.admission import Decided

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from actors import Exit, NoProc, System
 from authority.epoch import Fence
-from authority.messages import MAX_BODY_BYTES, MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
+from authority.limits import MAX_BODY_BYTES
+from authority.messages import MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
 from authority.ownership import Ownership
 from simserver import inputs, journal
 from simserver.entity import TickNow

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors.clock import Clock
 from authority.epoch import Fence
-from authority.recovery import CopySource
+from authority.standing import CopySource
 from simserver import handed_over as module
 from simserver.handed_over import HANDED_OVER_NS, OF_BEFORE_NS, HandedOver
 from simserver.ledger_rows import ENTITIES, LedgerRows

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simserver import inputs
-from simserver.inputs import Admission, Cursor, Inbox, PendingInput, fold
+from simserver.inputs import Admission, Cursor, Inbox, fold
+from simserver.pending_input import PendingInput
 
 ADA, BOB = "alpha.ada", "alpha.bob"
 

@@ -10,8 +10,8 @@ from trio.testing import MockClock
 from actors import System
 from authority.messages import ImminentLoss
 from simserver.departing import Plan
-from simserver.inputs import PendingInput
 from simserver.notices import OWNER, WORLD, Notices
+from simserver.pending_input import PendingInput
 from simserver.stepping import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.test_departures import THERE, TRANSFER, Scene

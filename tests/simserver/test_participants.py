@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.epoch import Fence
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 from authority.ownership import UNTOLD
 from authority.precopy import MAX_CHUNK_BYTES, CopyAhead
 from simserver import participants
 from simserver.entity import Entity
 from simserver.holdings import Holdings
-from simserver.inputs import PendingInput
 from simserver.life import Life, Snapshot, state_hash
 from simserver.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
+from simserver.pending_input import PendingInput
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_copies import FOLLOWER, Place
 from tests.simserver.test_departures import Scene

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from authority.epoch import MAX_EPOCH, Fence
-from authority.recovery import Copy, CopySource
+from authority.recovery import Copy
+from authority.standing import CopySource
 from scenarios import cli
 from simserver import put_aside
 from simserver.inputs import Inbox

@@ -7,7 +7,8 @@ import pytest
 
 from authority.epoch import MAX_EPOCH, Fence
 from authority.ownership import Ownership
-from authority.recovery import CopySource, CopyTable
+from authority.recovery import CopyTable
+from authority.standing import CopySource
 from simserver.copies import new_copy
 from simserver.life import Life, Snapshot
 from simserver.snapshot import MAX_BROKEN_CHARS

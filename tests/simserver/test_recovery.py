@@ -11,9 +11,10 @@ from authority.epoch import MAX_EPOCH, Fence
 from authority.hops import Trace
 from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.ownership import Ownership
-from authority.recovery import Copy, CopySource, CopyTable
+from authority.recovery import Copy, CopyTable
 from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
 from authority.spans import ADOPTION, takeover_id
+from authority.standing import CopySource
 from simserver.black_box import _Death
 from simserver.copies import new_copy
 from simserver.handed_on import HandedOn

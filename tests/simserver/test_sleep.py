@@ -14,10 +14,10 @@ from authority.epoch import Fence
 from authority.ownership import Ownership
 from simserver.departing import Plan
 from simserver.entity import Entity
-from simserver.inputs import PendingInput
 from simserver.leave_taking import LeaveTaking
 from simserver.life import Life, Snapshot
 from simserver.node import Node
+from simserver.pending_input import PendingInput
 from simserver.sleep import may_sleep
 from simserver.stepping import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from actors import System
 from authority.epoch import Fence
-from simserver.inputs import Inbox, PendingInput
+from simserver.inputs import Inbox
 from simserver.life import Life, Snapshot
+from simserver.pending_input import PendingInput
 from simserver.stepping import MAX_TIMERS, Carried, EntityRandom, Step, Timers
 from simserver.world import migrated, schema_version, takes
 from tests.simserver.stage import BALL, Stage, Tally, inspect, ticks

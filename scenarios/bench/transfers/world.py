@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from simserver.balls import Balls
-from simserver.inputs import Inbox, PendingInput
+from simserver.inputs import Inbox
 from simserver.life import Snapshot
+from simserver.pending_input import PendingInput
 
 __all__ = ["Shuttle", "ballast_for"]
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from authority.epoch import MAX_EPOCH
 from authority.errors import Reason, Refused
-from authority.lease import Granter, LeasePhase
+from authority.lease import Granter
 from authority.lease_messages import LeaseOf
 from authority.messages import LeaseInquiry, LeaseWord, Renew, RenewReply
 from authority.names import instance_of
 from authority.records import EntityRecord, LeaseRow
 from authority.recovery_messages import RaisedItem
+from authority.standing import LeasePhase
 from scenarios.simulation.machines.keeping import first_nonce
 from scenarios.simulation.machines.recovering import Recovering, There
 

@@ -12,8 +12,9 @@ from authority.epoch import MAX_EPOCH, Fence
 from authority.incoming import Permission
 from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
 from authority.messages import Adopt, Adopted, Collect, Collected, Renew, RenewReply, StageWord
-from authority.recovery import Copy, CopySource, CopyTable, followers_of
+from authority.recovery import Copy, CopyTable, followers_of
 from authority.recovery_messages import AdoptedItem, AdoptItem, FoundItem, RaisedItem
+from authority.standing import CopySource
 from scenarios.simulation.machines.lives import State, Stay
 from scenarios.simulation.machines.words import CopiesOf, KeptCopies
 from simserver.loose_ends import LooseEnds, Unsettled

@@ -24,7 +24,8 @@ from authority.messages import (
     StateTransfer,
 )
 from authority.names import instance_of
-from authority.recovery import Copy, CopySource
+from authority.recovery import Copy
+from authority.standing import CopySource
 from scenarios.simulation.machines.coming import Coming, Staging
 from scenarios.simulation.machines.home import home_of
 from scenarios.simulation.machines.keeping import Keeping, copy_of

@@ -7,10 +7,9 @@ ends by itself whose policy does not say so.
 from typing import TYPE_CHECKING, Any, Final
 
 from authority.absence import LeavePolicy
-from authority.lease import LeasePhase
 from authority.names import instance_of
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
-from authority.recovery import OrphanPolicy
+from authority.standing import LeasePhase, OrphanPolicy
 
 if TYPE_CHECKING:
     from scenarios.simulation.servers.cluster import Cluster

@@ -10,7 +10,7 @@ from authority.absence import LeavePolicy
 from authority.epoch import Fence
 from authority.names import instance_of
 from authority.records import EntityRecord, GroupPhase, Phase
-from authority.recovery import OrphanPolicy, Standing
+from authority.standing import OrphanPolicy, Standing
 from scenarios.simulation.schedule import Schedule
 from scenarios.simulation.servers.absences import Absences
 from scenarios.simulation.servers.apart import Apart

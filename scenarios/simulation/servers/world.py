@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from simserver.inputs import PendingInput
 from simserver.participants import Participant
+from simserver.pending_input import PendingInput
 from simserver.stepping import Step
 
 __all__ = ["LARGE", "MOODY", "Carrying", "Counting", "Finishing"]

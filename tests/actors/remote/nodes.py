@@ -74,7 +74,7 @@ async def two_nodes(
 
 def held(system: System) -> dict[str, int]:
     """What the distribution of a node holds that must be gone when nobody wants it any more."""
-    assert system.distribution is not None
+    assert isinstance(system.distribution, Distribution)
     stats = system.distribution.stats
     return {what: stats[what] for what in ("calls_out", "monitors_out", "calls_in", "monitors_in", "links")}
 
@@ -83,7 +83,7 @@ NOTHING = {"calls_out": 0, "monitors_out": 0, "calls_in": 0, "monitors_in": 0, "
 
 
 def distribution_of(system: System) -> Distribution:
-    assert system.distribution is not None
+    assert isinstance(system.distribution, Distribution)
     return system.distribution
 
 

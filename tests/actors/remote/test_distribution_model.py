@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import Down, Exit, ExitSignal, From, Ref, Reply, Server, System
+from actors.remote import Distribution
 from tests.actors.remote.memory_link import MemoryNetwork
 from tests.actors.remote.nodes import NOTHING, held, node
 
@@ -86,7 +87,7 @@ class World:
     async def _live(self, name: str, *, task_status: trio.TaskStatus[System]) -> None:
         self.ends[name], self.gone[name] = trio.Event(), trio.Event()
         async with node(self.network, name) as system:
-            assert system.distribution is not None
+            assert isinstance(system.distribution, Distribution)
             system.distribution.publish("target")
             self._start_target(name, system)
             task_status.started(system)
@@ -242,7 +243,7 @@ async def play(story: list[tuple[Any, ...]]) -> None:
         judge(world)
         for system in world.systems.values():
             assert held(system) == NOTHING
-            assert system.distribution is not None
+            assert isinstance(system.distribution, Distribution)
             assert system.distribution.stats["violations"] == 0
         for _, ref, notes in world.heard:
             if ref.process.system in world.systems.values():

@@ -62,7 +62,7 @@ async def test_when_the_link_is_killed_everybody_is_told_and_the_connection_come
         await start(alpha, directory)
         await start(beta, directory)
         await beta.start(Recorder, name="recorder")
-        assert beta.distribution is not None
+        assert isinstance(beta.distribution, Distribution)
         beta.distribution.publish("recorder")
         recorder = alpha.remote("beta").named("recorder")
         recorder.cast(1)

@@ -18,10 +18,10 @@ from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
 from authority.letters import MAX_BATCH, Batch, BatchItem, Letter
+from authority.limits import INLINE_STATE_BYTES
 from authority.log_messages import place_in_untrusted, place_said_untrusted
 from authority.log_positions import LogPosition
 from authority.messages import (
-    INLINE_STATE_BYTES,
     Activated,
     AdmitRequest,
     Input,
