@@ -11,10 +11,9 @@ from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.hierarchy import check_not_attached
 from authority.lease_procedures import check_lease, incarnation_of
-from authority.records import EntityRecord
+from authority.records import EntityRecord, Rule
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
-from authority.rules import Rule
 from authority.standing import OrphanPolicy, Standing
 
 __all__ = ["ENTITY_PROCEDURES", "MAX_DELEGATION"]

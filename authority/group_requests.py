@@ -25,10 +25,10 @@ from authority.group_rows import (
 )
 from authority.hierarchy import is_held_elsewhere, level_of, parts_from, to_bring_along
 from authority.permits import granted_under, permitted_under
-from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
+from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, Rule, TransferRecord, Want
 from authority.rights import find_entity, is_master_gone
 from authority.rows import Rows
-from authority.rules import Decision, Rule, Want, decide
+from authority.rules import Decision, decide
 from authority.transfer_rows import check_room, derived_id, find_transfer, save_transfer
 
 __all__ = ["GROUP_PROCEDURES", "check_parent_is_there", "with_those_below"]

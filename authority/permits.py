@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from authority.asks import ask
 from authority.errors import Reason, Refused
-from authority.records import EntityRecord, Phase, TransferRecord
+from authority.records import EntityRecord, Phase, TransferRecord, Want
 from authority.rights import is_master_gone
 from authority.rows import Rows
-from authority.rules import Decision, Want, decide, locks_out
+from authority.rules import Decision, decide, locks_out
 from authority.transfer_rows import derived_id, find_transfer, save_transfer
 
 __all__ = ["asked_anew", "granted_under", "permitted_under", "why_lapsed"]

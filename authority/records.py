@@ -26,7 +26,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from authority.absence import LeavePolicy
 from authority.epoch import Fence
-from authority.rules import Rule, Want
 from authority.standing import CopySource, LeasePhase, OrphanPolicy, Standing
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
@@ -42,7 +41,9 @@ __all__ = [
     "Phase",
     "RecoveryRow",
     "Role",
+    "Rule",
     "TransferRecord",
+    "Want",
     "report_text",
 ]
 
@@ -126,6 +127,25 @@ class _Compact(_Row):
         for name in self._WRITTEN.keys() & row.keys():
             row[name] = self._WRITTEN[name](row[name])
         return row
+
+
+class Rule(StrEnum):
+    """What the master wants done when somebody else asks for ownership."""
+
+    ASK = "ask"
+    DENY = "deny"
+    ALLOW = "allow"
+
+
+class Want(StrEnum):
+    """What kind of request for ownership it is."""
+
+    BY_RULE = "by_rule"
+    """As the rule says."""
+    IF_AVAILABLE = "if_available"
+    """Only if nobody owns the entity; the master is not asked."""
+    FORCED = "forced"
+    """The master takes it, whatever the rule, the owner and the locks say."""
 
 
 class Lock(_Row):

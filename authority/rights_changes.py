@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from authority.absence import LeavePolicy
 from authority.deletion import bury
-from authority.records import EntityRecord, RecoveryRow
+from authority.records import EntityRecord, RecoveryRow, Rule
 from authority.rights import check_master, check_revisions, find_entity, is_master_gone, save_entity, with_owner
 from authority.rows import Rows
-from authority.rules import Rule
 from authority.standing import OrphanPolicy
 
 __all__ = ["RIGHTS_CHANGES"]

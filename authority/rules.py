@@ -7,31 +7,10 @@ question, and an owner may give something up *if wanted* only. Locks are UnrealG
 """
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from authority.records import EntityRecord
+from authority.records import EntityRecord, Rule, Want
 
-__all__ = ["Decision", "Rule", "Want", "decide", "is_locked_against", "locks_out"]
-
-
-class Rule(StrEnum):
-    """What the master wants done when somebody else asks for ownership."""
-
-    ASK = "ask"
-    DENY = "deny"
-    ALLOW = "allow"
-
-
-class Want(StrEnum):
-    """What kind of request for ownership it is."""
-
-    BY_RULE = "by_rule"
-    """As the rule says."""
-    IF_AVAILABLE = "if_available"
-    """Only if nobody owns the entity; the master is not asked."""
-    FORCED = "forced"
-    """The master takes it, whatever the rule, the owner and the locks say."""
+__all__ = ["Decision", "decide", "is_locked_against", "locks_out"]
 
 
 class Decision(StrEnum):
@@ -46,7 +25,7 @@ class Decision(StrEnum):
 
 
 def decide(
-    record: "EntityRecord", requester: str, want: Want = Want.BY_RULE, *, is_master_gone: bool = False
+    record: EntityRecord, requester: str, want: Want = Want.BY_RULE, *, is_master_gone: bool = False
 ) -> Decision:
     """What becomes of `requester`'s request, as the record stands; the first line that fits counts.
 
@@ -69,16 +48,16 @@ def decide(
     return Decision.GRANTED if record.rule is Rule.ALLOW else Decision.ASKED
 
 
-def locks_out(record: "EntityRecord", requester: str, want: Want, *, is_master_gone: bool) -> bool:
+def locks_out(record: EntityRecord, requester: str, want: Want, *, is_master_gone: bool) -> bool:
     """As `is_locked_against`, of a request of this kind; see `decide`."""
     is_left = _is_left(record, want, is_master_gone=is_master_gone)
     return is_locked_against(record, requester, but_by=record.master if is_left else "")
 
 
-def is_locked_against(record: "EntityRecord", requester: str, but_by: str = "") -> bool:
+def is_locked_against(record: EntityRecord, requester: str, but_by: str = "") -> bool:
     """Whether somebody, `but_by` aside, has a lock on who owns the entity; the owner itself is not in its own way."""
     return requester != record.owner and any(lock.by != but_by for lock in record.locks.values())
 
 
-def _is_left(record: "EntityRecord", want: Want, *, is_master_gone: bool) -> bool:
+def _is_left(record: EntityRecord, want: Want, *, is_master_gone: bool) -> bool:
     return is_master_gone and want is Want.IF_AVAILABLE and not record.owner

@@ -11,10 +11,10 @@ from authority.group_requests import check_parent_is_there, with_those_below
 from authority.group_rows import find_group, refuse_group, unless_group_expired
 from authority.pacing import spent
 from authority.permits import granted_under, permitted_under
-from authority.records import EntityRecord, Phase, TransferRecord
+from authority.records import EntityRecord, Phase, TransferRecord, Want
 from authority.rights import check_master, check_revisions, find_entity, is_master_gone, save_entity, with_owner
 from authority.rows import Rows
-from authority.rules import Decision, Want, decide, is_locked_against
+from authority.rules import Decision, decide, is_locked_against
 from authority.transfer_rows import DECIDED, check_room, find_transfer, known_transfer, save_transfer
 
 __all__ = ["REQUEST_PROCEDURES"]

@@ -10,7 +10,6 @@ How keys are written down is in `key_forms`, what others know of them in `public
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -66,16 +65,6 @@ class Identity:
     def generate(cls) -> Self:
         """New keys from the operating system's random generator."""
         return cls(ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1()))
-
-    @classmethod
-    def load_or_create(cls, directory: Path) -> "Identity":
-        """The identity kept in `directory`, made on first use: `crypto.key_store.KeyStore(directory).load_or_create()`.
-
-        Raises KeyFileError.
-        """
-        from crypto.key_store import KeyStore  # which is built on this module
-
-        return KeyStore(directory).load_or_create()
 
     @cached_property
     def generations(self) -> "tuple[Identity, ...]":

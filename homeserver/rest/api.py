@@ -14,8 +14,7 @@ from actors.web import ERROR_RESPONSES, ApiError, BodyBound, ErrorBody, StrictRo
 from authority.certificates import Name, TransferId
 from authority.errors import Reason
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord
-from authority.rules import Want
+from authority.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
 from authority.transfer_rows import DECIDED
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity

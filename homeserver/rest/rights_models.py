@@ -7,7 +7,7 @@ from pydantic import Field
 from actors.web import RequestBody
 from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, TransferId
-from authority.rules import Want
+from authority.records import Want
 from homeserver.rest.models import AnyWant, Proof
 
 __all__ = ["AskTimeout", "CancelBody", "DivestBody", "HandBackBody", "LockBody", "NewOwnership"]

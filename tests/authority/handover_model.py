@@ -36,8 +36,7 @@ from authority.messages import (
 )
 from authority.names import instance_of
 from authority.outgoing import Mode
-from authority.records import EntityRecord, Outcome, Phase, Role, TransferRecord
-from authority.rules import Rule
+from authority.records import EntityRecord, Outcome, Phase, Role, Rule, TransferRecord
 from homeserver.certification import args_of_pass, commit_certificate, delegation_grant
 from homeserver.in_bulk import reply_of
 from tests.authority.model_server import (

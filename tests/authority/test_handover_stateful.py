@@ -20,7 +20,7 @@ from authority import outgoing
 from authority.epoch import Fence
 from authority.messages import HandoffReply
 from authority.outgoing import Case, Outgoing, OutgoingPhase
-from authority.rules import Rule
+from authority.records import Rule
 from scenarios.simulation.handover_host import Parts
 from scenarios.simulation.handover_weaknesses import WEAKNESSES
 from tests.authority.handover_model import HandoverWorld

@@ -12,8 +12,17 @@ from pydantic import ValidationError
 from authority.absence import LeavePolicy
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused
-from authority.records import MAX_UNKNOWN_CHARS, DirectoryRow, EntityRecord, Lock, Phase, Role, TransferRecord
-from authority.rules import Rule, Want
+from authority.records import (
+    MAX_UNKNOWN_CHARS,
+    DirectoryRow,
+    EntityRecord,
+    Lock,
+    Phase,
+    Role,
+    Rule,
+    TransferRecord,
+    Want,
+)
 from authority.standing import OrphanPolicy, Standing
 
 TEXTS = st.text(max_size=8)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from authority.errors import Refused
-from authority.records import EntityRecord, Phase
-from authority.rules import Rule, Want
+from authority.records import EntityRecord, Phase, Rule, Want
 from tests.authority.log import ADA, BALL, BOB, S2, Log, new_log
 
 EVE = "alpha.eve"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from joserfc.jwk import ECKey
 
 from crypto.errors import KeyFileError, Malformed
-from crypto.key_store import AGREEMENT_FILE, RING_FILE, SIGNING_FILE
+from crypto.key_store import AGREEMENT_FILE, RING_FILE, SIGNING_FILE, KeyStore
 from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
 from crypto.pin_file import PinFile
 
@@ -111,8 +111,8 @@ def test_an_identity_shows_no_secret_and_is_not_copied() -> None:
 
 def test_the_first_load_creates_and_the_second_finds_the_same(tmp_path: Path) -> None:
     directory = tmp_path / "server" / "keys"
-    first = Identity.load_or_create(directory)
-    assert Identity.load_or_create(directory).public == first.public
+    first = KeyStore(directory).load_or_create()
+    assert KeyStore(directory).load_or_create().public == first.public
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {path.name for path in directory.iterdir()} == {SIGNING_FILE, AGREEMENT_FILE}
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
@@ -120,55 +120,55 @@ def test_the_first_load_creates_and_the_second_finds_the_same(tmp_path: Path) ->
 
 def test_an_interrupted_creation_is_continued(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
-    identity = Identity.load_or_create(directory)
+    identity = KeyStore(directory).load_or_create()
     (directory / SIGNING_FILE).unlink()
-    assert Identity.load_or_create(directory).public.agreement_kid == identity.public.agreement_kid
+    assert KeyStore(directory).load_or_create().public.agreement_kid == identity.public.agreement_kid
 
 
 def test_a_lost_agreement_key_is_not_replaced_silently(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     (directory / AGREEMENT_FILE).unlink()
     with pytest.raises(KeyFileError, match="restore it from a backup"):
-        Identity.load_or_create(directory)
+        KeyStore(directory).load_or_create()
 
 
 def test_keys_that_others_can_read_are_refused_with_the_remedy(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     (directory / SIGNING_FILE).chmod(0o640)
     with pytest.raises(KeyFileError, match="chmod 600"):
-        Identity.load_or_create(directory)
+        KeyStore(directory).load_or_create()
     (directory / SIGNING_FILE).chmod(0o600)
     directory.chmod(0o755)
     with pytest.raises(KeyFileError, match="chmod 700"):
-        Identity.load_or_create(directory)
+        KeyStore(directory).load_or_create()
 
 
 def test_keys_of_another_user_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "keys"
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     # Only root could give the file to somebody else; anybody can be somebody else.
     somebody_else = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: somebody_else)
     with pytest.raises(KeyFileError, match="chown"):
-        Identity.load_or_create(directory)
+        KeyStore(directory).load_or_create()
 
 
 def test_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     other = ec.generate_private_key(ec.SECP384R1())
     (directory / SIGNING_FILE).write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with pytest.raises(KeyFileError, match="not P-256"):
-        Identity.load_or_create(directory)
+        KeyStore(directory).load_or_create()
 
 
 def test_processes_that_start_at_once_end_up_with_one_identity(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
     program = (
         "import sys\nfrom pathlib import Path\nfrom crypto.keys import Identity\n"
-        "sys.stdin.read()\nprint(Identity.load_or_create(Path(sys.argv[1])).public.signing_kid)"
+        "sys.stdin.read()\nprint(KeyStore(Path(sys.argv[1])).load_or_create().public.signing_kid)"
     )
     arguments = [sys.executable, "-c", program, str(directory)]
     running = [subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
@@ -181,12 +181,12 @@ def test_processes_that_start_at_once_end_up_with_one_identity(tmp_path: Path) -
         with process.stdout as out:
             kids.add(out.read().decode().strip())
         assert process.wait() == 0
-    assert kids == {Identity.load_or_create(directory).public.signing_kid}
+    assert kids == {KeyStore(directory).load_or_create().public.signing_kid}
 
 
 def test_keys_half_written_by_a_process_that_was_killed_are_removed(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     secret = (directory / SIGNING_FILE).read_bytes()
     for name in (
         ".signing.pem.123.draft",
@@ -195,18 +195,18 @@ def test_keys_half_written_by_a_process_that_was_killed_are_removed(tmp_path: Pa
         ".ring.json.9.draft",
     ):
         (directory / name).write_bytes(secret[:50])
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     assert {path.name for path in directory.iterdir()} == {SIGNING_FILE, AGREEMENT_FILE}
 
 
 @pytest.mark.parametrize("name", [SIGNING_FILE, AGREEMENT_FILE, RING_FILE])
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     directory = tmp_path / "keys"
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     (directory / name).unlink(missing_ok=True)
     os.mkfifo(directory / name, 0o600)
     with pytest.raises(KeyFileError, match="is no file"):
-        Identity.load_or_create(directory)
+        KeyStore(directory).load_or_create()
     os.mkfifo(tmp_path / "pins", 0o600)
     with pytest.raises(KeyFileError, match="is no file"):
         PinFile(tmp_path / "pins").load()
@@ -216,13 +216,13 @@ def test_what_the_system_refuses_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for wrong in (tmp_path / "file", tmp_path / "file" / "keys"):
         with pytest.raises(KeyFileError, match="cannot be"):
-            Identity.load_or_create(wrong)
+            KeyStore(wrong).load_or_create()
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
 def test_damaged_files_say_what_to_do(tmp_path: Path, content: bytes) -> None:
     directory = tmp_path / "keys"
-    Identity.load_or_create(directory)
+    KeyStore(directory).load_or_create()
     (directory / SIGNING_FILE).write_bytes(content)
     with pytest.raises(KeyFileError, match="restore it from a backup"):
-        Identity.load_or_create(directory)
+        KeyStore(directory).load_or_create()

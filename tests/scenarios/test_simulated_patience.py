@@ -3,7 +3,7 @@
 from random import Random
 
 from authority.group_rows import GROUP_LIFETIME_S
-from authority.rules import Rule
+from authority.records import Rule
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 from scenarios.simulation.servers.patience import GROUP_S

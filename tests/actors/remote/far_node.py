@@ -13,6 +13,7 @@ import trio
 from actors import ActorSpec, ServiceSpec, System
 from actors.remote import Distribution, DistributionSettings
 from actors.udp import LinkEndpoint
+from crypto.key_store import KeyStore
 from crypto.keys import Identity, PublicIdentity
 from tests.actors.servers import Recorder, Waiting
 
@@ -50,8 +51,8 @@ async def serve(name: str, identity: Identity, keys: Keys) -> None:
 
 def main() -> None:
     name, keys, other, other_keys = sys.argv[1:]
-    identity = Identity.load_or_create(Path(keys))
-    others = Identity.load_or_create(Path(other_keys)).public
+    identity = KeyStore(Path(keys)).load_or_create()
+    others = KeyStore(Path(other_keys)).load_or_create().public
     trio.run(serve, name, identity, Keys(**{name: identity.public, other: others}))
 
 

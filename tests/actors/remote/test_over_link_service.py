@@ -11,7 +11,8 @@ from actors.link import Address
 from actors.link_service import LinkService
 from actors.remote import Distribution, NodeDown
 from actors.udp import LinkEndpoint
-from crypto.keys import Identity, PublicIdentity
+from crypto.key_store import KeyStore
+from crypto.keys import PublicIdentity
 from tests.actors.servers import Recorder, Watcher
 
 NAMES = ("alpha", "beta")
@@ -19,7 +20,7 @@ NAMES = ("alpha", "beta")
 
 class Directory:
     def __init__(self, keys: Path) -> None:
-        self.identities = {name: Identity.load_or_create(keys / name) for name in NAMES}
+        self.identities = {name: KeyStore(keys / name).load_or_create() for name in NAMES}
         self.links: dict[str, LinkService] = {}
 
     async def keys_of(self, name: str) -> PublicIdentity | None:

@@ -16,7 +16,7 @@ import trio
 from actors import Exit, ServiceSpec, System
 from actors.remote import Distribution, DistributionSettings, NodeDown
 from actors.udp import LinkEndpoint
-from crypto.keys import Identity
+from crypto.key_store import KeyStore
 from tests.actors.remote.far_node import TICK_S, UNREACHABLE_AFTER_S, Keys
 from tests.actors.servers import Recorder, Watcher
 
@@ -58,8 +58,8 @@ class Book:
 
 
 async def test_two_processes_talk_and_when_one_is_killed_the_other_is_told(tmp_path: Path) -> None:
-    near_identity = Identity.load_or_create(tmp_path / "near")
-    far_identity = Identity.load_or_create(tmp_path / "far")
+    near_identity = KeyStore(tmp_path / "near").load_or_create()
+    far_identity = KeyStore(tmp_path / "far").load_or_create()
     keys = Keys(near=near_identity.public, far=far_identity.public)
     link = LinkEndpoint("near", near_identity, keys, unreachable_after_s=UNREACHABLE_AFTER_S)
     book = Book()

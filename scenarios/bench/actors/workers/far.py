@@ -24,7 +24,8 @@ from actors import ServiceSpec, System
 from actors.link import Address
 from actors.remote import Distribution
 from actors.udp import LinkEndpoint
-from crypto.keys import Identity, PublicIdentity
+from crypto.key_store import KeyStore
+from crypto.keys import PublicIdentity
 from scenarios.bench.actors.workers.counting import Counting
 
 NEAR, FAR = "near", "far"
@@ -35,7 +36,7 @@ class Keys:
     """Two processes that know each other; also where the far one is."""
 
     def __init__(self, directory: Path) -> None:
-        self.identities = {name: Identity.load_or_create(directory / name) for name in (NEAR, FAR)}
+        self.identities = {name: KeyStore(directory / name).load_or_create() for name in (NEAR, FAR)}
         self.addresses: dict[str, Address] = {}
 
     async def keys_of(self, name: str) -> PublicIdentity | None:
