@@ -167,7 +167,7 @@ def test_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
 def test_processes_that_start_at_once_end_up_with_one_identity(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
     program = (
-        "import sys\nfrom pathlib import Path\nfrom crypto.keys import Identity\n"
+        "import sys\nfrom pathlib import Path\nfrom crypto.key_store import KeyStore\n"
         "sys.stdin.read()\nprint(KeyStore(Path(sys.argv[1])).load_or_create().public.signing_kid)"
     )
     arguments = [sys.executable, "-c", program, str(directory)]
