@@ -12,8 +12,8 @@ from authority.admission import REFUSED_TTL_NS
 from authority.errors import Reason
 from authority.records import Role
 from simserver.admission import Decided
+from simserver.alarm import SpawnTask
 from simserver.home import Home, HomeRefused, HomeUnreachable
-from simserver.reports import Spawn
 
 __all__ = ["MAX_UNKNOWN", "Targets"]
 
@@ -31,7 +31,7 @@ class Targets:
         went_wrong: is told of an error of ours, while that is handled.
     """
 
-    def __init__(self, home: Home, clock: Clock, spawn: Spawn, went_wrong: Callable[[], None]) -> None:
+    def __init__(self, home: Home, clock: Clock, spawn: SpawnTask, went_wrong: Callable[[], None]) -> None:
         self._home: Final = home
         self._clock: Final = clock
         self._spawn: Final = spawn

@@ -15,8 +15,7 @@ from authority.hops import Trace
 from authority.limits import MAX_BODY_BYTES
 from authority.messages import MAX_NOTICE_MS
 from authority.parcels import WAIT_HEADER
-from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
-from authority.rules import Rule, Want
+from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, Rule, TransferRecord, Want
 from authority.settings import InstanceName
 from authority.standing import LeasePhase, OrphanPolicy
 from authority.timings import PHASES, timings_ms

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from authority.epoch import Fence
-from authority.recovery import Copy, CopySource
+from authority.recovery import Copy
+from authority.standing import CopySource
 from simserver.put_aside import Aside, PutAside
 from tests.scenarios.commands import Baton, baton_command
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from authority.errors import Reason
-from authority.messages import MAX_STATE_BYTES
+from authority.limits import MAX_STATE_BYTES
 from authority.records import Role
 from simserver import targets
 from simserver.departing import Plan
