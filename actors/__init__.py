@@ -1,6 +1,7 @@
 """An OTP-like actor runtime on trio: servers, supervisors, names, timers. No asyncio, no threads, no pickle.
 
-Start reading with `docs/actors.md`, then `actors.server` (what you write) and `actors.system` (what runs it). The rest:
+Start reading with `docs/actors.md`, then `actors.core.server` (what you write) and `actors.core.system` (what runs it).
+The rest:
 
 =========================  ================================================================================
 `server`                   the `Server` behaviour: callbacks, and the results they return (pure)
@@ -53,8 +54,8 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 Not here: truth that outlives a process (`tree`), and everything about entities (`simserver`).
 """
 
-from actors.application import LastWord, run_application
-from actors.children import (
+from actors.base.loop import WrongThread
+from actors.core.children import (
     ActorSpec,
     ChildCounts,
     ChildInfo,
@@ -63,8 +64,7 @@ from actors.children import (
     ServiceSpec,
     SupervisorError,
 )
-from actors.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
-from actors.exits import (
+from actors.core.exits import (
     AlreadyStarted,
     BadReturnValue,
     CallingSelf,
@@ -76,12 +76,18 @@ from actors.exits import (
     Reason,
     StartError,
 )
-from actors.loop import WrongThread
-from actors.messages import TIMEOUT, Down, ExitSignal, Monitor
-from actors.names import AlreadyRegistered, Named, Names, Via
-from actors.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
-from actors.ref import From, Ref
-from actors.registry import (
+from actors.core.messages import TIMEOUT, Down, ExitSignal, Monitor
+from actors.core.named import AlreadyRegistered, Named, Names, Via
+from actors.core.ref import From, Ref
+from actors.core.restart import AutoShutdown, Restart, Strategy
+from actors.core.server import HIBERNATE, IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
+from actors.core.service import AsyncService
+from actors.core.status_report import ServerStatus
+from actors.core.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
+from actors.core.system import Stats, System
+from actors.core.telemetry import AlreadyAttached, Telemetry
+from actors.core.timers import Interval, Tick, Timer, every
+from actors.registry.registry import (
     Entry,
     Keys,
     NotRegistered,
@@ -92,19 +98,14 @@ from actors.registry import (
     Unregistered,
     via,
 )
-from actors.restart import AutoShutdown, Restart, Strategy
-from actors.server import HIBERNATE, IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
-from actors.service import AsyncService
-from actors.status_report import ServerStatus
-from actors.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
-from actors.system import Stats, System
-from actors.task import Task, TaskResult, TaskTimeout, await_many, yield_many
-from actors.task_owner import TaskError, TaskScope, open_tasks
-from actors.task_process import Exited, Outcome, Returned, TaskSpec
-from actors.task_stream import TaskStream, async_stream
-from actors.task_supervisor import TaskSupervisor, TaskSupervisorSpec
-from actors.telemetry import AlreadyAttached, Telemetry
-from actors.timers import Interval, Tick, Timer, every
+from actors.supervision.application import LastWord, run_application
+from actors.supervision.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
+from actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
+from actors.tasks.task import Task, TaskResult, TaskTimeout, await_many, yield_many
+from actors.tasks.task_owner import TaskError, TaskScope, open_tasks
+from actors.tasks.task_process import Exited, Outcome, Returned, TaskSpec
+from actors.tasks.task_stream import TaskStream, async_stream
+from actors.tasks.task_supervisor import TaskSupervisor, TaskSupervisorSpec
 
 __all__ = [
     "HIBERNATE",

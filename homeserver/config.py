@@ -5,8 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from authority.placement import Balance
-from authority.settings import (
+from authority.node.config import (
     Address,
     ConfigError,
     InstanceName,
@@ -18,6 +17,7 @@ from authority.settings import (
     Settings,
     TelemetrySettings,
 )
+from authority.placement.policy import Balance
 
 __all__ = [
     "DEFAULT_LEASE_TERM_S",
@@ -99,14 +99,14 @@ class MetadataSettings(Settings):
 
 
 class PlacementSettings(Settings):
-    """Where entities should be; see `authority.placement`. Drains are done whatever stands here, and whatever it does.
+    """Where entities should be; see `authority.placement.policy`. Drains are done whatever it says and does.
 
     With `balance`, entities are moved from hot to cool servers. `policy` names the function that decides, as
-    `package.module:function`. The numbers are those of `authority.placement.Balance`.
+    `package.module:function`. The numbers are those of `authority.placement.policy.Balance`.
     """
 
     balance: bool = False
-    policy: str = "authority.placement:relieve"
+    policy: str = "authority.placement.policy:relieve"
     hot: _Finite = Balance.hot
     cool: _Finite = Balance.cool
     hot_for_s: _Finite = Balance.hot_for_s

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from authority.errors import Reason
-from authority.outgoing import TABLE, OutgoingPhase
+from authority.machines.source import TABLE, OutgoingPhase
 from homeserver.rest.errors import REASON_STATUS
-from simserver.participants import dehydrated, rehydrate, release
-from simserver.pending_input import PendingInput
-from simserver.stepping import Carried, Step
+from simserver.world.participants import dehydrated, rehydrate, release
+from simserver.world.pending_input import PendingInput
+from simserver.world.step import Carried, Step
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])

@@ -18,25 +18,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from actors.inbox import Received
 from actors.link import LinkSettings
 from actors.link.frames import MIN_PIECE_BYTES, Kind, piece_head, write_header
+from actors.net.inbox import Received
 from authority.errors import MessageError
-from authority.messages import encode_link
-from authority.records import Role
+from authority.model.records import Role
+from authority.wire.transfer import encode_link
 from crypto import jose
 from crypto.errors import Malformed
 from crypto.session import HELLO_BYTES, _hello_mac, read_hello_untrusted
-from homeserver.node import Node
-from simserver.arrivals import Arrivals
+from homeserver.node.dispatch import Node
+from simserver.transfer.target.arrivals import Arrivals
 from tests.actors.link.network import IDENTITIES, Network, Transit
 from tests.collected import collected
 from tests.fuzz.targets.for_actors import joined_ends
 from tests.fuzz.targets.for_authority import CERTIFICATE, parcel
 from tests.fuzz.targets.for_homeserver import FakeNode, run_at_once
 from tests.fuzz.world import IDENTITIES as SERVERS
-from tree.certificates import Credentials
-from tree.tls import TlsFailed, TlsSession
+from tree.net.certificates import Credentials
+from tree.net.tls import TlsFailed, TlsSession
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "threats.md"

@@ -47,8 +47,37 @@ And the same operations elsewhere:
 `docs/decisions/0001-raft-fence.md` says what is changed of PySyncObj and why.
 """
 
-from tree.changes import Change, Commit, Effects, Kind, Reason, Touched, Written
-from tree.conditions import (
+from tree.data.errors import (
+    Abort,
+    BadData,
+    BadPath,
+    BadPattern,
+    Compacted,
+    KeepWhileConditionsNotMet,
+    MalformedCommand,
+    MismatchingNode,
+    NodeNotFound,
+    PossiblyManyNodes,
+    ReadOnlyTransaction,
+    TooMuch,
+    TreeError,
+    WatcherCut,
+)
+from tree.data.node import NodeView
+from tree.data.path import ROOT, Path, format_path, parse_path
+from tree.data.payload import NO_PAYLOAD, StoredProcedure
+from tree.disk.disk import DiskFailed
+from tree.member.replica import DirectoryInUse, Replica
+from tree.member.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
+from tree.member.steward import ChangeNotFinished
+from tree.member.triggering import TriggerProcedure
+from tree.member.watching import Watch
+from tree.net.membership import ChangeRefused
+from tree.net.transport import Member, Refusal, RefusedByInstance
+from tree.raft.raft import Timing
+from tree.raft.submissions import Aborted, NoQuorum, OutcomeUnknown
+from tree.store.changes import Change, Commit, Effects, Kind, Reason, Touched, Written
+from tree.store.conditions import (
     AllOf,
     AnyOf,
     Compare,
@@ -66,42 +95,13 @@ from tree.conditions import (
     Name,
     NotOf,
 )
-from tree.disk import DiskFailed
-from tree.errors import (
-    Abort,
-    BadData,
-    BadPath,
-    BadPattern,
-    Compacted,
-    KeepWhileConditionsNotMet,
-    MalformedCommand,
-    MismatchingNode,
-    NodeNotFound,
-    PossiblyManyNodes,
-    ReadOnlyTransaction,
-    TooMuch,
-    TreeError,
-    WatcherCut,
-)
-from tree.membership import ChangeRefused
-from tree.node import NodeView
-from tree.path import ROOT, Path, format_path, parse_path
-from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, parse_pattern
-from tree.payload import NO_PAYLOAD, StoredProcedure
-from tree.procedures import Procedure, ReadOnly, read_only
-from tree.projections import Projection, ProjectionStatus
-from tree.raft import Timing
-from tree.replica import DirectoryInUse, Replica
-from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
-from tree.steward import ChangeNotFinished
-from tree.store import Store
-from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
-from tree.transaction import ReadTransaction, Transaction
-from tree.transport import Member, Refusal, RefusedByInstance
-from tree.triggering import TriggerProcedure
-from tree.triggers import Fired, Trigger
-from tree.watch import Event, History, Watcher, WatcherState
-from tree.watching import Watch
+from tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, parse_pattern
+from tree.store.procedures import Procedure, ReadOnly, read_only
+from tree.store.projections import Projection, ProjectionStatus
+from tree.store.store import Store
+from tree.store.transaction import ReadTransaction, Transaction
+from tree.store.triggers import Fired, Trigger
+from tree.store.watch import Event, History, Watcher, WatcherState
 
 __all__ = [
     "ANY_DEPTH",

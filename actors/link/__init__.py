@@ -27,7 +27,8 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `gate`        which HELLOs are worth an answer
 - `deadlines`   when to look at which link again
 
-The shell that gives it a socket and a clock is `actors.udp`; the protocol, byte by byte, is docs/protocol-link.md.
+The shell that gives it a socket and a clock is `actors.net.endpoint`; the protocol, byte by byte, is
+docs/protocol-link.md.
 """
 
 from actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable

@@ -89,8 +89,8 @@ class LinkSettings:
 
     max_ack_delay_s: float = 0.012
     """What every peer may take before an acknowledgement leaves, and so a part of the probe timeout (RFC 9000 section
-    13.2.1, RFC 9002 section 6.2.1): 10 ms when whoever took a message does something else (`actors.lookout.ABSENCE_S`),
-    and the scheduler's precision. The same on both sides, so it is not negotiated."""
+    13.2.1, RFC 9002 section 6.2.1): 10 ms when whoever took a message does something else
+    (`actors.net.poller.ABSENCE_S`), and the scheduler's precision. The same on both sides, so it is not negotiated."""
 
     initial_rtt_s: float = 0.033
     """Before anything was measured: probe timeout 0.11 s."""

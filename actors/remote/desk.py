@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import cbor2
 import trio
 
-from actors.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
-from actors.ref import CAST, INFO, Ref
+from actors.core.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
+from actors.core.ref import CAST, INFO, Ref
 from actors.remote.errors import RemoteError, Undecodable, Unsendable
 from actors.remote.frames import (
     Answer,
@@ -33,7 +33,7 @@ from actors.remote.frames import (
 from actors.remote.proxies import RemoteCaller, RemoteProcess
 
 if TYPE_CHECKING:
-    from actors.process import Process
+    from actors.core.process import Process
     from actors.remote.codec import Codec
     from actors.remote.frames import Target
     from actors.remote.references import NodeReferences

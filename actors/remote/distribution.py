@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
+from actors.core.timers import Tick
 from actors.remote.codec import Codec
 from actors.remote.desk import Desk
 from actors.remote.peer import State
@@ -27,16 +28,15 @@ from actors.remote.router import Router
 from actors.remote.seals import SECRET_BYTES, Seals
 from actors.remote.settings import DISTRIBUTION_CHANNEL, DistributionSettings
 from actors.remote.switchboard import Switchboard
-from actors.timers import Tick
 from crypto.names import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from actors.names import Named
-    from actors.ref import Ref
+    from actors.core.named import Named
+    from actors.core.ref import Ref
+    from actors.core.system import System
     from actors.remote.switchboard import AddressBook, Carrier, Slot
-    from actors.system import System
 
 
 @final

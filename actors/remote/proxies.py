@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from actors.exits import NOPROC, Exit, NoProc, Reason
-from actors.node_port import NamedThere
-from actors.process import ALIVE_STILL, NO_MAIL, Process, Status
-from actors.ref import DEFAULT_TIMEOUT_S, INFO, From, Ref
+from actors.core.exits import NOPROC, Exit, NoProc, Reason
+from actors.core.node_port import NamedThere
+from actors.core.process import ALIVE_STILL, NO_MAIL, Process, Status
+from actors.core.ref import DEFAULT_TIMEOUT_S, INFO, From, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.messages import Late
+    from actors.core.messages import Late
+    from actors.core.system import System
     from actors.remote.codec import WireCaller
     from actors.remote.frames import Target
-    from actors.system import System
 
 
 class Route(Protocol):

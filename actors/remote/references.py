@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakValueDictionary
 
-from actors.names import Named
-from actors.ref import From, Ref
+from actors.core.named import Named
+from actors.core.ref import From, Ref
 from actors.remote.codec import WireCaller, WireNamed, WireRef
 from actors.remote.errors import Unsendable
 from actors.remote.proxies import HandedCaller, RemoteCaller, RemoteNamed, RemoteProcess
 from actors.remote.settings import MAX_HANDED_CALLERS, MAX_NAME_BYTES, MAX_PUBLISHED
 
 if TYPE_CHECKING:
-    from actors.process import Process
+    from actors.core.process import Process
+    from actors.core.system import System
     from actors.remote.codec import Wire
     from actors.remote.frames import Target
     from actors.remote.proxies import Route
     from actors.remote.seals import Seals
-    from actors.system import System
 
 _PURGE_ABOVE: Final = 64
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from actors.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
-from actors.ref import CAST
+from actors.core.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
+from actors.core.ref import CAST
 from actors.remote import telemetry
 from actors.remote.desk import Tie, fault_of, reason_payload
 from actors.remote.errors import NOCONNECTION, NodeBusy, NodeDown, Undecodable, Unsendable
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from actors.process import Process
-    from actors.ref import From, Ref
+    from actors.core.process import Process
+    from actors.core.ref import From, Ref
+    from actors.core.system import System
     from actors.remote.codec import Codec
     from actors.remote.proxies import HandedCaller, RemoteProcess
     from actors.remote.references import NodeReferences
     from actors.remote.switchboard import Slot, Switchboard
-    from actors.system import System
 
 logger = logging.getLogger("actors")
 

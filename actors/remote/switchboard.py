@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 import trio
 
 from actors.link import LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
+from actors.net.endpoint import LinkDown, LinkFull
 from actors.remote.errors import NodeBusy, NodeDown
 from actors.remote.peer import Effect, Peer, State, WentDown
 from actors.remote.settings import MAX_PEERS
-from actors.udp import LinkDown, LinkFull
 from crypto.names import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.inbox import Received
+    from actors.core.timers import Timer, Timers
     from actors.link import Address, Event
+    from actors.net.endpoint import Backlog
+    from actors.net.inbox import Received
     from actors.remote.desk import Desk
     from actors.remote.proxies import RemoteProcess
     from actors.remote.settings import DistributionSettings
-    from actors.timers import Timer, Timers
-    from actors.udp import Backlog
 
 logger = logging.getLogger("actors")
 

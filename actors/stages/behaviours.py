@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
-from actors.server import Result, Server
+from actors.core.server import Result, Server
 
 if TYPE_CHECKING:
     from actors.stages.protocol import Cancellation, Role, Subscription

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from actors.exits import NORMAL
-from actors.ref import DEFAULT_TIMEOUT_S
+from actors.core.exits import NORMAL
+from actors.core.ref import DEFAULT_TIMEOUT_S
 from actors.stages.protocol import (
     Ask,
     Cancel,
@@ -20,9 +20,9 @@ from actors.stages.protocol import (
 from actors.stages.stage_server import post
 
 if TYPE_CHECKING:
-    from actors.exits import Reason
-    from actors.names import Named
-    from actors.ref import Ref
+    from actors.core.exits import Reason
+    from actors.core.named import Named
+    from actors.core.ref import Ref
 
 __all__ = ["ask", "async_subscribe", "cancel", "demand", "estimate_buffered_count", "stage_info", "sync_subscribe"]
 

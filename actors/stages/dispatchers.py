@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, final
 
-from actors.stable_hash import stable_hash
+from actors.base.stable_hash import stable_hash
 from actors.stages.protocol import Subscription
 
 __all__ = [

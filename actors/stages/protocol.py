@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
-from actors.arguments import member_of, need_count
+from actors.core.checks import member_of, need_count
 from actors.stages.demand import DEFAULT_MAX_DEMAND, Demand
 
 if TYPE_CHECKING:
-    from actors.exits import Reason
-    from actors.names import Named
-    from actors.ref import Ref
+    from actors.core.exits import Reason
+    from actors.core.named import Named
+    from actors.core.ref import Ref
 
 __all__ = [
     "Ask",

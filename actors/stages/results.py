@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from actors.exits import NORMAL
-from actors.server import KEEP, NO_REPLY, Next, NoReply, Ok, Stop
+from actors.core.exits import NORMAL
+from actors.core.server import KEEP, NO_REPLY, Next, NoReply, Ok, Stop
 from actors.stages.buffer import DEFAULT_BUFFER_SIZE, Keep
 from actors.stages.protocol import DemandMode, SubscribeTo
 
 if TYPE_CHECKING:
-    from actors.exits import Reason
+    from actors.core.exits import Reason
     from actors.stages.dispatchers import Dispatcher
 
 __all__ = ["Emit", "Finish", "Manual", "StageOk"]

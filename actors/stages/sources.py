@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from actors.exits import NORMAL, Reason
-from actors.messages import Down
-from actors.service import ServiceProcess
+from actors.core.exits import NORMAL, Reason
+from actors.core.messages import Down
+from actors.core.service import ServiceProcess
 from actors.stages.behaviours import Producer
 from actors.stages.results import Emit, Finish, StageOk
 
 if TYPE_CHECKING:
-    from actors.messages import Monitor
+    from actors.core.messages import Monitor
     from actors.stages.dispatchers import Dispatcher
     from actors.stages.protocol import DemandMode
 

@@ -12,11 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
-from actors.exits import NOPROC, BadReturnValue, NoProc, Reason, is_orderly
-from actors.loop import get_ident
-from actors.messages import Down, Monitor
-from actors.names import Named
-from actors.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
+from actors.base.loop import get_ident
+from actors.core.exits import NOPROC, BadReturnValue, NoProc, Reason, is_orderly
+from actors.core.messages import Down, Monitor
+from actors.core.named import Named
+from actors.core.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
+from actors.core.telemetry import STAGE_OVERFLOW
 from actors.stages.behaviours import Consumer, Producer, Stage
 from actors.stages.buffer import Buffer
 from actors.stages.dispatchers import Delivery, DemandDispatcher, SubscriptionRefused
@@ -41,11 +42,10 @@ from actors.stages.protocol import (
     Subscription,
 )
 from actors.stages.results import Emit, Finish, Manual, StageOk
-from actors.telemetry import STAGE_OVERFLOW
 
 if TYPE_CHECKING:
-    from actors.ref import From, Ref
-    from actors.status_report import ServerStatus
+    from actors.core.ref import From, Ref
+    from actors.core.status_report import ServerStatus
 
 __all__ = ["StageServer", "post"]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from actors.exits import Exit, is_orderly
+from actors.core.exits import Exit, is_orderly
 from actors.stages.behaviours import Consumer
 from actors.stages.results import StageOk
 
 if TYPE_CHECKING:
-    from actors.exits import Reason
-    from actors.server import NoReply
+    from actors.core.exits import Reason
+    from actors.core.server import NoReply
+    from actors.core.system import System
     from actors.stages.protocol import SubscribeTo, Subscription
-    from actors.system import System
 
 __all__ = ["stream"]
 

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from actors.web import RequestBody, StrictRoute
-from authority.absence import LeavePolicy
-from authority.certificates import Name
+from actors.http.app import RequestBody, StrictRoute
+from authority.model.leave_policy import LeavePolicy
+from authority.trust.certificates import Name
+from homeserver.node.standings import SeenAs
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.homes import check_home
 from homeserver.rest.models import Proof
 from homeserver.rest.rights import EntityId
 from homeserver.rest.rights_models import Revision
-from homeserver.standings import SeenAs
 
 if TYPE_CHECKING:
-    from homeserver.node import Node
+    from homeserver.node.dispatch import Node
 
 __all__ = ["absence_routes"]
 

@@ -2,7 +2,7 @@
 
 Reading is open to whoever reaches the address (loopback by default). Changing things takes the instance's client token
 as a bearer token; what is done in a player's name takes that player's signature too. Changing the members of the
-instance, and looking into actors, takes the operator token (`actors.operator`). Servers prove the join token.
+instance, and looking into actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join token.
 """
 
 import json
@@ -14,13 +14,13 @@ from typing import Any, Final, NoReturn
 from fastapi import Request
 from fastapi.security import HTTPBearer
 
-from actors.web import ApiError, bearer_access, bearer_token
+from actors.http.app import ApiError, bearer_access, bearer_token
 from authority.errors import Reason
+from authority.model.records import Role
 from authority.names import instance_of
-from authority.records import Role
 from crypto import jose
 from crypto.errors import CryptoError, Malformed
-from homeserver.directory import Directory
+from homeserver.names.directory import Directory
 
 __all__ = ["MAX_PROOF_LIFETIME_S", "check_client_token", "check_player_proof", "check_players", "client_access"]
 

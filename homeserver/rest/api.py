@@ -7,22 +7,19 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
 
-from actors.key_routes import key_routes
-from actors.observation import actor_routes
-from actors.operator import operator_access
-from actors.web import ERROR_RESPONSES, ApiError, BodyBound, ErrorBody, StrictRoute, document_once, prepare_app
-from authority.certificates import Name, TransferId
+from actors.http.app import ERROR_RESPONSES, ApiError, BodyBound, ErrorBody, StrictRoute, document_once, prepare_app
+from actors.http.key_routes import key_routes
+from actors.http.operator_auth import operator_access
+from actors.observe.observation import actor_routes
 from authority.errors import Reason
+from authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
-from authority.transfer_rows import DECIDED
+from authority.procedures.transfer_table import DECIDED
+from authority.trust.certificates import Name, TransferId
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
-from homeserver.births import SpawnNotTold, SpawnUnconfirmed
-from homeserver.hierarchies import order_all
-from homeserver.node import Node
-from homeserver.questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
-from homeserver.registration import register
+from homeserver.names.registration import register
+from homeserver.node.dispatch import Node
 from homeserver.rest.absence import absence_routes
 from homeserver.rest.access import check_client_token, check_player_proof, check_players, client_access
 from homeserver.rest.cluster import cluster_routes
@@ -58,8 +55,11 @@ from homeserver.rest.transport import MAX_IMPORTED_VALUES, transport_routes
 from homeserver.rest.tree import tree_routes
 from homeserver.rest.watches import watch_routes
 from homeserver.rest.why import why_routes
-from homeserver.transfers import NOT_TOLD
-from tree.commands import MAX_COMMAND_BYTES
+from homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
+from homeserver.transfer.hierarchies import order_all
+from homeserver.transfer.master_questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
+from homeserver.transfer.service import NOT_TOLD
+from tree.machine.commands import MAX_COMMAND_BYTES
 
 __all__ = ["make_app"]
 

@@ -11,15 +11,15 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from actors.operator import operator_access
-from actors.web import ApiError, StrictRoute
+from actors.http.app import ApiError, StrictRoute
+from actors.http.operator_auth import operator_access
+from authority.model.records import Role
 from authority.names import instance_of
-from authority.records import Role
-from homeserver.node import Node
+from homeserver.node.dispatch import Node
 from homeserver.rest.cluster_models import ClusterView, LeaderBody, LeaderView, MemberBody, MemberView, cluster_view
-from tree.membership import ChangeRefused, Member
-from tree.replica import Replica
-from tree.steward import ChangeNotFinished
+from tree.member.replica import Replica
+from tree.member.steward import ChangeNotFinished
+from tree.net.membership import ChangeRefused, Member
 
 __all__ = ["CHANGE_STATUS", "cluster_routes"]
 

@@ -4,12 +4,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from actors.web import RequestBody, Text
-from authority.certificates import Name
-from authority.settings import ServerName
-from homeserver.node import Node
-from tree.replica import Replica
-from tree.status import MemberStatus
+from actors.http.app import RequestBody, Text
+from authority.node.config import ServerName
+from authority.trust.certificates import Name
+from homeserver.node.dispatch import Node
+from tree.member.replica import Replica
+from tree.member.status import MemberStatus
 
 __all__ = [
     "AlarmView",

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, BaseModel, Field
 
-from actors.web import ApiError, RequestBody, StrictRoute
-from authority.certificates import Name, TransferId
+from actors.http.app import ApiError, RequestBody, StrictRoute
 from authority.errors import Reason, Refused
-from authority.group_rows import MAX_GROUP
-from authority.messages import MAX_NOTICE_MS
+from authority.model.records import GroupPhase, GroupRecord, Phase
 from authority.names import instance_of
-from authority.records import GroupPhase, GroupRecord, Phase
-from homeserver.hierarchies import order_all
+from authority.procedures.group_table import MAX_GROUP
+from authority.trust.certificates import Name, TransferId
+from authority.wire.transfer import MAX_NOTICE_MS
 from homeserver.rest.access import client_access
 from homeserver.rest.homes import check_home
 from homeserver.rest.models import each_once, result_of
+from homeserver.transfer.hierarchies import order_all
 
 if TYPE_CHECKING:
-    from homeserver.node import Node
+    from homeserver.node.dispatch import Node
 
 __all__ = ["MAX_ABROAD", "group_routes"]
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from actors.web import RequestBody, StrictRoute
-from authority.certificates import Name, OwnerName
-from authority.records import EntityRecord
+from actors.http.app import RequestBody, StrictRoute
+from authority.model.records import EntityRecord
+from authority.trust.certificates import Name, OwnerName
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.homes import check_home
 from homeserver.rest.models import EntityView, Proof
@@ -15,7 +15,7 @@ from homeserver.rest.rights import EntityId
 from homeserver.rest.rights_models import Revision
 
 if TYPE_CHECKING:
-    from homeserver.node import Node
+    from homeserver.node.dispatch import Node
 
 __all__ = ["hierarchy_routes"]
 

@@ -1,6 +1,6 @@
 """Whether a name is of this instance: rows and records live where their names say, and are changed only there."""
 
-from actors.web import ApiError
+from actors.http.app import ApiError
 from authority.errors import Reason
 from authority.names import instance_of
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from actors.operator import operator_access
-from actors.web import StrictRoute
-from homeserver.log_positions import new_mark
-from homeserver.node import Node
+from actors.http.app import StrictRoute
+from actors.http.operator_auth import operator_access
+from homeserver.log.log_positions import new_mark
+from homeserver.node.dispatch import Node
 from homeserver.rest.cluster_models import AlarmView, ClockView, HeldBody, HeldView, OfficesView
 from homeserver.rest.models import Nonce
 

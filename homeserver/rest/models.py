@@ -7,23 +7,23 @@ from typing import Annotated, Any, Final, Literal, Self
 from fastapi import Header
 from pydantic import AfterValidator, BaseModel, Field, Strict, model_validator
 
-from actors.web import BodyBound, RequestBody, Text
-from authority.absence import MAX_OWNER_TIMEOUT_S, LeavePolicy
-from authority.asks import ASK_LIFETIME_S
-from authority.certificates import Name, OwnerName, TransferId
-from authority.hops import Trace
+from actors.http.app import BodyBound, RequestBody, Text
 from authority.limits import MAX_BODY_BYTES
-from authority.messages import MAX_NOTICE_MS
-from authority.parcels import WAIT_HEADER
-from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, Rule, TransferRecord, Want
-from authority.settings import InstanceName
-from authority.standing import LeasePhase, OrphanPolicy
-from authority.timings import PHASES, timings_ms
+from authority.model.leave_policy import MAX_OWNER_TIMEOUT_S, LeavePolicy
+from authority.model.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, Rule, TransferRecord, Want
+from authority.model.standing import LeasePhase, OrphanPolicy
+from authority.node.config import InstanceName
+from authority.procedures.master_question import ASK_LIFETIME_S
+from authority.trust.certificates import Name, OwnerName, TransferId
+from authority.wire.envelope import WAIT_HEADER
+from authority.wire.hops import Trace
+from authority.wire.phase_timings import PHASES, timings_ms
+from authority.wire.transfer import MAX_NOTICE_MS
 from crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 from crypto.public_keys import MAX_REVOKED
-from homeserver.standings import SeenAs, seen_by_log
-from tree.data import encode
-from tree.errors import BadData
+from homeserver.node.standings import SeenAs, seen_by_log
+from tree.data.data import encode
+from tree.data.errors import BadData
 
 __all__ = [
     "POLICIES",

@@ -8,19 +8,19 @@ import secrets
 
 from fastapi import APIRouter, Depends
 
-from actors.operator import operator_access
-from actors.web import ApiError, StrictRoute
-from authority.certificates import Name
+from actors.http.app import ApiError, StrictRoute
+from actors.http.operator_auth import operator_access
 from authority.errors import Reason
-from authority.placement_messages import Load
-from authority.records import RecoveryRow, Role
-from authority.standing import LeasePhase, Standing
-from homeserver.balancer import FRESH_S
-from homeserver.node import Node
+from authority.model.records import RecoveryRow, Role
+from authority.model.standing import LeasePhase, Standing
+from authority.trust.certificates import Name
+from authority.wire.placement import Load
+from homeserver.node.dispatch import Node
+from homeserver.placement.balancer import FRESH_S
 from homeserver.rest.homes import check_home
 from homeserver.rest.models import ServerView
 from homeserver.rest.placement_models import DrainView, LoadTable, LoadView
-from tree.submissions import NoQuorum, OutcomeUnknown
+from tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["placement_routes"]
 

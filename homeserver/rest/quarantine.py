@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from actors.web import ApiError, RequestBody, StrictRoute
-from authority.certificates import Name
+from actors.http.app import ApiError, RequestBody, StrictRoute
 from authority.errors import Reason
-from authority.hops import Trace
-from authority.messages import Release
-from authority.records import EntityRecord
+from authority.model.records import EntityRecord
+from authority.trust.certificates import Name
+from authority.wire.hops import Trace
+from authority.wire.transfer import Release
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.models import Proof
 from homeserver.rest.rights import EntityId, FindEntity
 from homeserver.rest.rights_models import Revision
-from homeserver.transfers import NOT_TOLD
+from homeserver.transfer.service import NOT_TOLD
 
 if TYPE_CHECKING:
-    from homeserver.node import Node
+    from homeserver.node.dispatch import Node
 
 __all__ = ["quarantine_routes"]
 

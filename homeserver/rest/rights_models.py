@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from actors.web import RequestBody
-from authority.asks import ASK_LIFETIME_S
-from authority.certificates import Name, TransferId
-from authority.records import Want
+from actors.http.app import RequestBody
+from authority.model.records import Want
+from authority.procedures.master_question import ASK_LIFETIME_S
+from authority.trust.certificates import Name, TransferId
 from homeserver.rest.models import AnyWant, Proof
 
 __all__ = ["AskTimeout", "CancelBody", "DivestBody", "HandBackBody", "LockBody", "NewOwnership"]

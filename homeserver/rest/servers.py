@@ -5,11 +5,15 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from actors.operator import operator_access
-from actors.web import ApiError, StrictRoute
-from authority.addresses import BadAddress, check_server
-from authority.certificates import Name
-from authority.enrolment import (
+from actors.http.app import ApiError, StrictRoute
+from actors.http.operator_auth import operator_access
+from authority.errors import MessageError, Reason
+from authority.model.addresses import BadAddress, check_server
+from authority.model.records import DirectoryRow, Role
+from authority.names import instance_of
+from authority.protocol_version import PROTOCOL_VERSION, why_other_release
+from authority.trust.certificates import Name
+from authority.trust.enrolment import (
     CLOCK,
     DIRECTORY,
     federation_clock_purpose,
@@ -18,16 +22,12 @@ from authority.enrolment import (
     registration_proof,
     rows_proof,
 )
-from authority.errors import MessageError, Reason
-from authority.messages import Parcel
-from authority.names import instance_of
-from authority.records import DirectoryRow, Role
-from authority.release import PROTOCOL_VERSION, why_other_release
-from authority.sealing import Opened
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Parcel
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
-from homeserver import registration
-from homeserver.node import Node
+from homeserver.names import registration
+from homeserver.node.dispatch import Node
 from homeserver.rest.errors import nobody_waits
 from homeserver.rest.homes import check_home
 from homeserver.rest.models import (
@@ -42,7 +42,7 @@ from homeserver.rest.models import (
     ServerView,
     WaitMs,
 )
-from homeserver.transfers import NobodyWaits
+from homeserver.transfer.service import NobodyWaits
 
 __all__ = ["server_routes"]
 

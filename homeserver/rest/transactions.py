@@ -6,17 +6,17 @@ from typing import Any, Final
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 
-from actors.web import StrictRoute
-from authority.reserved import check_write
-from homeserver.node import Node
+from actors.http.app import StrictRoute
+from authority.model.reserved_paths import check_write
+from homeserver.node.dispatch import Node
 from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing
 from homeserver.rest.tree_inputs import conditions_untrusted, keep_while_untrusted, pattern_untrusted
 from homeserver.rest.tree_models import ComparisonBody, OperationBody, TransactionBody, TransactionView
-from tree.effort import MAX_STEPS, Effort
-from tree.errors import BadData
-from tree.json_form import from_json_untrusted, to_json
-from tree.pattern import pattern_to_data, steps_to_make
+from tree.data.effort import MAX_STEPS, Effort
+from tree.data.errors import BadData
+from tree.data.json_form import from_json_untrusted, to_json
+from tree.store.pattern import pattern_to_data, steps_to_make
 
 __all__ = ["OPERATIONS", "transaction_routes"]
 

@@ -12,35 +12,36 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from actors.streaming import JsonLines, stream_responses
-from actors.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
-from actors.web import ApiError, StrictRoute
-from authority.reserved import check_keep_while, check_write, is_reserved
-from homeserver.node import Node
+from actors.http.app import ApiError, StrictRoute
+from actors.http.streaming import JsonLines, stream_responses
+from actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
+from authority.model.reserved_paths import check_keep_while, check_write, is_reserved
+from homeserver.node.dispatch import Node
 from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing
 from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
 from homeserver.rest.tree_models import ImportedView
-from tree.effort import STEPS_PER_ROW, steps_of_data
-from tree.errors import BadData, TooMuch
-from tree.export import FORMAT, FORMAT_VERSION, read_rows_untrusted
-from tree.json_form import from_json_untrusted, to_json
-from tree.keep_while import Pairs, keep_while_to_data, steps_of_pairs
-from tree.node import NodeView
-from tree.path import Path
-from tree.pattern import Pattern, pattern_to_data
-from tree.payload import StoredProcedure
-from tree.store import Store
+from tree.data.effort import STEPS_PER_ROW, steps_of_data
+from tree.data.errors import BadData, TooMuch
+from tree.data.json_form import from_json_untrusted, to_json
+from tree.data.node import NodeView
+from tree.data.path import Path
+from tree.data.payload import StoredProcedure
+from tree.store.export import FORMAT, FORMAT_VERSION, read_rows_untrusted
+from tree.store.keep_while import Pairs, keep_while_to_data, steps_of_pairs
+from tree.store.pattern import Pattern, pattern_to_data
+from tree.store.store import Store
 
 __all__ = ["MAX_EXPORTED_NODES", "MAX_IMPORTED_VALUES", "transport_routes"]
 
 # To find them takes a member about a microsecond each, in which it does nothing else.
 MAX_EXPORTED_NODES: Final = 100_000
 MAX_EXPORTS: Final = 2
-# Of all rows of one import together (`actors.strict_json`). They are read in slices, but checked and encoded in one go.
+# Of all rows of one import together (`actors.http.strict_json`). They are read in slices, but checked and encoded in
+# one go.
 MAX_IMPORTED_VALUES: Final = 250_000
 _LINES_A_SLICE: Final = 64
-# What is written out at a time, about, in steps of `tree.effort`: some 5 ms.
+# What is written out at a time, about, in steps of `tree.data.effort`: some 5 ms.
 _STEPS_A_PIECE: Final = 4096
 
 # Path, node, what it is kept while, and whether it was made on the way.

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from actors.strict_json import read_json_untrusted
-from actors.web import ApiError, StrictRoute
-from authority.reserved import check_write
-from homeserver.node import Node
+from actors.http.app import ApiError, StrictRoute
+from actors.http.strict_json import read_json_untrusted
+from authority.model.reserved_paths import check_write
+from homeserver.node.dispatch import Node
 from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing, tree_error
 from homeserver.rest.tree_inputs import (
@@ -33,14 +33,14 @@ from homeserver.rest.tree_models import (
     node_row,
     touched_of_data,
 )
-from tree.conditions import AllOf, Condition
-from tree.effort import steps_of_data
-from tree.errors import BadData, NodeNotFound
-from tree.json_form import from_json_untrusted, to_json
-from tree.keep_while import keep_while_to_data
-from tree.path import Path
-from tree.pattern import Pattern
-from tree.store import Store
+from tree.data.effort import steps_of_data
+from tree.data.errors import BadData, NodeNotFound
+from tree.data.json_form import from_json_untrusted, to_json
+from tree.data.path import Path
+from tree.store.conditions import AllOf, Condition
+from tree.store.keep_while import keep_while_to_data
+from tree.store.pattern import Pattern
+from tree.store.store import Store
 
 __all__ = ["MAX_PAGE_BYTES", "tree_routes"]
 

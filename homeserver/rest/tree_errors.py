@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from actors.web import ApiError
-from authority.reserved import PathReserved
-from tree.errors import MalformedCommand, TreeError
-from tree.json_form import to_json
-from tree.submissions import Aborted
+from actors.http.app import ApiError
+from authority.model.reserved_paths import PathReserved
+from tree.data.errors import MalformedCommand, TreeError
+from tree.data.json_form import to_json
+from tree.raft.submissions import Aborted
 
 __all__ = ["TREE_STATUS", "refusing", "tree_error"]
 

@@ -1,13 +1,13 @@
-"""What requests and answers about the tree look like. Data is in the JSON form of `tree.json_form`."""
+"""What requests and answers about the tree look like. Data is in the JSON form of `tree.data.json_form`."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.web import RequestBody
-from tree.json_form import to_json
-from tree.node import NodeView
-from tree.path import Path
+from actors.http.app import RequestBody
+from tree.data.json_form import to_json
+from tree.data.node import NodeView
+from tree.data.path import Path
 
 __all__ = [
     "ComparisonBody",

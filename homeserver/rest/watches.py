@@ -15,26 +15,26 @@ from typing import Annotated, Any, Final
 import trio
 from fastapi import APIRouter, Depends, Header, Query
 
-from actors.streaming import EventStream, stream_responses
-from actors.web import ApiError, StrictRoute
-from homeserver.node import Node
+from actors.http.app import ApiError, StrictRoute
+from actors.http.streaming import EventStream, stream_responses
+from homeserver.node.dispatch import Node
 from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing
 from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
-from tree.effort import STEPS_PER_ROW, steps_of_data
-from tree.errors import WatcherCut
-from tree.json_form import to_json
-from tree.watch import Event
-from tree.watching import Watch
+from tree.data.effort import STEPS_PER_ROW, steps_of_data
+from tree.data.errors import WatcherCut
+from tree.data.json_form import to_json
+from tree.member.watching import Watch
+from tree.store.watch import Event
 
 __all__ = ["MAX_WATCHERS", "Seats", "event_block", "watch_routes"]
 
 # Every one holds a connection, of which the server has 512; the others are for requests.
 MAX_WATCHERS: Final = 128
-# How many events may wait for a reader; their bytes are bounded by `tree.watch`.
+# How many events may wait for a reader; their bytes are bounded by `tree.store.watch`.
 MAX_PENDING_EVENTS: Final = 4096
 _EVENTS_A_PIECE: Final = 64
-# What is written out at a time, about, in steps of `tree.effort`: some 5 ms.
+# What is written out at a time, about, in steps of `tree.data.effort`: some 5 ms.
 _STEPS_A_PIECE: Final = 4096
 
 PatternText = Annotated[

@@ -6,16 +6,16 @@ import trio
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from actors.web import StrictRoute
-from authority.records import EntityRecord
-from authority.standing_messages import At, StandingRow
+from actors.http.app import StrictRoute
+from authority.model.records import EntityRecord
+from authority.wire.standing import At, StandingRow
+from homeserver.node.why import Cause, Facts, explain
 from homeserver.rest.homes import check_home
 from homeserver.rest.rights import EntityId
-from homeserver.why import Cause, Facts, explain
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 if TYPE_CHECKING:
-    from homeserver.node import Node
+    from homeserver.node.dispatch import Node
 
 __all__ = ["why_routes"]
 

@@ -4,7 +4,7 @@ import gc
 import sys
 import traceback
 
-from scenarios.orphans import die_with_parent
+from scenarios.cluster.subreaper import die_with_parent
 
 
 def _main() -> None:

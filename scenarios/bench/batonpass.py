@@ -15,8 +15,8 @@ from scenarios.bench.member import arguments_of
 from scenarios.bench.process_facts import processor_seconds
 from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
 from scenarios.bench.workloads import Place, Sample, Workload
-from scenarios.ports import Ports
-from scenarios.processes import Child, ChildExit, ChildProcesses, Command
+from scenarios.cluster.ports import Ports
+from scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
 from tree import Member, ReplicaConfig
 
 __all__ = ["Batonpass", "BenchMember"]

@@ -13,7 +13,7 @@ from scenarios.bench.rows import RowSpec, rows_of
 from scenarios.bench.run import Plan, run_bench, run_profiles
 from scenarios.bench.table import render
 from scenarios.bench.workloads import Workload
-from scenarios.options import FiniteRange, json_file_option
+from scenarios.common.options import FiniteRange, json_file_option
 
 __all__ = ["command"]
 

@@ -19,14 +19,14 @@ import trio
 
 from authority.errors import Reason
 from scenarios.bench.process_facts import processor_seconds
-from scenarios.cases import Run, open_run
-from scenarios.client import ApiFailure
-from scenarios.cluster import LocalCluster, Role
-from scenarios.custody import FinalAuthority, gaps_ms, judge
-from scenarios.evidence import leases_over
-from scenarios.options import FiniteRange, json_file_option
+from scenarios.cases.cases import Run, open_run
+from scenarios.cluster.cluster import LocalCluster, Role
+from scenarios.cluster.topology import ClusterSpec
+from scenarios.common.options import FiniteRange, json_file_option
+from scenarios.judge.custody import FinalAuthority, gaps_ms, judge
+from scenarios.judge.evidence import leases_over
+from scenarios.players.rest_client import ApiFailure
 from scenarios.report.statistics import percentile
-from scenarios.topology import ClusterSpec
 
 __all__ = ["DEMANDED_S", "Drained", "command", "measure"]
 

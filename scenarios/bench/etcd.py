@@ -23,8 +23,8 @@ from scenarios.bench.h2load import H2Load, LoadRun
 from scenarios.bench.process_facts import processor_seconds
 from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
 from scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind, Place, Sample, Workload, key_path, value_text
-from scenarios.ports import Ports
-from scenarios.processes import Child, ChildExit, ChildProcesses, Command
+from scenarios.cluster.ports import Ports
+from scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
 
 __all__ = ["Etcd", "EtcdMissing", "require_programs"]
 

@@ -16,7 +16,7 @@ import trio
 from scenarios.bench.etcd import Etcd
 from scenarios.bench.loads import PROCEDURES, fill, run_load
 from scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind
-from scenarios.ports import Ports
+from scenarios.cluster.ports import Ports
 from tree.etcd import EtcdConfig, EtcdReplica
 
 __all__ = ["main", "measure"]

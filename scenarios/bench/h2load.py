@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from scenarios.bench.subject import MeasurementFailed
-from scenarios.processes import ChildProcesses, Command
+from scenarios.cluster.processes import ChildProcesses, Command
 from scenarios.report.statistics import percentile
 
 __all__ = ["H2Load", "LoadRun", "connections_for", "parse_log", "parse_summary"]

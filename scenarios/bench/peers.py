@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from scenarios.bench.subject import Tell
-from scenarios.errors import EnvironmentFailed
+from scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Peer", "PeerMissing", "cache_directory", "install"]
 

@@ -15,7 +15,7 @@ from scenarios.bench.process_facts import processor_seconds
 from scenarios.bench.profiles import Profile, from_collapsed, is_waiting
 from scenarios.bench.subject import MeasurementFailed
 from scenarios.bench.workloads import Place, Workload
-from scenarios.processes import ChildProcesses, Command
+from scenarios.cluster.processes import ChildProcesses, Command
 
 __all__ = ["MemberProfile", "profile_workload", "render_profile"]
 

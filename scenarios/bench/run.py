@@ -18,8 +18,8 @@ from scenarios.bench.report import BenchReport, row_result
 from scenarios.bench.rows import NodesFigure, RowSpec
 from scenarios.bench.subject import Fault, LeaderMoved, Subject, Tell
 from scenarios.bench.workloads import Sample, Workload
-from scenarios.errors import EnvironmentFailed
-from scenarios.ports import Ports
+from scenarios.cluster.ports import Ports
+from scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Measured", "Plan", "measure_all", "run_bench", "run_profiles"]
 

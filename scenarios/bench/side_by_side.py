@@ -22,7 +22,7 @@ from scenarios.bench.comparison import OURS, Comparison, Row, compare
 from scenarios.bench.machine import is_quiet, look_at_host
 from scenarios.bench.peers import Peer, PeerMissing, install
 from scenarios.bench.subject import Tell
-from scenarios.errors import EnvironmentFailed
+from scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Course", "Plan", "run_course"]
 

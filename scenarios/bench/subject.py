@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from scenarios.bench.workloads import Sample, Workload
-from scenarios.errors import EnvironmentFailed
-from scenarios.processes import Child
+from scenarios.cluster.processes import Child
+from scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["GRACE_S", "MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell", "harmed"]
 

@@ -1,9 +1,9 @@
 """Judging the chain of custody of an entity when servers were killed: what they wrote down, and when they died.
 
-Pure. As `scenarios.custody`, with two differences: whoever was killed while it simulated has ended then, whatever it
-had no time to write, and whoever was away until its lease was over has with its last tick; and what goes on after that
-does so from a copy, which may be of an earlier tick. That no input was lost or applied twice by that is for others to
-check.
+Pure. As `scenarios.judge.custody`, with two differences: whoever was killed while it simulated has ended then, whatever
+it had no time to write, and whoever was away until its lease was over has with its last tick; and what goes on after
+that does so from a copy, which may be of an earlier tick. That no input was lost or applied twice by that is for others
+to check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Holding servers still at named steps: the other end of `actors.breakpoints`."""
+"""Holding servers still at named steps: the other end of `actors.base.breakpoints`."""
 
 import json
 import socket

@@ -14,24 +14,24 @@ import cbor2
 import httpx
 import trio
 
-from actors.breakpoints import ENVIRONMENT
-from authority.breakpoints import Breakpoint
+from actors.base.breakpoints import ENVIRONMENT
 from authority.errors import Reason
+from authority.model.standing import LeasePhase
 from authority.names import instance_of
-from authority.standing import LeasePhase
-from scenarios.blueprint import ServerPlan
-from scenarios.cases import Run, open_run
+from authority.node.breakpoints import Breakpoint
+from scenarios.cases.cases import Run, open_run
 from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
 from scenarios.chaos.gate import Gate, Hold
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.chaos.revoking import reset_keys, revoke_keys
 from scenarios.chaos.ways import STEPS, WAYS, Lapse, Victim, Way
-from scenarios.client import ApiFailure
-from scenarios.cluster import LocalCluster, Role, baton_launcher
-from scenarios.errors import EnvironmentFailed
-from scenarios.evidence import inputs_of
-from scenarios.players import InputStream
-from scenarios.topology import ClusterSpec
+from scenarios.cluster.blueprint import ServerPlan
+from scenarios.cluster.cluster import LocalCluster, Role, baton_launcher
+from scenarios.cluster.topology import ClusterSpec
+from scenarios.common.errors import EnvironmentFailed
+from scenarios.judge.evidence import inputs_of
+from scenarios.players.input_stream import InputStream
+from scenarios.players.rest_client import ApiFailure
 
 __all__ = [
     "Cut",

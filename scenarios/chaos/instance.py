@@ -14,7 +14,7 @@ from scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
 from scenarios.chaos.member import MemberConfig
 from scenarios.chaos.network import Network
 from scenarios.chaos.storage import Storage
-from scenarios.processes import Child, ChildExit, ChildProcesses, Command
+from scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
 
 __all__ = ["PATIENCE_S", "Instance", "NotInTime"]
 

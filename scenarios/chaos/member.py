@@ -13,7 +13,8 @@ reply has the same number and either a `value` or an `error` with a stable code.
 | `add_member`, `remove_member`, `replace_member`, `transfer_leadership` | as the methods of `Replica` |
 | `die_in_sync` | nothing: the member dies in one of its next syncs (see `tearing`) |
 
-It ends when its parent does (see `scenarios.orphans`), and with status 3 and one sentence when the member cannot run.
+It ends when its parent does (see `scenarios.cluster.subreaper`), and with status 3 and one sentence when the member
+cannot run.
 """
 
 import json
@@ -28,7 +29,7 @@ from typing import Any, Final
 import trio
 
 from scenarios.chaos.tearing import AccountingDisk
-from scenarios.orphans import die_with_parent
+from scenarios.cluster.subreaper import die_with_parent
 from tree import (
     Aborted,
     ChangeNotFinished,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from scenarios.chaos.tools import missing_tools, run_tool
-from scenarios.ports import Ports
+from scenarios.cluster.ports import Ports
 
 __all__ = ["Loopback", "NamespacedNetwork", "Network"]
 

@@ -8,7 +8,7 @@ import httpx
 
 from crypto.key_store import RING_FILE, KeyStore
 from crypto.keys import PublicIdentity
-from scenarios.cluster import LocalCluster, Role
+from scenarios.cluster.cluster import LocalCluster, Role
 
 __all__ = ["NewKeys", "reset_keys", "revoke_keys"]
 

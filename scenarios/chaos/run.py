@@ -18,8 +18,8 @@ from scenarios.chaos.report import ChaosReport, FaultResult
 from scenarios.chaos.stage import Stage
 from scenarios.chaos.storage import ImageDisks, PlainDisks, Storage
 from scenarios.chaos.workload import COUNTERS, Workload
-from scenarios.ports import Ports
-from scenarios.processes import ChildExit, ChildProcesses
+from scenarios.cluster.ports import Ports
+from scenarios.cluster.processes import ChildExit, ChildProcesses
 
 __all__ = ["Grounds", "run_faults"]
 

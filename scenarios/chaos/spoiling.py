@@ -9,7 +9,7 @@ from scenarios.chaos.member import CANNOT_RUN
 from scenarios.chaos.probe import next_accepted_write
 from scenarios.chaos.stage import Stage
 from scenarios.chaos.tearing import flip_a_bit, read_account, tear
-from scenarios.processes import ChildExit
+from scenarios.cluster.processes import ChildExit
 
 __all__ = ["corrupt_journal", "disk_full", "power_cut", "power_cut_all", "tear_journal"]
 

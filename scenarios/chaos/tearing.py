@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from tree.disk import REAL_DISK, Disk, DiskFile
+from tree.disk.disk import REAL_DISK, Disk, DiskFile
 
 __all__ = ["AccountingDisk", "UnsyncedWrite", "flip_a_bit", "read_account", "tear"]
 
@@ -49,7 +49,7 @@ class UnsyncedWrite:
 
 
 class AccountingDisk:
-    """The real disk, keeping account of what is written and not synced. A `tree.disk.Disk`.
+    """The real disk, keeping account of what is written and not synced. A `tree.disk.disk.Disk`.
 
     Args:
         account: the file to leave behind when dying.
@@ -66,34 +66,34 @@ class AccountingDisk:
         self._syncs_to_live = number
 
     def exists(self, path: Path) -> bool:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         return self._real.exists(path)
 
     def open(self, path: Path) -> DiskFile:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         return self._accounted(path, self._real.open(path))
 
     def create(self, path: Path, *, mode: int = 0o600) -> DiskFile:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         return self._accounted(path, self._real.create(path, mode=mode))
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         self._real.rename(old, new)
         for file in self._open:
             if file.path == old:
                 file.path = new
 
     def link(self, existing: Path, new: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         self._real.link(existing, new)
 
     def unlink(self, path: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         self._real.unlink(path)
 
     def sync_directory(self, directory: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         self._real.sync_directory(directory)
 
     def _accounted(self, path: Path, file: DiskFile) -> DiskFile:
@@ -117,7 +117,7 @@ class AccountingDisk:
 
 
 class _AccountingFile:
-    """A `tree.disk.DiskFile` that remembers its unsynced writes."""
+    """A `tree.disk.disk.DiskFile` that remembers its unsynced writes."""
 
     def __init__(self, disk: AccountingDisk, path: Path, file: DiskFile) -> None:
         self.path = path

@@ -25,8 +25,8 @@ from scenarios.chaos.handovers import (
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
 from scenarios.chaos.ways import WAYS
-from scenarios.errors import EnvironmentFailed
-from scenarios.options import json_file_option
+from scenarios.common.errors import EnvironmentFailed
+from scenarios.common.options import json_file_option
 
 __all__ = ["command"]
 

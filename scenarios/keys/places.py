@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import click
 
-from actors.clock import Clock
+from actors.base.clock import Clock
 from authority.names import BadName, check_name
-from authority.pins import Pins
-from authority.settings import ConfigError
+from authority.node.config import ConfigError
+from authority.trust.key_pinning import Pins
 from crypto import key_files
 from crypto.continuity import Published
 from crypto.errors import CryptoError
 from crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
 from crypto.keys import PublicIdentity
 from crypto.pin_file import PinFile
-from scenarios.errors import EnvironmentFailed
-from scenarios.options import FiniteRange
+from scenarios.common.errors import EnvironmentFailed
+from scenarios.common.options import FiniteRange
 from scenarios.remote.connection import Server
 
 __all__ = ["Files", "Place", "Running", "Shown", "files_options", "operator_options", "place_options"]

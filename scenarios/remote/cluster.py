@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import click
 
-from scenarios.asking import require_yes
-from scenarios.errors import EnvironmentFailed, RemoteRefused
-from scenarios.options import FiniteRange, QualifiedName
+from scenarios.common.asking import require_yes
+from scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from scenarios.common.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
 
 __all__ = ["accept_loss", "add", "remove", "replace", "status", "transfer"]

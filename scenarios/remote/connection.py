@@ -12,12 +12,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from actors.http_client import Answer, BlockingClient, HttpFailed, Streamed
-from actors.strict_json import read_json_untrusted
-from scenarios.errors import EnvironmentFailed, RemoteRefused
-from scenarios.options import FiniteRange
-from tree.errors import BadPath
-from tree.path import parse_path
+from actors.http.client import Answer, BlockingClient, HttpFailed, Streamed
+from actors.http.strict_json import read_json_untrusted
+from scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from scenarios.common.options import FiniteRange
+from tree.data.errors import BadPath
+from tree.data.path import parse_path
 
 __all__ = [
     "Server",

@@ -12,9 +12,9 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from actors.http_client import HttpFailed
+from actors.http.client import HttpFailed
 from authority.names import BadName, check_name
-from scenarios.errors import EnvironmentFailed, RemoteRefused
+from scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from scenarios.remote.connection import Server, as_json, need_url, print_table, show, stream_lines, table
 
 __all__ = ["ACTIONS", "Action", "Wanted", "observe"]

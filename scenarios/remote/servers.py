@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from scenarios.cluster_control import ask_cluster
-from scenarios.errors import EnvironmentFailed, RemoteRefused
-from scenarios.options import FiniteRange, QualifiedName
+from scenarios.cluster.control import ask_cluster
+from scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from scenarios.common.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
 __all__ = ["add", "balance", "drain", "load", "remove"]

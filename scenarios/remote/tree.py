@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
-from actors.http_client import Streamed
-from scenarios.errors import EnvironmentFailed, RemoteRefused
+from actors.http.client import Streamed
+from scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from scenarios.remote.connection import (
     Server,
     as_json,

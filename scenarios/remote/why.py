@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from scenarios.options import QualifiedName
+from scenarios.common.options import QualifiedName
 from scenarios.remote.connection import Server, remote_options, show
 
 __all__ = ["why"]

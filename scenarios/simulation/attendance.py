@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from simserver.entity import Entity
-from simserver.life import EntityEnvironment, Life
+from simserver.entity.actor import Entity
+from simserver.entity.state import EntityEnvironment, Life
 
 __all__ = ["Attendant"]
 
@@ -24,7 +24,7 @@ class _Actor:
 
 
 class Attendant:
-    """In place of `simserver.caretaker`: gives every new life its actor at once."""
+    """In place of `simserver.entity.actor_keeper`: gives every new life its actor at once."""
 
     def __init__(self, environment: EntityEnvironment) -> None:
         self.entity = Entity()

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tree.disk import DiskFailed, DiskFile
+from tree.disk.disk import DiskFailed, DiskFile
 
 __all__ = ["PowerCut", "SimulatedDisk"]
 
@@ -138,7 +138,7 @@ def _mixed(moments: list[dict[str, _Contents]], dice: random.Random) -> dict[str
 
 
 class SimulatedDisk:
-    """A `tree.disk.Disk` in memory, with crashes and faults."""
+    """A `tree.disk.disk.Disk` in memory, with crashes and faults."""
 
     def __init__(self, *, capacity_bytes: int | None = None, reserve_at_most_bytes: int | None = None) -> None:
         """`reserve_at_most_bytes` cuts what one `allocate` adds: megabytes of zeros are most of a short run's time."""
@@ -197,17 +197,17 @@ class SimulatedDisk:
     # --- the disk ---------------------------------------------------------------------------------------------------
 
     def exists(self, path: Path) -> bool:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         self.check_power(self.lives)
         return path.name in self._names(path).seen
 
     def open(self, path: Path) -> DiskFile:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         self.check_power(self.lives)
         return _SimulatedFile(self, path, self._existing(path))
 
     def create(self, path: Path, *, mode: int = 0o600) -> DiskFile:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         cut = self.operation(path, "creating")
         names = self._names(path)
         names.seen[path.name] = _Contents()
@@ -216,7 +216,7 @@ class SimulatedDisk:
         return _SimulatedFile(self, path, names.seen[path.name])
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         cut = self.operation(new, "replacing")
         names = self._names(new)
         names.seen[new.name] = self._existing(old)
@@ -225,7 +225,7 @@ class SimulatedDisk:
         self.end(cut)
 
     def link(self, existing: Path, new: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         cut = self.operation(new, "making")
         names = self._names(new)
         if new.name in names.seen:
@@ -235,7 +235,7 @@ class SimulatedDisk:
         self.end(cut)
 
     def unlink(self, path: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         cut = self.operation(path, "removing")
         names = self._names(path)
         if names.seen.pop(path.name, None) is not None:
@@ -243,7 +243,7 @@ class SimulatedDisk:
         self.end(cut)
 
     def sync_directory(self, directory: Path) -> None:
-        """See `tree.disk.Disk`."""
+        """See `tree.disk.disk.Disk`."""
         cut = self.operation(directory, "syncing")
         if not cut:
             self._directories.setdefault(directory, _Names()).sync()
@@ -288,7 +288,7 @@ class SimulatedDisk:
 
 
 class _SimulatedFile:
-    """A `tree.disk.DiskFile` of a simulated disk. It outlives its name, as files do, but not a crash."""
+    """A `tree.disk.disk.DiskFile` of a simulated disk. It outlives its name, as files do, but not a crash."""
 
     def __init__(self, disk: SimulatedDisk, path: Path, contents: _Contents) -> None:
         self._disk = disk

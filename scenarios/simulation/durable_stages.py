@@ -1,12 +1,12 @@
 """The states that a simulated server has staged: on a disk that is as fast as memory, and survives every crash."""
 
-from simserver.stages import Stage
+from simserver.transfer.target.staged_states import Stage
 
 __all__ = ["DurableStages"]
 
 
 class DurableStages:
-    """In place of `simserver.stages.Stages`."""
+    """In place of `simserver.transfer.target.staged_states.Stages`."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Stage] = {}

@@ -1,8 +1,8 @@
 """The system under test that matters: real replicas, with their journals and snapshots, on simulated disks.
 
-Each member is a `tree.replica.Replica` whose synchronous half is driven from here instead of by trio: the order in
-which it syncs, sends, applies and answers, its reads and its submissions are the code that runs in production. In the
-place of trio there is the schedule, in the place of the connections the simulated network, and the disk is a
+Each member is a `tree.member.replica.Replica` whose synchronous half is driven from here instead of by trio: the order
+in which it syncs, sends, applies and answers, its reads and its submissions are the code that runs in production. In
+the place of trio there is the schedule, in the place of the connections the simulated network, and the disk is a
 `SimulatedDisk`.
 """
 
@@ -17,20 +17,20 @@ from scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
 from scenarios.simulation.network import Frame
 from scenarios.simulation.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
-from tree.commands import Answer, Command, Machine, encode_command
-from tree.errors import Abort
-from tree.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
-from tree.raft import RaftCore, use_clock
-from tree.read_index import ReadIndex
-from tree.replica import Replica
-from tree.roster import REMOVED, Roster
-from tree.rows import Remains
-from tree.state import LoadedState
-from tree.status import ReplicaConfig
-from tree.submissions import MAX_ENTRY_BYTES, Submission
-from tree.transaction import Transaction
-from tree.transport import Member as Address
-from tree.transport import Peers, RefusedByInstance
+from tree.data.errors import Abort
+from tree.machine.commands import Answer, Command, Machine, encode_command
+from tree.machine.state import LoadedState
+from tree.member.read_index import ReadIndex
+from tree.member.replica import Replica
+from tree.member.status import ReplicaConfig
+from tree.net.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
+from tree.net.roster import REMOVED, Roster
+from tree.net.transport import Member as Address
+from tree.net.transport import Peers, RefusedByInstance
+from tree.raft.raft import RaftCore, use_clock
+from tree.raft.submissions import MAX_ENTRY_BYTES, Submission
+from tree.store.rows import Remains
+from tree.store.transaction import Transaction
 
 __all__ = ["Fence", "FencedMember", "SimulatedReplica"]
 
@@ -97,7 +97,7 @@ class Fence:
 
 
 class _SimulatedPeers:
-    """The connections of one replica: what it sends waits until it flushes, as in `tree.transport.Peers`."""
+    """The connections of one replica: what it sends waits until it flushes, as in `tree.net.transport.Peers`."""
 
     def __init__(self, name: str, cluster: Cluster, disk: SimulatedDisk, roster: Roster) -> None:
         self._name = name
@@ -167,14 +167,14 @@ class SimulatedReplica(Replica):
         self.installed = 0
 
     def apply(self, entry: bytes) -> Iterator[int]:
-        """See `tree.raft.Driver`."""
+        """See `tree.raft.raft.Driver`."""
         if self._simulated_disk.crashed:
             raise PowerCut  # PySyncObj swallowed the first one
         self._cluster.oracle.applied(self._config.name, self.raft().raftLastApplied + 1, entry)
         return super().apply(entry)
 
     def install(self, state: LoadedState) -> Remains | None:
-        """See `tree.raft.Driver`."""
+        """See `tree.raft.raft.Driver`."""
         self.installed += 1
         return super().install(state)
 
@@ -410,7 +410,7 @@ class FencedMember:
         return Seats(configuration.index, frozenset(seat.name for seat in configuration.seats), settled)
 
     def meets(self, other: Member) -> bool:
-        """As two `tree.transport.Peers` introduce themselves, after either of them dialled or knocked."""
+        """As two `tree.net.transport.Peers` introduce themselves, after either of them dialled or knocked."""
         mine, theirs = self._running(), cast(FencedMember, other)._running()
         smaller, larger = (mine, theirs) if self._name < cast(FencedMember, other)._name else (theirs, mine)
         dials = larger.name in smaller.roster.contacts

@@ -25,20 +25,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from authority.abroad import is_abroad
-from authority.epoch import Fence
 from authority.errors import MessageError, Refused
-from authority.messages import HandoffReply, Message, ReportReply, StageWord
-from authority.outgoing import OutgoingPhase
-from authority.records import EntityRecord, Phase
+from authority.fence import Fence
+from authority.machines.source import OutgoingPhase
+from authority.model.records import EntityRecord, Phase
+from authority.procedures.foreign_custody import is_abroad
+from authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
 from crypto import jose
 from scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
 from scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
 from scenarios.simulation.handover_memory import Change, Decision, Envelope, Numbers, Server
 from scenarios.simulation.handover_words import details, told, transfer_of
 from scenarios.simulation.search import Step
-from simserver.departing import Plan
-from simserver.life import state_hash
+from simserver.entity.state import state_hash
+from simserver.transfer.source.departure import Plan
 
 __all__ = ["HOMES", "Bounds", "Handovers", "State"]
 

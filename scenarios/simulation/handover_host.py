@@ -1,8 +1,9 @@
 """One real simulation server, and one real homeserver, that can be stopped, compared, copied and gone on with.
 
-Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of messages in `simserver.node`, the entity's
-actor (its callbacks), `homeserver.transfers.Transfers` and every machine, procedure, certificate and signature below
-them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes one event at a time and says what it sent.
+Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of messages in `simserver.server.dispatch`,
+the entity's actor (its callbacks), `homeserver.transfer.service.Transfers` and every machine, procedure, certificate
+and signature below them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes one event at a time and
+says what it sent.
 """
 
 import copy
@@ -11,35 +12,36 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from actors.clock import Clock, InstanceClock
-from authority import outgoing, procedures
-from authority.admission import Need
-from authority.epoch import Fence
-from authority.hops import Trace
-from authority.incoming import Incoming
-from authority.letters import Letter
-from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
+from actors.base.clock import Clock, InstanceClock
+from authority.fence import Fence
+from authority.machines import source as outgoing
+from authority.machines.capacity import Need
+from authority.machines.source import ASK_EVERY, ATTEMPTS_WITHOUT_HOME, Outgoing
+from authority.machines.target import Incoming
+from authority.model.ownership import Ownership
+from authority.model.records import EntityRecord, RecoveryRow, TransferRecord
 from authority.names import instance_of
-from authority.outgoing import ASK_EVERY, ATTEMPTS_WITHOUT_HOME, Outgoing
-from authority.ownership import Ownership
-from authority.records import EntityRecord, RecoveryRow, TransferRecord
-from authority.sealing import Opened, Sealer
-from authority.spans import SILENT
-from homeserver.inquiries import Inquiries as InquiriesAtHome
-from homeserver.transfers import Transfers
+from authority.node.spans import SILENT
+from authority.procedures import table as procedures
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
+from homeserver.failover.outcome_queries import Inquiries as InquiriesAtHome
+from homeserver.transfer.service import Transfers
 from scenarios.simulation.attendance import Attendant
 from scenarios.simulation.copying import deep_copy
 from scenarios.simulation.durable_stages import DurableStages
 from scenarios.simulation.handover_keys import HOME, Keys, identity_of
-from simserver.arrivals import Arrivals
-from simserver.custody import Stint
-from simserver.departing import Plan
-from simserver.departures import Departures
-from simserver.entity import NewInput, TickNow
-from simserver.holdings import Holding, Holdings, Tombstone
-from simserver.inquiries import Inquiries
-from simserver.life import EntityEnvironment
-from simserver.node import Node
+from simserver.entity.actor import NewInput, TickNow
+from simserver.entity.custody_log import Stint
+from simserver.entity.state import EntityEnvironment
+from simserver.entity.table import Holding, Holdings, Tombstone
+from simserver.server.dispatch import Node
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.target.arrivals import Arrivals
+from simserver.transfer.target.staged_outcome import Inquiries
 
 __all__ = ["ENTITY", "PLAYER", "ROOMS", "Host", "Note", "Parts", "TransfersAtHome"]
 
@@ -228,7 +230,7 @@ class Host:
         self.new()
 
     def new(self, note: Note | None = None) -> None:
-        """Start it, with what a ledger remembers and with what is staged (as `simserver.app` does)."""
+        """Start it, with what a ledger remembers and with what is staged (as `simserver.server.main` does)."""
         node, ledger = self._node, _Ledger()
         node.ledger = cast(Any, ledger)
         node.holdings = Holdings(node.environment, ledger)

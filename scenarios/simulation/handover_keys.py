@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from authority.model.records import DirectoryRow, Role
 from authority.names import instance_of
-from authority.records import DirectoryRow, Role
 from crypto.keys import Identity, PublicIdentity
 
 __all__ = ["HOME", "Keys", "homeserver_for", "identity_of"]
@@ -75,7 +75,7 @@ class Keys:
         return identity_of(name).public if name in self._rows else None
 
     async def signer(self, name: str, kid: str) -> tuple[DirectoryRow | None, PublicIdentity | None]:
-        """As `homeserver.directory.Directory.signer`."""
+        """As `homeserver.names.directory.Directory.signer`."""
         row = self._rows.get(name)
         return row, None if row is None else self.parse(row)
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from authority.epoch import Fence
-from authority.messages import Message
+from authority.fence import Fence
+from authority.wire.transfer import Message
 from scenarios.simulation.handover_host import Note
 
 __all__ = ["Change", "Decision", "Envelope", "Numbers", "Server"]

@@ -8,20 +8,22 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from authority import incoming, outgoing, procedures
-from authority.epoch import Fence
-from authority.incoming import Incoming, Offer, Permission
-from authority.messages import Stage, StageWord
-from authority.outgoing import Outgoing, OutgoingPhase
-from authority.records import EntityRecord
+from authority.fence import Fence
+from authority.machines import source as outgoing
+from authority.machines import target as incoming
+from authority.machines.source import Outgoing, OutgoingPhase
+from authority.machines.target import Incoming, Offer, Permission
+from authority.model.records import EntityRecord
+from authority.procedures import table as procedures
+from authority.wire.transfer import Stage, StageWord
 from scenarios.simulation.handover import Bounds
 from scenarios.simulation.handover_host import ENTITY, Parts
 from scenarios.simulation.handover_keys import HOME
-from simserver.arrivals import Arrivals
-from simserver.begun import Begun
-from simserver.departing import Plan
-from simserver.departures import Departures
-from simserver.holdings import Holding
+from simserver.entity.table import Holding
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.source.seen_orders import Begun
+from simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

@@ -2,9 +2,9 @@
 
 import json
 
-from authority.messages import Grant, HandoffReply, Message
+from authority.wire.transfer import Grant, HandoffReply, Message
 from crypto import base64url
-from simserver.life import Snapshot
+from simserver.entity.state import Snapshot
 
 __all__ = ["details", "told", "transfer_of"]
 

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from scenarios.options import json_file_option
+from scenarios.common.options import json_file_option
 from scenarios.report.files import write_atomically
 from scenarios.simulation.handover import Bounds, Handovers
 from scenarios.simulation.handover_host import Parts

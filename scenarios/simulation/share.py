@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from scenarios.orphans import die_with_parent
+from scenarios.cluster.subreaper import die_with_parent
 from scenarios.simulation.outcome import Outcome
 
 __all__ = ["parser_of", "work"]

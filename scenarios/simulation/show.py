@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from scenarios.options import json_file_option
+from scenarios.common.options import json_file_option
 from scenarios.report.files import write_atomically
 from scenarios.simulation.campaign import Campaign, Found, MixResult, run_campaign
 from scenarios.simulation.pace import Pace

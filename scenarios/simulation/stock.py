@@ -9,7 +9,7 @@ It has no commands that may be submitted twice and no reads of its own that are 
 writes, and read through the log.
 
 Not to be imported beside `tree`, which replaces parts of the package's modules for good: a worker process runs the one
-or the other. This module is the one exception to the rule that only `tree.raft` imports the package.
+or the other. This module is the one exception to the rule that only `tree.raft.raft` imports the package.
 """
 
 import logging
@@ -34,8 +34,10 @@ from scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
 from scenarios.simulation.network import Frame
 from scenarios.simulation.registers import ABSENT, Action, Append, CompareAndSwap, Get, Put, Value, apply_action
 
-if "tree.raft" in sys.modules:
-    raise ImportError("tree.raft has replaced parts of PySyncObj in this process; run the stock package in another one")
+if "tree.raft.raft" in sys.modules:
+    raise ImportError(
+        "tree.raft.raft has replaced parts of PySyncObj in this process; run the stock package in another one"
+    )
 
 __all__ = ["Stock"]
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from scenarios.simulation.disk import SimulatedDisk
 from scenarios.simulation.fence import Fence, SimulatedReplica
-from tree.frames import encode_message
-from tree.raft import RaftCore
-from tree.read_index import ReadIndex
+from tree.member.read_index import ReadIndex
+from tree.net.frames import encode_message
+from tree.raft.raft import RaftCore
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

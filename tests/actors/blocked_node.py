@@ -13,7 +13,7 @@ import trio
 import trio.lowlevel
 
 from actors import From, Reply, Server, ServiceSpec, System
-from actors.telemetry import NODE_BLOCKED
+from actors.core.telemetry import NODE_BLOCKED
 
 WATCHDOG_S = 0.05
 GIVE_UP_S = 60.0

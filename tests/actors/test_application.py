@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from actors import ChildSpec, ChildStartFailed, Exit, RestartLimitReached, ServiceSpec, SupervisorSpec, System
-from actors.application import LastWord, RootEnded, run_application
+from actors.supervision.application import LastWord, RootEnded, run_application
 
 Status = trio.TaskStatus[None]
 

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from actors import ActorSpec, CallingSelf, CallTimeout, Exit, NoProc, NoReply, Ref, Reply, Server, Stop, System
-from actors.ref import From
-from actors.scheduler import AT_ONCE_CALLS
+from actors.core.ref import From
+from actors.core.scheduler import AT_ONCE_CALLS
 
 
 class Recorder(Server[list[Any]]):

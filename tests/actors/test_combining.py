@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.combining import Combiner
+from actors.base.batcher import Combiner
 
 
 class Doubler:

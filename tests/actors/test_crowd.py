@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actors.crowd import Admitted, Crowd
+from actors.http.connection_limits import Admitted, Crowd
 from actors.link.strangers import place_of
 
 

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from actors import HIBERNATE, Continue, From, NoReply, Ok, Ref, Reply, Server, ServerStatus, Stop, System, sys
+from actors import HIBERNATE, Continue, From, NoReply, Ok, Ref, Reply, Server, ServerStatus, Stop, System
+from actors.observe import sys
 from actors.stages import Consumer
 from tests.actors.servers import Scripted
 

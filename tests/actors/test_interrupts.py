@@ -16,8 +16,9 @@ import trio
 import trio.testing
 
 import actors
-from actors import ActorSpec, Continue, NoReply, Ok, Server, ServiceSpec, System, TaskSpec, telemetry
-from actors.interrupts import that_ends_the_program
+from actors import ActorSpec, Continue, NoReply, Ok, Server, ServiceSpec, System, TaskSpec
+from actors.base.interrupts import that_ends_the_program
+from actors.core import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from actors.clock import Clock
-from actors.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
+from actors.base.clock import Clock
+from actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
 from crypto.continuity import Published, sign_reset
 from crypto.errors import KeyFileError
 from crypto.key_store import KeyStore

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from actors.link_service import LinkService
-from actors.udp import LinkDown, LinkEndpoint
+from actors.net.endpoint import LinkDown, LinkEndpoint
+from actors.net.link_service import LinkService
 from tests.actors.test_udp import ALPHA, BETA, Directory, serving
 
 

@@ -34,8 +34,8 @@ from actors import (
     SupervisorError,
     SupervisorSpec,
     System,
-    sys,
 )
+from actors.observe import sys
 from tests.actors.servers import Counter, Scripted, Slow, Waiting
 
 

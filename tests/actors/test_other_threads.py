@@ -26,13 +26,13 @@ from actors import (
     System,
     Task,
     WrongThread,
-    sys,
     via,
 )
-from actors.application import LastWord
-from actors.clock import Bell
+from actors.base.clock import Bell
+from actors.observe import sys
 from actors.stages import Consumer, SubscribeTo, from_iterable
 from actors.stages.client import ask, cancel, sync_subscribe
+from actors.supervision.application import LastWord
 from tests.actors.servers import Recorder
 
 

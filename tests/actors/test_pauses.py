@@ -8,7 +8,7 @@ import pytest
 import trio.testing
 
 from actors import From, Reply, Server, System
-from actors.pauses import CollectorPauses
+from actors.base.gc_pauses import CollectorPauses
 
 
 class Clock:

@@ -15,8 +15,8 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.children import ChildSpec
-from actors.shutdown import REMAINS_S
+from actors.core.children import ChildSpec
+from actors.core.shutdown import REMAINS_S
 
 
 class Socket:

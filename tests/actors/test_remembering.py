@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import Exit, From, Reply, Server, ServiceSpec, Stop, System, TaskSpec
-from actors.remembering import MAX_EXCEPTIONS, Memory
+from actors.core.remembering import MAX_EXCEPTIONS, Memory
 from tests.actors.servers import Recorder, Trapper
 
 

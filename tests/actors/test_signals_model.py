@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import Down, ExitSignal, Ignored, Monitor, NoProc, Ref, Server, StartError, Stop, System
-from actors.server import IGNORE
+from actors.core.server import IGNORE
 
 START_WITH = 4
 MOST_ACTORS = 8

@@ -22,11 +22,11 @@ from actors import (
     Server,
     ServiceSpec,
     System,
-    sys,
 )
+from actors.core.server_process import ServerProcess
+from actors.observe import sys
 from actors.remote import Distribution
-from actors.server_process import ServerProcess
-from actors.task_process import TaskProcess
+from actors.tasks.task_process import TaskProcess
 from tests.actors.remote.nodes import two_nodes
 from tests.actors.servers import Counter, Recorder, Scripted, Slow, Trapper
 from tests.actors.sys_helpers import cast_when_idle, ignore_exit

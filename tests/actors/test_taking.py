@@ -12,9 +12,9 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.inbox import Received
-from actors.taking import Rest, take_each
-from actors.udp import LinkEndpoint
+from actors.net.endpoint import LinkEndpoint
+from actors.net.inbox import Received
+from actors.net.taking import Rest, take_each
 from crypto.keys import Identity
 from tests.actors.test_udp import ALPHA, BETA, Directory, serving, until
 

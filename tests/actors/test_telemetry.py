@@ -21,7 +21,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.telemetry import (
+from actors.core.telemetry import (
     ACTOR_CRASH,
     ACTOR_EXIT,
     ACTOR_START,

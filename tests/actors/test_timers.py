@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import From, Reply, Server, System, Tick, every
-from actors.timers import MIN_PERIOD_S, Cadence, Timers
+from actors.core.timers import MIN_PERIOD_S, Cadence, Timers
 from tests.actors.servers import Counter, Recorder
 
 # the arithmetic of ticks

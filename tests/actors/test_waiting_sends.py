@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actors.link import LARGE_MESSAGE_BYTES, Link
 from actors.link.settings import RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
-from actors.waiting_sends import WaitingSend, WaitingSends
+from actors.net.waiting_sends import WaitingSend, WaitingSends
 
 BIG = SMALL_MESSAGE_BYTES + 1
 

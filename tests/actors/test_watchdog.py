@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from actors import System
-from actors.telemetry import Telemetry
-from actors.watchdog import INNER_FRAMES, OUTER_FRAMES, Culprit, Watchdog, find_culprit
+from actors.core.telemetry import Telemetry
+from actors.core.watchdog import INNER_FRAMES, OUTER_FRAMES, Culprit, Watchdog, find_culprit
 
 ROOT = Path(__file__).parents[2]
 

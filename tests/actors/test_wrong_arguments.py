@@ -9,8 +9,9 @@ import pytest
 import trio
 
 import actors
-from actors import ActorSpec, NoProc, NoReply, Reply, Server, SupervisorError, System, stages, telemetry
-from actors import sys as actors_sys
+from actors import ActorSpec, NoProc, NoReply, Reply, Server, SupervisorError, System, stages
+from actors.core import telemetry
+from actors.observe import sys as actors_sys
 
 if TYPE_CHECKING:
     from actors import From

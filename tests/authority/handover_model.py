@@ -2,8 +2,8 @@
 
 Real: `Outgoing`, `Incoming`, the procedures, the messages, the certificates and the rules of chains. Modelled: the log
 (a dictionary), the network (a list from which anything may be taken in any order, twice or never), the clock (a
-number), signatures (a certificate's token is its JSON), and, as thinly as they are, the shells `simserver.departures`,
-`simserver.arrivals` and `homeserver.transfers`.
+number), signatures (a certificate's token is its JSON), and, as thinly as they are, the shells
+`simserver.transfer.source.departures`, `simserver.transfer.target.arrivals` and `homeserver.transfer.service`.
 
 `model_server` has one such server, and `handover_walks` walks through the world at random.
 
@@ -15,12 +15,15 @@ from contextlib import ExitStack, suppress
 from typing import Any
 from unittest import mock
 
-from authority import transfer_rows
-from authority.certificates import DelegationGrant, PassCertificate, check_chain
-from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
 from authority.errors import Reason, Refused
-from authority.histories import lowest_epoch
-from authority.messages import (
+from authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from authority.machines.source import Mode
+from authority.model.records import EntityRecord, Outcome, Phase, Role, Rule, TransferRecord
+from authority.names import instance_of
+from authority.procedures import transfer_table as transfer_rows
+from authority.procedures.fence_allocation import lowest_epoch
+from authority.trust.certificates import DelegationGrant, PassCertificate, check_chain
+from authority.wire.transfer import (
     Activated,
     Delegation,
     Grant,
@@ -34,11 +37,8 @@ from authority.messages import (
     StageDiscard,
     StateTransfer,
 )
-from authority.names import instance_of
-from authority.outgoing import Mode
-from authority.records import EntityRecord, Outcome, Phase, Role, Rule, TransferRecord
-from homeserver.certification import args_of_pass, commit_certificate, delegation_grant
-from homeserver.in_bulk import reply_of
+from homeserver.transfer.batch import reply_of
+from homeserver.transfer.certificates import args_of_pass, commit_certificate, delegation_grant
 from tests.authority.model_server import (
     ENTITY,
     GROUP,

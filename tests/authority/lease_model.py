@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from authority.errors import Refused
-from authority.lease import MAX_DRIFT_PERMILLE, Granter, Holder, HolderPhase, LeaseTerms, Over, Renewed
-from authority.lease_procedures import LEASE_PROCEDURES, find_lease, lease_office
-from authority.records import LeaseOffice
-from authority.standing import LeasePhase
+from authority.machines.lease import MAX_DRIFT_PERMILLE, Granter, Holder, HolderPhase, LeaseTerms, Over, Renewed
+from authority.model.records import LeaseOffice
+from authority.model.standing import LeasePhase
+from authority.procedures.lease import LEASE_PROCEDURES, find_lease, lease_office
 from tests.authority.rows import DictRows, directory_row
 
 SERVER: Final = "alpha.s1"

@@ -5,9 +5,9 @@ from typing import Any, Final
 import pytest
 
 from authority.errors import Reason, Refused
-from authority.lease_procedures import find_lease
-from authority.procedures import PROCEDURES
-from authority.records import Role, TransferRecord
+from authority.model.records import Role, TransferRecord
+from authority.procedures.lease import find_lease
+from authority.procedures.table import PROCEDURES
 from tests.authority.rows import DictRows, directory_row
 
 BALL: Final = "alpha.ball"

@@ -5,16 +5,17 @@ from typing import Any, Final, get_args
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from authority import messages, recovery_messages
-from authority.hops import Trace
-from authority.lease_messages import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
-from authority.letters import BatchItem
 from authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
-from authority.log_messages import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
-from authority.messages import Manifest
-from authority.placement_messages import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
-from authority.standing import CopySource
-from authority.standing_messages import At, StandingInquiry, StandingRow, StandingWord
+from authority.model.standing import CopySource
+from authority.wire import recovery as recovery_messages
+from authority.wire import transfer as messages
+from authority.wire.batch import BatchItem
+from authority.wire.hops import Trace
+from authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
+from authority.wire.log_position import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
+from authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
+from authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
+from authority.wire.transfer import Manifest
 
 NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])
 IDS = st.sampled_from(["transfer-1", "0123456789abcdef01234567"])

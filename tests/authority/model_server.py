@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from authority import incoming, outgoing, procedures
-from authority.certificates import MAX_CHAIN, CommitCertificate, DelegationGrant, PassCertificate, check_chain
-from authority.certificates import token_hash as hash_of_token
-from authority.epoch import Fence
-from authority.hops import Trace
-from authority.incoming import Incoming, Offer, Permission
-from authority.messages import (
+from authority.fence import Fence
+from authority.machines import source as outgoing
+from authority.machines import target as incoming
+from authority.machines.source import Case, Mode, Outgoing
+from authority.machines.target import Incoming, Offer, Permission
+from authority.names import instance_of
+from authority.procedures import table as procedures
+from authority.trust.certificates import MAX_CHAIN, CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from authority.trust.certificates import token_hash as hash_of_token
+from authority.wire.hops import Trace
+from authority.wire.transfer import (
     Activate,
     Activated,
     Delegation,
@@ -30,8 +34,6 @@ from authority.messages import (
     StageDiscard,
     StateTransfer,
 )
-from authority.names import instance_of
-from authority.outgoing import Case, Mode, Outgoing
 
 if TYPE_CHECKING:
     from tests.authority.handover_model import HandoverWorld
@@ -91,7 +93,7 @@ class Envelope:
 
 @dataclass
 class Holding:
-    """`simserver.holdings.Holding` and the entity's actor in one."""
+    """`simserver.entity.table.Holding` and the entity's actor in one."""
 
     fence: Fence
     life: Life
@@ -102,7 +104,7 @@ class Holding:
 
 @dataclass
 class Departure:
-    """`simserver.departures._Departure`."""
+    """`simserver.transfer.source.departures._Departure`."""
 
     order: Order
     holding: Holding

@@ -3,14 +3,14 @@
 import json
 from typing import Any
 
-from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
-from authority.reserved import RESERVED_ROOTS
+from authority.model.records import DirectoryRow, EntityRecord, Role, TransferRecord
+from authority.model.reserved_paths import RESERVED_ROOTS
 
 Path = tuple[str, ...]
 
 
 class DictRows:
-    """`authority.rows.Rows` in memory. Data goes through JSON, as it does on the way through the log."""
+    """`authority.model.rows.Rows` in memory. Data goes through JSON, as it does on the way through the log."""
 
     def __init__(self) -> None:
         self.data: dict[Path, str] = {}

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from authority.abroad import CROSSINGS, asked_of, crossing, is_abroad, is_enough, is_possible
-from authority.epoch import Fence
 from authority.errors import Reason
-from authority.lease_procedures import lease_office
-from authority.records import RecoveryRow, Role
-from authority.recovery import Candidate
-from authority.recovery_procedures import MAX_HAD
-from authority.standing import CopySource
+from authority.fence import Fence
+from authority.machines.replica_choice import Candidate
+from authority.model.records import RecoveryRow, Role
+from authority.model.standing import CopySource
+from authority.procedures.failover import MAX_HAD
+from authority.procedures.foreign_custody import CROSSINGS, asked_of, crossing, is_abroad, is_enough, is_possible
+from authority.procedures.lease import lease_office
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, Log, request
 from tests.authority.rows import directory_row
 

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from authority import certificate_reader, certificates
-from authority.certificate_reader import CertificateReader
-from authority.certificates import (
+from authority.errors import MessageError
+from authority.fence import Fence
+from authority.model.records import Role
+from authority.trust import certificate_reader, certificates
+from authority.trust.certificate_reader import CertificateReader
+from authority.trust.certificates import (
     BrokenChain,
     CommitCertificate,
     DelegationGrant,
@@ -15,10 +18,7 @@ from authority.certificates import (
     shortened,
     token_hash,
 )
-from authority.epoch import Fence
-from authority.errors import MessageError
-from authority.records import Role
-from authority.renewals import Renewals
+from authority.trust.grant_renewal import Renewals
 from crypto import jose
 from crypto.keys import Identity, PublicIdentity
 from tests.fuzz.targets.for_homeserver import run_at_once

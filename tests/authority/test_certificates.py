@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.certificates import (
+from authority.errors import MessageError
+from authority.fence import Fence
+from authority.trust.certificates import (
     MAX_CHAIN,
     BrokenChain,
     CommitCertificate,
@@ -16,8 +18,6 @@ from authority.certificates import (
     check_chain,
     token_hash,
 )
-from authority.epoch import Fence
-from authority.errors import MessageError
 
 GROUP = ("alpha.s1", "alpha.s2", "alpha.s3")
 HASH = "a" * 64

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority import sealing
-from authority.columns import MAX_SHARED, Row, columns_of, rows_untrusted
 from authority.errors import MessageError
-from authority.hops import Trace
-from authority.letters import MAX_BATCH, Letter
-from authority.messages import Activated, Grant, HandoffRequest, Manifest, Order, StateTransfer, encode_message
-from authority.sealing import Opened, Sealer
+from authority.wire import sealing
+from authority.wire.batch import MAX_BATCH, Letter
+from authority.wire.columnar import MAX_SHARED, Row, columns_of, rows_untrusted
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import Activated, Grant, HandoffRequest, Manifest, Order, StateTransfer, encode_message
 from crypto import jose
 from crypto.keys import Identity
 from tests.authority.message_strategies import TRACES, TRANSFER_MESSAGES

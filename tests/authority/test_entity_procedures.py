@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from authority.entity_procedures import MAX_DELEGATION
-from authority.epoch import Fence
 from authority.errors import Reason
-from authority.records import Phase, RecoveryRow, Role, Rule
-from authority.standing import Standing
+from authority.fence import Fence
+from authority.model.records import Phase, RecoveryRow, Role, Rule
+from authority.model.standing import Standing
+from authority.procedures.entity import MAX_DELEGATION
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import directory_row
 

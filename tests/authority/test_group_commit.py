@@ -7,13 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority import group_rows
-from authority.deletion import take_back
-from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MAX_RIVALS, MEMBERS_IN_A_SECOND, find_group, is_behind
-from authority.records import GroupPhase, GroupRecord, Phase
-from authority.standing import OrphanPolicy
+from authority.fence import Fence
+from authority.model.records import GroupPhase, GroupRecord, Phase
+from authority.model.standing import OrphanPolicy
+from authority.procedures import group_table as group_rows
+from authority.procedures.delete import take_back
+from authority.procedures.group_table import (
+    GROUP_LIFETIME_S,
+    MAX_GROUP,
+    MAX_RIVALS,
+    MEMBERS_IN_A_SECOND,
+    find_group,
+    is_behind,
+)
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 
 GROUP = "group-001"

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from authority import outgoing
-from authority.epoch import Fence
-from authority.messages import HandoffReply
-from authority.outgoing import Case, Outgoing, OutgoingPhase
-from authority.records import Rule
+from authority.fence import Fence
+from authority.machines import source as outgoing
+from authority.machines.source import Case, Outgoing, OutgoingPhase
+from authority.model.records import Rule
+from authority.wire.transfer import HandoffReply
 from scenarios.simulation.handover_host import Parts
 from scenarios.simulation.handover_weaknesses import WEAKNESSES
 from tests.authority.handover_model import HandoverWorld

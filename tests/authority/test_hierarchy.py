@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority import hierarchy
 from authority.errors import Reason, Refused
-from authority.group_rows import GROUP_LIFETIME_S
-from authority.records import EntityRecord, GroupRecord, Phase, TransferRecord
-from authority.rights import save_entity
-from authority.standing import Standing
+from authority.model.records import EntityRecord, GroupRecord, Phase, TransferRecord
+from authority.model.standing import Standing
+from authority.procedures import hierarchy
+from authority.procedures.group_table import GROUP_LIFETIME_S
+from authority.procedures.rights import save_entity
 from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log
 
 SHIP = "alpha.ship"

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from authority import sealing
 from authority.errors import MessageError
-from authority.hops import Trace
-from authority.messages import AdmitRequest, Parcel
-from authority.sealing import Sealer
+from authority.wire import sealing
+from authority.wire.hops import Trace
+from authority.wire.sealing import Sealer
+from authority.wire.transfer import AdmitRequest, Parcel
 from crypto import jwe
 from crypto.keys import Identity
 

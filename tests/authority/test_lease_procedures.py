@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authority.errors import Reason
-from authority.records import Role
+from authority.model.records import Role
 from tests.authority.log import S2, Log
 from tests.authority.rows import directory_row
 

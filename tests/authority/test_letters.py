@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.errors import MessageError
-from authority.hops import MAX_HOPS, Trace
-from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
 from authority.limits import INLINE_STATE_BYTES
-from authority.messages import (
+from authority.wire.batch import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
+from authority.wire.hops import MAX_HOPS, Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
     ForwardInputs,
     Grant,
     InputItem,
@@ -24,7 +25,6 @@ from authority.messages import (
     StateTransfer,
     encode_message,
 )
-from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from tests.authority.message_strategies import TRANSFER_MESSAGES
 

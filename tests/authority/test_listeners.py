@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.telemetry import Telemetry
-from authority.listeners import attach_listeners
-from authority.settings import ConfigError, Settings, TelemetrySettings
-from authority.spans import DECISION, Spans
+from actors.core.telemetry import Telemetry
+from authority.node.config import ConfigError, Settings, TelemetrySettings
+from authority.node.spans import DECISION, Spans
+from authority.node.telemetry_handlers import attach_listeners
 
 MODULE = "listeners_of_a_test"
 EVENT = (*DECISION, "start")

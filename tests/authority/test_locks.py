@@ -3,7 +3,7 @@
 import pytest
 
 from authority.errors import Reason
-from authority.rights import find_entity
+from authority.procedures.rights import find_entity
 from tests.authority.log import ADA, BALL, BOB, Log, new_log
 
 CY = "alpha.cy"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.errors import MessageError
-from authority.log_positions import (
+from authority.model.records import LeaseOffice
+from authority.trust.signed_positions import (
     MAX_HEARD_OFFICES,
     MAX_OFFICES,
     OFFICE_MARKS,
@@ -20,7 +21,6 @@ from authority.log_positions import (
     is_in_log,
     place_of,
 )
-from authority.records import LeaseOffice
 from tests.authority.log import Log
 
 

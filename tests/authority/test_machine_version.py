@@ -11,12 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from authority.procedures import MACHINE_VERSION
+from authority.procedures.table import MACHINE_VERSION
 
 ROOT: Final = Path(__file__).parents[2]
 RECORD: Final = Path(__file__).with_name("machine_version.txt")
 # What decides what an entry of the log does: these, and all that they import of ours.
-ENTRANCES: Final = ("authority.procedures", "tree.commands")
+ENTRANCES: Final = ("authority.procedures.table", "tree.machine.commands")
 PACKAGES: Final = ("actors", "authority", "crypto", "tree")
 
 
@@ -87,8 +87,8 @@ def test_no_procedure_changes_without_a_word_about_the_version() -> None:
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     assert not changed, (
         f"{', '.join(changed)} changed. If a command in the log does anything else now than in the last release, raise"
-        " MACHINE_VERSION in authority/procedures.py, unless that was done since; in any case, write the record anew:"
-        " python -m tests.authority.test_machine_version"
+        " MACHINE_VERSION in authority/procedures/table.py, unless that was done since; in any case, write the record"
+        " anew: python -m tests.authority.test_machine_version"
     )
     assert version == MACHINE_VERSION, "write the record anew: python -m tests.authority.test_machine_version"
 
@@ -103,7 +103,13 @@ def test_a_changed_number_is_noticed_and_a_changed_word_is_not() -> None:
 
 
 def test_everything_that_a_procedure_could_do_differently_is_looked_at() -> None:
-    assert {"authority.rights", "authority.records", "tree.store", "tree.sessions", "tree.conditions"} <= set(digests())
+    assert {
+        "authority.procedures.rights",
+        "authority.model.records",
+        "tree.store.store",
+        "tree.machine.sessions",
+        "tree.store.conditions",
+    } <= set(digests())
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from authority import messages
-from authority.certificates import MAX_CHAIN
-from authority.epoch import Fence
 from authority.errors import MessageError
-from authority.hops import Trace
+from authority.fence import Fence
 from authority.limits import MAX_BODY_BYTES
-from authority.made import made
-from authority.messages import (
+from authority.trust.certificates import MAX_CHAIN
+from authority.wire import transfer as messages
+from authority.wire.hops import Trace
+from authority.wire.placement import CensusRow
+from authority.wire.transfer import (
     MAX_INPUT_BYTES,
     MAX_INPUTS,
     Parcel,
@@ -24,7 +24,7 @@ from authority.messages import (
     encode_link,
     encode_message,
 )
-from authority.placement_messages import CensusRow
+from authority.wire.trusted_build import made
 from tests.authority.message_strategies import (
     PLAYER_KINDS,
     PLAYER_MESSAGES,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from authority import pins as pins_module
-from authority.pins import Pins, published
-from authority.records import DirectoryRow, Role
+from authority.model.records import DirectoryRow, Role
+from authority.trust import key_pinning as pins_module
+from authority.trust.key_pinning import Pins, published
 from crypto.continuity import Published, first_pin, sign_reset, sign_successor
 from crypto.errors import KeyConflict, KeyFileError
 from crypto.keys import Identity, PublicIdentity

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from authority.placement import Balance, Move, Resident, ServerLoad, Unit, View, coolest, emptied, relieve, units_of
+from authority.placement.policy import (
+    Balance,
+    Move,
+    Resident,
+    ServerLoad,
+    Unit,
+    View,
+    coolest,
+    emptied,
+    relieve,
+    units_of,
+)
 
 BALANCE = Balance()
 SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1")

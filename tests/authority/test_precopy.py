@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority import precopy
 from authority.errors import MessageError
-from authority.precopy import (
+from authority.machines import precopy
+from authority.machines.precopy import (
     ENTRY_BYTES,
     MAX_CHUNK_BYTES,
     MAX_ROUNDS,

@@ -11,8 +11,8 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
-from authority.messages import LinkMessage, Message
-from authority.release import PROTOCOL_VERSION, why_other_release
+from authority.protocol_version import PROTOCOL_VERSION, why_other_release
+from authority.wire.transfer import LinkMessage, Message
 from homeserver.rest.models import FederationBody, ParcelBody, RegisterBody
 
 RECORD: Final = Path(__file__).with_name("protocol_version.txt")
@@ -43,7 +43,7 @@ def test_no_message_gets_or_loses_a_field_without_a_word_about_the_protocol_vers
     changed = sorted({line.partition(":")[0] for line in set(before) ^ set(forms())})
     assert not changed, (
         f"{', '.join(changed)} changed. Servers of the last release take such messages for none: raise PROTOCOL_VERSION"
-        " in authority/release.py, unless that was done since; in any case, write the record anew:"
+        " in authority/protocol_version.py, unless that was done since; in any case, write the record anew:"
         " python -m tests.authority.test_protocol_version"
     )
     assert version == f"version {PROTOCOL_VERSION}", "write the record anew"

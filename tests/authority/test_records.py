@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from authority.absence import LeavePolicy
-from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused
-from authority.records import (
+from authority.fence import Fence
+from authority.model.leave_policy import LeavePolicy
+from authority.model.records import (
     MAX_UNKNOWN_CHARS,
     DirectoryRow,
     EntityRecord,
@@ -23,7 +23,7 @@ from authority.records import (
     TransferRecord,
     Want,
 )
-from authority.standing import OrphanPolicy, Standing
+from authority.model.standing import OrphanPolicy, Standing
 
 TEXTS = st.text(max_size=8)
 NUMBERS = st.integers(0, 2**63 - 1)

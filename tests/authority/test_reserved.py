@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.reserved import RESERVED_ROOTS, PathReserved, check_keep_while, check_write, is_reserved
-from tree.conditions import AllOf, AnyOf, IfNameMatches, IfNodeExists, IfPathMatches, Name, NotOf
-from tree.errors import TreeError
-from tree.pattern import Pattern, Step
-from tree.store import Store
+from authority.model.reserved_paths import RESERVED_ROOTS, PathReserved, check_keep_while, check_write, is_reserved
+from tree.data.errors import TreeError
+from tree.store.conditions import AllOf, AnyOf, IfNameMatches, IfNodeExists, IfPathMatches, Name, NotOf
+from tree.store.pattern import Pattern, Step
+from tree.store.store import Store
 
 names = st.sampled_from(["jobs", "a", "entities", "asks"])
 conditions: st.SearchStrategy[Any] = st.recursive(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from authority.errors import Refused
-from authority.records import EntityRecord, Phase, Rule, Want
+from authority.model.records import EntityRecord, Phase, Rule, Want
 from tests.authority.log import ADA, BALL, BOB, S2, Log, new_log
 
 EVE = "alpha.eve"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from authority import sealing
 from authority.errors import MessageError
-from authority.hops import MAX_HOPS, Hop, Trace
-from authority.letters import Letter
 from authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
-from authority.messages import AdmitRequest, Grant, Message, Parcel, Renew, RenewReply, StateTransfer
-from authority.sealing import LIFETIME_S, Opened, Sealer
+from authority.wire import sealing
+from authority.wire.batch import Letter
+from authority.wire.hops import MAX_HOPS, Hop, Trace
+from authority.wire.sealing import LIFETIME_S, Opened, Sealer
+from authority.wire.transfer import AdmitRequest, Grant, Message, Parcel, Renew, RenewReply, StateTransfer
 from crypto import jose
 from crypto.base64url import decode_untrusted
 from crypto.jwe import ContentKey
@@ -207,7 +207,7 @@ def test_what_is_sealed_must_still_be_a_message(monkeypatch: pytest.MonkeyPatch)
     def nonsense(_message: Any) -> bytes:
         return b"\xff"
 
-    monkeypatch.setattr("authority.sealing.encode_message", nonsense)
+    monkeypatch.setattr("authority.wire.sealing.encode_message", nonsense)
     with pytest.raises(MessageError, match="not CBOR"):
         open_it(seal())
 

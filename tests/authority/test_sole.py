@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authority.errors import Reason
-from authority.records import LeaseRow
+from authority.model.records import LeaseRow
 from tests.authority.log import S1, S2, Log
 
 NONCE = "0" * 32

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.telemetry import HANDLER_FAILED, Event, Telemetry
-from authority import spans as module
-from authority.epoch import Fence
+from actors.core.telemetry import HANDLER_FAILED, Event, Telemetry
 from authority.errors import Reason, Refused
-from authority.spans import (
+from authority.fence import Fence
+from authority.node import spans as module
+from authority.node.spans import (
     ARRIVAL,
     DECISION,
     DEPARTURE,

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority import staging
-from authority.epoch import Fence
-from authority.incoming import Incoming, Offer
+from authority.fence import Fence
 from authority.limits import MAX_STATE_BYTES
-from authority.staging import OFFER_BYTES, Staging
+from authority.machines import staging_quota as staging
+from authority.machines.staging_quota import OFFER_BYTES, Staging
+from authority.machines.target import Incoming, Offer
 
 
 def offer(transfer_id: str, source: str, size_bytes: int) -> Offer:

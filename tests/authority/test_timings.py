@@ -2,8 +2,8 @@
 
 import pytest
 
-from authority.hops import REPEATED, Trace
-from authority.timings import PHASES, timings_ms
+from authority.wire.hops import REPEATED, Trace
+from authority.wire.phase_timings import PHASES, timings_ms
 
 MS = 1_000_000
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority import asks, transfer_rows
-from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.records import Phase
+from authority.fence import Fence
+from authority.model.records import Phase
+from authority.procedures import master_question as asks
+from authority.procedures import transfer_table as transfer_rows
 from tests.authority.log import (
     ADA,
     BALL,

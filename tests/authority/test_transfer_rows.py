@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority import transfer_rows
 from authority.errors import Reason, Refused
-from authority.group_rows import GROUP_LIFETIME_S, MAX_GROUP, MEMBERS_IN_A_SECOND
-from authority.messages import MAX_NOTICE_MS
-from authority.records import Phase, TransferRecord
-from authority.sealing import LIFETIME_S
-from authority.transfer_rows import LATE_S, check_room, save_transfer
+from authority.model.records import Phase, TransferRecord
+from authority.procedures import transfer_table as transfer_rows
+from authority.procedures.group_table import GROUP_LIFETIME_S, MAX_GROUP, MEMBERS_IN_A_SECOND
+from authority.procedures.transfer_table import LATE_S, check_room, save_transfer
+from authority.wire.sealing import LIFETIME_S
+from authority.wire.transfer import MAX_NOTICE_MS
 from homeserver.rest.access import MAX_PROOF_LIFETIME_S
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import DictRows

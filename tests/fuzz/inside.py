@@ -25,8 +25,8 @@ PACKAGES = (
     "authority",
     "crypto",
     "homeserver",
-    "scenarios.sectors_map",
-    "scenarios.sectors_position",
+    "scenarios.sectors.map",
+    "scenarios.sectors.position",
     "simserver",
     "tree",
 )

@@ -8,16 +8,16 @@ from typing import Any, TypeVar, cast
 import pytest
 import trio
 
-from actors.clock import Clock
-from authority.hops import Trace
-from authority.lease_messages import LeaseOf, LeaseWord
-from authority.messages import AdmitReply, AdmitRequest, Collect, LeaseInquiry, Message
-from authority.recovery_messages import RaisedItem
-from homeserver.abroad import Abroad
+from actors.base.clock import Clock
+from authority.wire.hops import Trace
+from authority.wire.lease import LeaseOf, LeaseWord
+from authority.wire.recovery import RaisedItem
+from authority.wire.transfer import AdmitReply, AdmitRequest, Collect, LeaseInquiry, Message
 from homeserver.config import PeerConfig
-from homeserver.federation import PeerUnreachable
-from homeserver.recovery import WhoIsThere
-from homeserver.transfers import NOT_TOLD
+from homeserver.failover.foreign_custody import Abroad
+from homeserver.failover.takeover import WhoIsThere
+from homeserver.names.federation import PeerUnreachable
+from homeserver.transfer.service import NOT_TOLD
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 from tests.homeserver.test_server_routes import Server
 

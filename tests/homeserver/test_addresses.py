@@ -6,15 +6,15 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from actors.clock import Clock
-from actors.http_client import HttpClient
+from actors.base.clock import Clock
+from actors.http.client import HttpClient
 from authority.errors import MessageError
-from authority.lease_messages import Renew
-from homeserver import app
+from authority.wire.lease import Renew
 from homeserver.config import PeerConfig
-from homeserver.registration import register
-from homeserver.relay import Relay
+from homeserver.names.registration import register
 from homeserver.rest.models import FederationBody
+from homeserver.server import main as app
+from homeserver.server.relay import Relay
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from authority.hops import Trace
-from authority.letters import Letter
-from authority.messages import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
-from homeserver.admissions import (
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
+from homeserver.names.federation import PeerUnreachable
+from homeserver.names.foreign_admission import (
     GIVEN_UP_NS,
     MAX_UNANSWERED,
     PATIENCE_S,
@@ -22,7 +23,6 @@ from homeserver.admissions import (
     Admissions,
     Unanswered,
 )
-from homeserver.federation import PeerUnreachable
 from tests.homeserver.test_server_routes import handoff
 from tests.simserver.test_departures import TrioClock
 

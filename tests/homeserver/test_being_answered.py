@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from authority.hops import Trace
-from authority.messages import HandoffRequest, OwnerRequest
-from authority.sealing import Opened
-from homeserver.node import BeingAnswered
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import HandoffRequest, OwnerRequest
+from homeserver.node.dispatch import BeingAnswered
 from tests.homeserver.test_server_routes import handoff
 
 

@@ -5,20 +5,20 @@ from typing import Any, cast
 import pytest
 import trio
 
-from authority.bulk_procedures import transfer_each
-from authority.certificates import CommitCertificate
 from authority.errors import Reason, Refused
-from authority.procedures import PROCEDURES
-from authority.records import TransferRecord
-from authority.sealing import Sealer
+from authority.model.records import TransferRecord
+from authority.procedures.batch import transfer_each
+from authority.procedures.table import PROCEDURES
+from authority.trust.certificates import CommitCertificate
+from authority.wire.sealing import Sealer
 from crypto import jose
 from crypto.keys import Identity
 from crypto.verified import Verified
-from homeserver.certification import Certification
-from homeserver.company import Alone, Company, Means
+from homeserver.transfer.certificates import Certification
+from homeserver.transfer.group_commit import Alone, Company, Means
 from tests.authority.log import BALL, OTHER, S2, S3, new_log, request
 from tests.simserver.test_departures import TrioClock
-from tree.submissions import Aborted, NoQuorum
+from tree.raft.submissions import Aborted, NoQuorum
 
 HOMESERVER = "alpha.h1"
 IDENTITY = Identity.generate()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from authority.errors import Reason
-from authority.timings import PHASES
+from authority.wire.phase_timings import PHASES
 from homeserver.rest.cluster import CHANGE_STATUS
 from homeserver.rest.tree_errors import TREE_STATUS
-from simserver.config import SimserverConfig
+from simserver.server.config import SimserverConfig
 from tests.homeserver.process import ROOT, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports
 

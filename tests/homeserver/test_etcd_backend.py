@@ -9,11 +9,11 @@ import httpx
 import pytest
 import trio
 
-from homeserver.app import run as run_homeserver
-from homeserver.backend import make_backend
 from homeserver.config import ConfigError, EtcdSettings, HomeserverConfig, MemberConfig, MetadataSettings
-from homeserver.node import Node
-from scenarios.ports import Ports
+from homeserver.log.backend import make_backend
+from homeserver.node.dispatch import Node
+from homeserver.server.main import run as run_homeserver
+from scenarios.cluster.ports import Ports
 from tests.homeserver.process import log_file, server_process
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
 from tests.tree.etcd_process import EtcdCluster, running_etcd

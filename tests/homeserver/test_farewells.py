@@ -8,14 +8,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.messages import Despawn, Despawned
-from authority.records import LeaseRow
-from authority.standing import LeasePhase
-from homeserver import farewells
-from homeserver.farewells import LAST_WAIT_NS, Farewells
-from homeserver.federation import PeerUnreachable
+from authority.model.records import LeaseRow
+from authority.model.standing import LeasePhase
+from authority.wire.transfer import Despawn, Despawned
+from homeserver.names.federation import PeerUnreachable
+from homeserver.transfer import deletion_notices as farewells
+from homeserver.transfer.deletion_notices import LAST_WAIT_NS, Farewells
 from tests.simserver.test_departures import TrioClock
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 BALL, AUTHORITY, OTHER = "alpha.ball", "alpha.s1", "beta.s1"
 

@@ -7,10 +7,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.hops import Trace
-from authority.records import Phase, TransferRecord
-from homeserver.group_news import LOOK_S, GroupNews
-from homeserver.groups import Waiting, WaitingRequests
+from authority.model.records import Phase, TransferRecord
+from authority.wire.hops import Trace
+from homeserver.transfer.group_result import LOOK_S, GroupNews
+from homeserver.transfer.waiting_group import Waiting, WaitingRequests
 from tests.homeserver.test_orders import AllVirtual
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from authority.hops import Trace
-from authority.letters import Letter
-from authority.messages import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel
-from authority.sealing import Opened
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel
 from homeserver.rest.groups import MAX_ABROAD
 from tests.homeserver.served import Home
 from tests.homeserver.test_behind import beta

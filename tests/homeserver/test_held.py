@@ -7,22 +7,22 @@ import httpx
 import pytest
 import trio
 
-from authority.epoch import Fence
 from authority.errors import MessageError
-from authority.histories import lowest_epoch
-from authority.hops import Trace
-from authority.log_messages import HeldInquiry, HeldItem, HeldWord
-from authority.ownership import Ownership
-from authority.sealing import Opened
-from homeserver.held import Held
-from simserver.life import state_hash
-from simserver.node import Node as SimNode
-from simserver.put_aside import PutAside
-from simserver.stages import Stage
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.procedures.fence_allocation import lowest_epoch
+from authority.wire.hops import Trace
+from authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
+from authority.wire.sealing import Opened
+from homeserver.transfer.ownership_check import Held
+from simserver.durability.put_aside import PutAside
+from simserver.entity.state import state_hash
+from simserver.server.dispatch import Node as SimNode
+from simserver.transfer.target.staged_states import Stage
 from tests.homeserver.served import DEADLINE_S, Home, until
 from tests.homeserver.test_abroad import homes, patiently
 from tests.homeserver.test_log_inquiries import LOST, position
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 __all__ = ["homes"]
 

@@ -12,11 +12,15 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.certificates import PassCertificate, token_hash
-from authority.group_rows import is_behind
-from authority.hops import REPEATED, Trace
-from authority.letters import MAX_BATCH, Letter
-from authority.messages import (
+from authority.model.records import EntityRecord, GroupRecord, TransferRecord
+from authority.node.spans import SILENT, Spans
+from authority.procedures.group_table import is_behind
+from authority.procedures.table import PROCEDURES
+from authority.trust.certificates import PassCertificate, token_hash
+from authority.wire.batch import MAX_BATCH, Letter
+from authority.wire.hops import REPEATED, Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
     AdmitReply,
     Delegation,
     Grant,
@@ -28,20 +32,16 @@ from authority.messages import (
     OwnerWord,
     Report,
 )
-from authority.procedures import PROCEDURES
-from authority.records import EntityRecord, GroupRecord, TransferRecord
-from authority.sealing import Opened, Sealer
-from authority.spans import SILENT, Spans
 from crypto import jose
 from crypto.keys import Identity
 from crypto.verified import Verified
-from homeserver.federation import PeerUnreachable
-from homeserver.hierarchies import order_all
-from homeserver.transfers import Transfers
+from homeserver.names.federation import PeerUnreachable
+from homeserver.transfer.hierarchies import order_all
+from homeserver.transfer.service import Transfers
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import directory_row
 from tests.authority.test_certificate_reader import KEYS
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 THIRD = "alpha.third"
 CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: 1.0)

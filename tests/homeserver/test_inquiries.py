@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.messages import StageInquiry, Stranded
-from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
-from homeserver.inquiries import Inquiries
+from authority.fence import Fence
+from authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from authority.wire.transfer import StageInquiry, Stranded
+from homeserver.failover.outcome_queries import Inquiries
 from tests.authority.log import BALL, S1, S2, new_log
 
 

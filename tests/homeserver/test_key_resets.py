@@ -7,14 +7,14 @@ import pytest
 import trio
 
 from authority.errors import Refused
-from authority.pins import published
-from authority.records import DirectoryRow, Role
+from authority.model.records import DirectoryRow, Role
+from authority.trust.key_pinning import published
 from crypto.continuity import MAX_OWN_VERSION, Published, Statement, sign_again, sign_reset, sign_successor
 from crypto.keys import Identity, PublicIdentity
 from crypto.public_keys import MAX_REVOKED
-from homeserver import federation as federation_module
-from homeserver.app import run as run_homeserver
 from homeserver.config import PeerConfig
+from homeserver.names import federation as federation_module
+from homeserver.server.main import run as run_homeserver
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 from tests.homeserver.test_keys import always, operator_of
 from tests.homeserver.test_server_routes import Server

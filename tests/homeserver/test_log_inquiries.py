@@ -5,23 +5,23 @@ from typing import Any
 import pytest
 import trio
 
-from authority.certificates import CommitCertificate
 from authority.errors import MessageError
-from authority.hops import Trace
-from authority.lease_messages import Renew
-from authority.log_messages import MAX_WITNESSES, LogInquiry, LogWord
-from authority.log_positions import LogPlace, LogPosition
-from authority.messages import OwnerWord
-from authority.sealing import Opened
+from authority.trust.certificates import CommitCertificate
+from authority.trust.signed_positions import LogPlace, LogPosition
+from authority.wire.hops import Trace
+from authority.wire.lease import Renew
+from authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord
+from authority.wire.sealing import Opened
+from authority.wire.transfer import OwnerWord
 from crypto import jose
-from homeserver.federation import PeerUnreachable
-from homeserver.log_inquiries import LogInquiries, Witnesses
+from homeserver.failover.log_witness import LogInquiries, Witnesses
+from homeserver.names.federation import PeerUnreachable
 from tests.fuzz.world import IDENTITIES
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_abroad import homes, patiently
 from tests.homeserver.test_log_positions import NONCE
 from tests.homeserver.test_server_routes import Server
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 __all__ = ["homes"]
 

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.clock import Clock
-from actors.http_client import HttpClient
-from authority.records import LeaseOffice
-from homeserver.log_kinship import LogDiffers, LogKinship
+from actors.base.clock import Clock
+from actors.http.client import HttpClient
+from authority.model.records import LeaseOffice
+from homeserver.log.log_identity import LogDiffers, LogKinship
 from tests.homeserver.served import Home
 
 TOKEN = b"t" * 32
@@ -66,7 +66,7 @@ async def test_failures_row_42_a_member_whose_log_parted_from_that_of_its_leader
 
 
 async def test_failures_row_42_an_office_that_one_has_skipped_and_the_other_has_had_tells_them_apart() -> None:
-    """Whoever parted from another history has skipped one (`authority.histories`)."""
+    """Whoever parted from another history has skipped one (`authority.procedures.fence_allocation`)."""
     skipped = {number: mark for number, mark in BOTH.items() if number != 9}
     for ours, theirs in ((skipped, BOTH), (BOTH, skipped)):
         other = asking("alpha.h3", ours, member("alpha.h1", theirs))

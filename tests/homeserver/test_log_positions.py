@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from authority.errors import MessageError
-from authority.lease_messages import Renew, RenewReply
-from authority.log_alarm import alarm_of
-from authority.log_positions import LogPlace, LogPosition
+from authority.procedures.log_rollback import alarm_of
+from authority.trust.signed_positions import LogPlace, LogPosition
+from authority.wire.lease import Renew, RenewReply
 from crypto import jose
-from homeserver.log_positions import LogPositions
+from homeserver.log.log_positions import LogPositions
 from tests.fuzz.world import IDENTITIES
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 NONCE = "0" * 32
 

@@ -2,9 +2,9 @@
 
 import trio
 
-from authority.records import DirectoryRow, Role
+from authority.model.records import DirectoryRow, Role
 from crypto.keys import Identity
-from homeserver.registration import register
+from homeserver.names.registration import register
 from tests.homeserver.served import Home, until
 
 

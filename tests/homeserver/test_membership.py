@@ -9,9 +9,9 @@ import httpx
 import pytest
 import trio
 
-from homeserver.app import run as run_homeserver
 from homeserver.config import HomeserverConfig, MemberConfig
-from scenarios.ports import Ports
+from homeserver.server.main import run as run_homeserver
+from scenarios.cluster.ports import Ports
 from tests.homeserver.process import Config, log_file, server_process
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, simserver_config, until
 from tree import Member, RefusedByInstance, Replica, ReplicaConfig

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from authority.hops import Trace
-from authority.messages import Parcel, Reserve, encode_link
-from authority.sealing import LIFETIME_S, Sealer
+from authority.wire.hops import Trace
+from authority.wire.sealing import LIFETIME_S, Sealer
+from authority.wire.transfer import Parcel, Reserve, encode_link
 from crypto.keys import Identity
 from tests.homeserver.served import Home, until
 

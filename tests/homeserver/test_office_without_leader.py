@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from authority.lease_procedures import lease_office
-from authority.records import LeaseOffice, LeaseRow
-from homeserver.leases import Leases
+from authority.model.records import LeaseOffice, LeaseRow
+from authority.procedures.lease import lease_office
+from homeserver.failover.leases import Leases
 from tests.homeserver.test_recovery_again import Store
 
 

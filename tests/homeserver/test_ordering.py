@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from authority.epoch import Fence
-from authority.messages import Order
-from authority.records import EntityRecord, Phase, TransferRecord
-from homeserver.ordering import order_of
+from authority.fence import Fence
+from authority.model.records import EntityRecord, Phase, TransferRecord
+from authority.wire.transfer import Order
+from homeserver.transfer.order import order_of
 
 RECORD = EntityRecord(
     id="alpha.e", kind="ball", master="alpha.ada", owner="alpha.ada", authority="alpha.s1", epoch=3, sub=2

@@ -8,12 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.group_rows import GROUP_LIFETIME_S
-from authority.records import GroupPhase, GroupRecord, Phase, TransferRecord
-from homeserver.orders import MAX_HURRIED, MAX_OPEN, Orders
-from homeserver.store import Store
+from authority.model.records import GroupPhase, GroupRecord, Phase, TransferRecord
+from authority.procedures.group_table import GROUP_LIFETIME_S
+from homeserver.log.store import Store
+from homeserver.transfer.order_retry import MAX_HURRIED, MAX_OPEN, Orders
 from tests.simserver.test_departures import TrioClock
-from tree.store import Store as TreeStore
+from tree.store.store import Store as TreeStore
 
 
 def transfer_of(name: str, group: str = "") -> TransferRecord:

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import trio
 
-from authority.hops import Trace
-from authority.placement import Balance, Move, View
-from authority.placement_messages import CensusRequest, MoveItem, Moves
-from authority.records import DirectoryRow, EntityRecord, LeaseRow, RecoveryRow, Role
-from authority.settings import ConfigError
-from authority.standing import LeasePhase, Standing
+from authority.model.records import DirectoryRow, EntityRecord, LeaseRow, RecoveryRow, Role
+from authority.model.standing import LeasePhase, Standing
+from authority.node.config import ConfigError
+from authority.placement.policy import Balance, Move, View
+from authority.wire.hops import Trace
+from authority.wire.placement import CensusRequest, MoveItem, Moves
 from crypto.keys import Identity
-from homeserver.balancer import load_policy
 from homeserver.config import PlacementSettings
-from simserver.balls import Balls
+from homeserver.placement.balancer import load_policy
+from simserver.world.demo_balls import Balls
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 # Many moves on a machine that others share; nothing waits for so long unless something is wrong.
 PATIENCE_S = 90.0
@@ -100,7 +100,7 @@ async def test_nothing_can_be_passed_to_a_dead_server_any_more_when_it_is_draine
 ) -> None:
     """Home has others hand over what is delegated to it, few at a time; so it can be removed without anybody's help."""
     operator, store, gone, count = Operator(world), world.node.store, "alpha.s9", 5
-    monkeypatch.setattr("homeserver.balancer.MAX_TAKEN_BACK", 2)
+    monkeypatch.setattr("homeserver.placement.balancer.MAX_TAKEN_BACK", 2)
     row = DirectoryRow(name=gone, role=Role.SIMSERVER, keys=Identity.generate().public.to_jwks())
     await store.submit("directory.register", row=row.to_data())
     await store.submit("lease.claim", server=gone, incarnation=1, nonce="first", previous_nonce="")
@@ -352,7 +352,9 @@ async def test_balance_leaves_who_is_immovable_and_a_request_or_a_drain_moves_it
             assert tower["id"] in first.ids()
 
 
-@pytest.mark.parametrize("spec", ["nowhere:f", "authority.placement:nothing", "authority.placement", "json:__name__"])
+@pytest.mark.parametrize(
+    "spec", ["nowhere:f", "authority.placement.policy:nothing", "authority.placement.policy", "json:__name__"]
+)
 def test_a_policy_that_cannot_be_one_is_refused_at_the_start(spec: str) -> None:
     with pytest.raises(ConfigError, match="policy"):
         load_policy(spec)

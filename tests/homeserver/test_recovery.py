@@ -7,12 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.clock import Bell
-from authority.messages import Adopt
-from authority.records import LeaseRow, RecoveryRow
-from authority.recovery_messages import AdoptItem, Collect, Collected, FoundItem, RaisedItem
-from authority.standing import CopySource, LeasePhase
-from homeserver.recovery import PASSED_NS, SUSPECT_NS, Recoveries, WhoIsThere, believed
+from actors.base.clock import Bell
+from authority.model.records import LeaseRow, RecoveryRow
+from authority.model.standing import CopySource, LeasePhase
+from authority.wire.recovery import AdoptItem, Collect, Collected, FoundItem, RaisedItem
+from authority.wire.transfer import Adopt
+from homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Recoveries, WhoIsThere, believed
 from tests.simserver.test_departures import TrioClock
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from actors.clock import Bell
-from authority.lease_procedures import find_lease
-from authority.messages import Adopt, Adopted, Collect, Collected
-from authority.records import EntityRecord, LeaseRow, RecoveryRow, Role
-from authority.recovery_messages import AdoptedItem, FoundItem
-from authority.standing import CopySource, LeasePhase, Standing
-from homeserver.recovery import Recoveries
+from actors.base.clock import Bell
+from authority.model.records import EntityRecord, LeaseRow, RecoveryRow, Role
+from authority.model.standing import CopySource, LeasePhase, Standing
+from authority.procedures.lease import find_lease
+from authority.wire.recovery import AdoptedItem, FoundItem
+from authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from homeserver.failover.takeover import Recoveries
 from tests.authority.log import ADA, BALL, HOMESERVER, S1, S2, S3, Log, request
 from tests.authority.rows import DictRows, directory_row
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from authority.messages import Collect, Collected
-from authority.recovery_messages import FoundItem
-from authority.standing import CopySource
+from authority.model.standing import CopySource
+from authority.wire.recovery import FoundItem
+from authority.wire.transfer import Collect, Collected
 from tests.authority.log import BALL, HOMESERVER, S1, S3
 from tests.homeserver.test_recovery_again import Play
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from authority.errors import Reason
-from authority.expected_loads import SHOWN_AFTER_S
-from authority.hops import Trace
-from authority.messages import Message
-from authority.placement import Balance, Move, Policy, View, relieve
-from authority.placement_messages import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
-from authority.placement_procedures import BALANCE_PAUSE
-from authority.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
-from authority.refusals import REFUSED_S
+from authority.model.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
+from authority.placement.policy import Balance, Move, Policy, View, relieve
+from authority.placement.predicted_load import SHOWN_AFTER_S
+from authority.placement.rejections import REFUSED_S
+from authority.procedures.placement_pause import BALANCE_PAUSE
+from authority.wire.hops import Trace
+from authority.wire.placement import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
+from authority.wire.transfer import Message
 from crypto.keys import Identity
-from homeserver.balancer import Balancer
-from homeserver.store import Store
+from homeserver.log.store import Store
+from homeserver.placement.balancer import Balancer
 from tests.homeserver.stepped_clock import Enough, Stepped
-from tree.store import Store as TreeStore
+from tree.store.store import Store as TreeStore
 
 SOURCE, COOL, ROOMY = "alpha.s1", "alpha.s2", "alpha.s3"
 SERVERS = (SOURCE, COOL, ROOMY)

@@ -7,12 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.epoch import Fence
-from authority.messages import Grant
-from authority.records import LeaseRow, Phase, TransferRecord
-from authority.standing import LeasePhase
-from homeserver.federation import PeerUnreachable
-from homeserver.reminders import Reminders
+from authority.fence import Fence
+from authority.model.records import LeaseRow, Phase, TransferRecord
+from authority.model.standing import LeasePhase
+from authority.wire.transfer import Grant
+from homeserver.names.federation import PeerUnreachable
+from homeserver.transfer.grant_retry import Reminders
 from tests.simserver.test_departures import TrioClock
 
 SOURCE, TARGET = "alpha.s1", "alpha.s2"

@@ -6,16 +6,16 @@ from typing import Any, cast
 import pytest
 import trio
 
-from actors.udp import Received
+from actors.net.endpoint import Received
 from authority.errors import UnknownSender
-from authority.hops import Trace
-from authority.lease_messages import RENEWAL_CHANNEL, Renew, RenewReply
-from authority.letters import Letter
-from authority.messages import Parcel, encode_link
-from homeserver.renewal_lane import RenewalLane
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
+from authority.wire.transfer import Parcel, encode_link
+from homeserver.failover.renewal_lane import RenewalLane
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
-from tree.submissions import NoQuorum
+from tree.raft.submissions import NoQuorum
 
 NONCE = "0" * 32
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from actors.clock import Clock
+from actors.base.clock import Clock
 from authority.errors import Reason, Refused
-from authority.pacing import BURST, Paces, Rate
-from homeserver import request_gate
-from homeserver.request_gate import MAX_REQUESTERS, RATE, RequestGate
+from authority.procedures.rate_limit import BURST, Paces, Rate
+from homeserver.transfer import rate_limit as request_gate
+from homeserver.transfer.rate_limit import MAX_REQUESTERS, RATE, RequestGate
 from tests.homeserver.served import Home, Player
 
 BOB, EVE = "alpha.bob", "alpha.eve"

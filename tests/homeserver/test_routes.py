@@ -5,8 +5,8 @@ import json
 import pytest
 import trio
 
-from authority.hops import Trace
-from authority.records import Phase, TransferRecord
+from authority.model.records import Phase, TransferRecord
+from authority.wire.hops import Trace
 from homeserver.rest.models import TransferView
 from tests.homeserver.served import Home, Player, until
 

@@ -8,13 +8,22 @@ from typing import Any
 import pytest
 import trio
 
-from authority.enrolment import registration_proof, rows_proof
-from authority.hops import REPEATED, Trace
-from authority.lease_messages import Renew, RenewReply
-from authority.messages import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel, Report, ReportReply, Spawned
-from authority.parcels import WAIT_HEADER
-from authority.release import PROTOCOL_VERSION
-from authority.sealing import Opened, Sealer
+from authority.protocol_version import PROTOCOL_VERSION
+from authority.trust.enrolment import registration_proof, rows_proof
+from authority.wire.envelope import WAIT_HEADER
+from authority.wire.hops import REPEATED, Trace
+from authority.wire.lease import Renew, RenewReply
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
+    AdmitRequest,
+    HandoffReply,
+    HandoffRequest,
+    Message,
+    Parcel,
+    Report,
+    ReportReply,
+    Spawned,
+)
 from crypto.keys import Identity
 from homeserver.config import PeerConfig
 from tests.homeserver.served import Home, homeserver_config, new_ports, served
@@ -75,7 +84,7 @@ class Server:
         return self.open(answer["parcel"]).message
 
     async def renewed(self, message: Renew) -> RenewReply:
-        """The answer to a renewal, as `homeserver.renewal_lane` gives it over the link."""
+        """The answer to a renewal, as `homeserver.failover.renewal_lane` gives it over the link."""
         node = self.home.node
         (opened,) = await node.transfers.open_untrusted(Parcel.from_data_untrusted(self.seal(message, on_path=False)))
         reply = await node.leases.renewed(opened)
@@ -104,7 +113,7 @@ async def paper(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> Server:
     await Server(alpha, "alpha.p2").register()
     server = Server(alpha, "alpha.p1")
     await server.register()
-    monkeypatch.setattr("homeserver.births.SPAWN_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.01)
     ada = await alpha.player("alpha.ada")
     body = {"id": "alpha.ball-1", "kind": "ball", "spawner": ada.name, "server": "alpha.p1"}
     await alpha.api.refused(504, "spawn_unconfirmed", "POST", "/v1/entities", body)

@@ -6,13 +6,13 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel, ValidationError
 
-import simserver.status
-from actors.web import RequestBody
+import simserver.server.http_status
+from actors.http.app import RequestBody
 from homeserver.rest import api
 from tests.homeserver.served import Home
 
 # With these, the bodies of all routes are imported.
-MODULES: Final = (api, simserver.status)
+MODULES: Final = (api, simserver.server.http_status)
 
 # Which JSON type a field is documented as, and what is not of it.
 NOT_OF: Final[dict[str, tuple[Any, ...]]] = {

@@ -4,12 +4,12 @@ from typing import Any, cast
 
 import pytest
 
-from authority.epoch import Fence
-from authority.messages import Adopted
-from authority.records import LeaseRow, RecoveryRow
-from authority.recovery_messages import AdoptedItem
-from authority.spans import TAKEOVER, takeover_id
-from homeserver.recovery import Recoveries
+from authority.fence import Fence
+from authority.model.records import LeaseRow, RecoveryRow
+from authority.node.spans import TAKEOVER, takeover_id
+from authority.wire.recovery import AdoptedItem
+from authority.wire.transfer import Adopted
+from homeserver.failover.takeover import Recoveries
 from tests.authority.log import BALL, OTHER, S1, S2, Log, new_log
 from tests.authority.test_spans import Ear
 from tests.homeserver.test_in_bulk import CLOCK, Kept

@@ -6,13 +6,13 @@ from typing import Any
 import httpx
 import trio
 
-from authority.records import DirectoryRow, Role
+from authority.model.records import DirectoryRow, Role
 from crypto.keys import Identity
-from homeserver.app import run as run_homeserver
 from homeserver.config import HomeserverConfig, MemberConfig
 from homeserver.rest.cluster import CHANGE_STATUS
+from homeserver.server.main import run as run_homeserver
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
-from tree import membership
+from tree.net import membership
 
 
 def operator(home: Home) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import authority
-from authority.reserved import RESERVED_ROOTS
+from authority.model.reserved_paths import RESERVED_ROOTS
 from tests.homeserver.served import Home
 
 

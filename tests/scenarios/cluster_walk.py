@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from authority.epoch import Fence
+from authority.fence import Fence
 from authority.names import instance_of
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.homeserver import Home

@@ -21,16 +21,16 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.clock import Clock, InstanceClock
-from actors.http_client import HttpClient
-from actors.outline import Path, outline
-from homeserver import app as homeserver_app
-from scenarios.cases import PLAYER, CasePlan, Run
-from scenarios.client import ApiFailure, RestClient
-from scenarios.evidence import Evidence, collect
-from scenarios.players import Players
-from simserver import app as simserver_app
-from simserver.config import SimserverConfig
+from actors.base.clock import Clock, InstanceClock
+from actors.http.client import HttpClient
+from actors.supervision.tree_view import Path, outline
+from homeserver.server import main as homeserver_app
+from scenarios.cases.cases import PLAYER, CasePlan, Run
+from scenarios.judge.evidence import Evidence, collect
+from scenarios.players.input_stream import Players
+from scenarios.players.rest_client import ApiFailure, RestClient
+from simserver.server import main as simserver_app
+from simserver.server.config import SimserverConfig
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
 SERVERS = ("alpha.s1", "alpha.s2")

@@ -14,8 +14,8 @@ import trio
 from fastapi import FastAPI
 
 from actors import ActorSpec, System
-from actors.observation import actor_routes
-from actors.web import ERROR_RESPONSES, prepare_app, serve_app
+from actors.http.app import ERROR_RESPONSES, prepare_app, serve_app
+from actors.observe.observation import actor_routes
 from tests.actors.servers import Counter
 
 ROOT = Path(__file__).parents[2]

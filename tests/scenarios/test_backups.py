@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import trio
 
-from authority.lease import LeaseTerms
-from homeserver.backend import KIND
-from scenarios import cli
-from scenarios.blueprint import lay_out
-from scenarios.ports import Ports
-from scenarios.topology import ClusterSpec
+from authority.machines.lease import LeaseTerms
+from homeserver.log.backend import KIND
+from scenarios.cli import main as cli
+from scenarios.cluster.blueprint import lay_out
+from scenarios.cluster.ports import Ports
+from scenarios.cluster.topology import ClusterSpec
 from tests.scenarios.fakes import ROOT
 from tests.scenarios.test_failover import TERM_S, world
 from tests.scenarios.test_leases import until
@@ -34,10 +34,10 @@ from tests.scenarios.test_restored_log import (
     says,
     simulates,
 )
-from tree import log_copy
-from tree.journal import Journal
-from tree.log_copy import CopyFailed, copy_log
-from tree.occupancy import occupied
+from tree.disk import log_copy
+from tree.disk.journal import Journal
+from tree.disk.log_copy import CopyFailed, copy_log
+from tree.disk.occupancy import occupied
 
 PAGE = ROOT / "docs" / "backup.md"
 Baton = Callable[..., tuple[int, str, str]]

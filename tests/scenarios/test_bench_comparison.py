@@ -23,7 +23,7 @@ from scenarios.bench.machine import HostFacts
 from scenarios.bench.peers import Peer, PeerMissing, install
 from scenarios.bench.rows import Unit
 from scenarios.bench.side_by_side import Course, Plan, run_course
-from scenarios.errors import EnvironmentFailed
+from scenarios.common.errors import EnvironmentFailed
 
 HOST = HostFacts(cores=2, processor="one", load_average_1m=0.0, kernel="6", versions={"python": "3.11"})
 RATE = Row("rate", "things", Unit.PER_SECOND, ("other",), (Limit(100), Limit(2, "other")))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.bench.report import BenchReport
-from scenarios.cli import BAD_USAGE, CLUSTER_FAILED, OK, run_command
+from scenarios.cli.main import BAD_USAGE, CLUSTER_FAILED, OK, run_command
 
 
 def bench(*arguments: str) -> int:

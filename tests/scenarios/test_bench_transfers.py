@@ -13,9 +13,9 @@ from scenarios.bench.transfers import cores, workers
 from scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZES, modes
 from scenarios.bench.transfers.workers import on_batonpass, on_floor
 from scenarios.bench.transfers.world import Shuttle, ballast_for
-from simserver.inputs import Inbox
-from simserver.life import Snapshot
-from simserver.pending_input import PendingInput
+from simserver.entity.inputs import Inbox
+from simserver.entity.state import Snapshot
+from simserver.world.pending_input import PendingInput
 
 HERE, THERE = "alpha.s1", "alpha.s2"
 

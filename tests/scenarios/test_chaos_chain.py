@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
-from simserver.custody import CustodyLog, Stint, custody_file
+from simserver.entity.custody_log import CustodyLog, Stint, custody_file
 
 BALL = "alpha.ball"
 

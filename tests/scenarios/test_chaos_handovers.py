@@ -13,10 +13,10 @@ from typing import get_args
 import pytest
 import trio
 
-from actors.breakpoints import ENVIRONMENT, Breakpoints, breakpoints_of, nowhere
-from authority import outgoing
-from authority.breakpoints import BREAKPOINT_OF, Breakpoint
+from actors.base.breakpoints import ENVIRONMENT, Breakpoints, breakpoints_of, nowhere
 from authority.errors import Reason
+from authority.machines import source as outgoing
+from authority.node.breakpoints import BREAKPOINT_OF, Breakpoint
 from scenarios.chaos.gate import Gate
 from scenarios.chaos.handovers import (
     Deed,
@@ -110,7 +110,18 @@ def test_failures_row_15_and_21_and_22_partitions_of_old_new_and_log_around_the_
     )
     json_file = tmp_path / "results.json"
     only = [part for pattern in patterns for part in ("--only", pattern)]
-    argv = [sys.executable, "-m", "scenarios.cli", "chaos", "transfers", *only, "--seed", "5", "--json", str(json_file)]
+    argv = [
+        sys.executable,
+        "-m",
+        "scenarios.cli.main",
+        "chaos",
+        "transfers",
+        *only,
+        "--seed",
+        "5",
+        "--json",
+        str(json_file),
+    ]
     # A process of its own, because it moves into namespaces of its own.
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
     if "skipping partitions: namespaces are not permitted here" in done.stderr:

@@ -10,7 +10,7 @@ from scenarios.chaos.network import Loopback
 from scenarios.chaos.privacy import Permissions, enter_private_namespaces
 from scenarios.chaos.storage import PlainDisks
 from scenarios.chaos.tools import ToolFailed, missing_tools, run_tool
-from scenarios.ports import Ports
+from scenarios.cluster.ports import Ports
 
 
 async def test_members_on_loopback_have_ports_of_their_own_and_need_no_prefix() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scenarios.chaos.tearing import AccountingDisk, UnsyncedWrite, flip_a_bit, read_account, tear
 from tests.scenarios.fakes import ROOT
 from tests.scenarios.test_cluster_processes import stage
-from tree.journal import Journal, JournalDamaged, JournalForeign
+from tree.disk.journal import Journal, JournalDamaged, JournalForeign
 
 SEEDS = st.integers(0, 2**32)
 

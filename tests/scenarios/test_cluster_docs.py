@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from authority.settings import Settings
+from authority.node.config import Settings
 from homeserver.config import HomeserverConfig, RelayConfig
-from scenarios.cli import cli
-from simserver.config import SimserverConfig
+from scenarios.cli.main import cli
+from simserver.server.config import SimserverConfig
 from tests.scenarios.fakes import ROOT
 
 PAGE = ROOT / "docs" / "cluster.md"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.flights import AIRPORT_ALTITUDE_FT, Traffic, generate_flights
-from scenarios.sectors_map import KM_PER_DEGREE, Bounds, Grid, SectorMap
-from scenarios.tracks import Flight
+from scenarios.sectors.map import KM_PER_DEGREE, Bounds, Grid, SectorMap
+from scenarios.sectors.synthetic_tracks import AIRPORT_ALTITUDE_FT, Traffic, generate_flights
+from scenarios.sectors.tracks import Flight
 
 SWISS = Bounds(45.82, 5.96, 47.81, 10.49)
 START_MS = 1_533_121_320_000

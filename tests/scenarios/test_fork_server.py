@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from scenarios.fork_server import ForkServer, ForkServerFailed
-from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
+from scenarios.cluster.fork_server import ForkServer, ForkServerFailed
+from scenarios.cluster.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
 from tests.scenarios.fakes import DEADLINE_S, Witness, wait_until
 
 VARIABLES = {"BATON_URL": "http://127.0.0.1:9"}
@@ -90,7 +90,10 @@ async def test_a_fork_is_baton_with_a_place_of_its_own(tmp_path: Path) -> None:
 
 def test_what_every_fork_would_make_again_is_made_before() -> None:
     """In a process of its own: the documents of other tests are not those of this one."""
-    code = "import scenarios.fork_server as f, actors.web as w; f.prepare(); print(*sorted(w._documents), sep=', ')"
+    code = (
+        "from scenarios.cluster import fork_server; import actors.http.app as app\n"
+        "fork_server.prepare(); print(*sorted(app._documents), sep=', ')"
+    )
     made = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert made.stdout == "batonpass homeserver, batonpass simulation server\n"
 
@@ -98,7 +101,12 @@ def test_what_every_fork_would_make_again_is_made_before() -> None:
 def test_what_a_fork_can_be_instead_is_told_from_the_command() -> None:
     assert as_fork((*BATON, "relay", "--config", "x")) == (None, ("relay", "--config", "x"))
     assert as_fork(("nsenter", "--net=/run/a.net", *BATON, "relay")) == ("/run/a.net", ("relay",))
-    for other in (("nsenter", "--net=/run/a.net", "ip"), ("nsenter", *BATON), ("python", "-m", "scenarios.cli"), ()):
+    for other in (
+        ("nsenter", "--net=/run/a.net", "ip"),
+        ("nsenter", *BATON),
+        ("python", "-m", "scenarios.cli.main"),
+        (),
+    ):
         assert as_fork(other) is None
 
 

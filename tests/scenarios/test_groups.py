@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import trio
 
-from scenarios.cases import Run, open_run
-from scenarios.cluster import LocalCluster
-from scenarios.evidence import collect
-from scenarios.topology import ClusterSpec
+from scenarios.cases.cases import Run, open_run
+from scenarios.cluster.cluster import LocalCluster
+from scenarios.cluster.topology import ClusterSpec
+from scenarios.judge.evidence import collect
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -10,13 +10,13 @@ import pytest
 import trio
 
 from actors import Exit, RestartLimitReached
-from actors.outline import Path, draw
-from homeserver import app as homeserver_app
-from simserver import app as simserver_app
-from simserver import life
-from simserver.app import run as run_simserver
-from simserver.entity import Entity
-from simserver.node import Node as SimNode
+from actors.supervision.tree_view import Path, draw
+from homeserver.server import main as homeserver_app
+from simserver.entity import state as life
+from simserver.entity.actor import Entity
+from simserver.server import main as simserver_app
+from simserver.server.dispatch import Node as SimNode
+from simserver.server.main import run as run_simserver
 from tests.homeserver.served import homeserver_config, new_ports, served, simserver_config
 from tests.scenarios.healing import instance, paths, trees, under_load
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.udp import LinkDown, Received
-from authority.messages import InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
+from actors.net.endpoint import LinkDown, Received
+from authority.wire.transfer import InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
 from crypto.keys import Identity
-from scenarios.client import ApiFailure, RestClient
-from scenarios.players import (
+from scenarios.players.input_stream import (
     ADDRESS_FRESH_S,
     ASK_AFTER_S,
     MAX_IN_FLIGHT,
@@ -29,8 +28,9 @@ from scenarios.players import (
     InputStream,
     Players,
 )
-from simserver.inputs import Admission, Inbox, fold
-from simserver.silence import FIRST_SILENCE_S
+from scenarios.players.rest_client import ApiFailure, RestClient
+from simserver.entity.inputs import Admission, Inbox, fold
+from simserver.owners.inactivity import FIRST_SILENCE_S
 
 PLAYER = "alpha.ada"
 

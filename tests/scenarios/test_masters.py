@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from actors.clock import Clock
+from actors.base.clock import Clock
 from crypto import jose
 from crypto.keys import Identity
-from scenarios.client import ApiFailure
-from scenarios.masters import Master, Question
+from scenarios.players.masters import Master, Question
+from scenarios.players.rest_client import ApiFailure
 
 ADA = "alpha.ada"
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from authority.hops import Trace
-from scenarios.measure import Measured, case_result, read_transfer
+from authority.wire.hops import Trace
+from scenarios.judge.measure import Measured, case_result, read_transfer
 from scenarios.report.model import CaseResult, TickGap
 from scenarios.report.verdict import case_problems
 

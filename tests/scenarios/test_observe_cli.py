@@ -8,7 +8,7 @@ import click
 import httpx
 import pytest
 
-from scenarios import cli
+from scenarios.cli import main as cli
 from scenarios.remote import observe as command
 from scenarios.remote.connection import Server, print_table
 from tests.homeserver.process import log_file, server_process, wait_ready

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(280)
 
 MINE = """
 from pathlib import Path
-from simserver.balls import Balls
+from simserver.world.demo_balls import Balls
 
 class Log(Balls):
     pass
@@ -27,7 +27,7 @@ def listen(telemetry, name):
     Path(f"heard-{name}").touch()
 """
 # The script of an installed package: what lies beside it is no module of the user.
-BATON = f"#!{sys.executable}\nfrom scenarios.entry import main\nmain()\n"
+BATON = f"#!{sys.executable}\nfrom scenarios.cli.entry import main\nmain()\n"
 
 
 def process_ends(process: subprocess.Popen[str], within_s: float) -> bool:

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from homeserver.config import HomeserverConfig
-from homeserver.why import Cause
-from scenarios.errors import EnvironmentFailed, RemoteRefused
+from homeserver.node.why import Cause
+from scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from scenarios.remote import servers, tree
 from scenarios.remote.connection import Server
 from tests.homeserver.process import server_process, wait_ready

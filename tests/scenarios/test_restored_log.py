@@ -11,11 +11,11 @@ import httpx
 import pytest
 import trio
 
-from authority.epoch import EPOCHS_OF_A_HISTORY, Fence
-from authority.lease import LeaseTerms
-from authority.log_positions import LogPlace
-from scenarios.client import ApiFailure, RestClient
-from scenarios.cluster import ClusterFailed
+from authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from authority.machines.lease import LeaseTerms
+from authority.trust.signed_positions import LogPlace
+from scenarios.cluster.cluster import ClusterFailed
+from scenarios.players.rest_client import ApiFailure, RestClient
 from tests.scenarios.test_failover import PLAYER, TERM_S, Entity, World, world
 from tests.scenarios.test_leases import answer, until
 

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from authority.errors import Reason
-from authority.records import Phase
+from authority.model.records import Phase
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from tree.disk import REAL_DISK, Disk, DiskFailed, DiskFile, replace_file, replacing_file
+from tree.disk.disk import REAL_DISK, Disk, DiskFailed, DiskFile, replace_file, replacing_file
 
 HERE = Path("/member")
 FILE = HERE / "file"

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from authority.records import EntityRecord
+from authority.model.records import EntityRecord
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 from tests.scenarios.test_simulated_lapses import passing, until

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from authority.epoch import Fence
-from authority.messages import Order
-from authority.records import Phase
+from authority.fence import Fence
+from authority.model.records import Phase
+from authority.wire.transfer import Order
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
-from simserver.holdings import Holding
+from simserver.entity.table import Holding
 
 ENTITY, HERE, THERE, HOME = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.h1"
 DIRECT = {"direct": True, "transport": "link", "mode": "eager", "requester": ""}

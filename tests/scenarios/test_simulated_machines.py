@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from authority.epoch import Fence
-from scenarios.cli import run_command
+from authority.fence import Fence
+from scenarios.cli.main import run_command
 from scenarios.simulation.campaign import MixResult, run_campaign
 from scenarios.simulation.machines.command import machines_campaign
 from scenarios.simulation.machines.judge import Judge

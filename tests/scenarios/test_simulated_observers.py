@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from authority.messages import Copies, InputAck, decode_link_untrusted
-from authority.recovery import followers_of
+from authority.machines.replica_choice import followers_of
+from authority.wire.transfer import Copies, InputAck, decode_link_untrusted
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 from scenarios.simulation.servers.weaknesses import WEAKNESSES

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from authority.epoch import Fence
-from authority.messages import OwnerHint
-from authority.ownership import Ownership
-from authority.records import EntityRecord
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.model.records import EntityRecord
+from authority.wire.transfer import OwnerHint
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
-from simserver.life import Life
+from simserver.entity.state import Life
 
 ENTITY, SOURCE, TARGET, THIRD = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
 HOMES = ("alpha.h1", "alpha.h2")

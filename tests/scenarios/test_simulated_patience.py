@@ -2,8 +2,8 @@
 
 from random import Random
 
-from authority.group_rows import GROUP_LIFETIME_S
-from authority.records import Rule
+from authority.model.records import Rule
+from authority.procedures.group_table import GROUP_LIFETIME_S
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 from scenarios.simulation.servers.patience import GROUP_S

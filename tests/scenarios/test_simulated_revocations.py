@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from authority.certificates import DelegationGrant, PassCertificate, token_hash
-from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.records import Phase
-from authority.standing import LeasePhase
+from authority.fence import Fence
+from authority.model.records import Phase
+from authority.model.standing import LeasePhase
+from authority.trust.certificates import DelegationGrant, PassCertificate, token_hash
 from crypto import jose
 from crypto.keys import Identity
 from scenarios.simulation.servers.cluster import Cluster

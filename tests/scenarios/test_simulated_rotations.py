@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import pytest
 
-from authority.breakpoints import Breakpoint
-from authority.epoch import Fence
-from authority.records import Phase
+from authority.fence import Fence
+from authority.model.records import Phase
+from authority.node.breakpoints import Breakpoint
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
-from simserver.holdings import Holding
+from simserver.entity.table import Holding
 
 ENTITY, SOURCE, HOME = "alpha.e0", "alpha.s1", "alpha.h1"
 TARGETS: Final = {"direct": "alpha.s2"}

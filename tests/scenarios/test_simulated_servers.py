@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from scenarios.cli import run_command
+from scenarios.cli.main import run_command
 from scenarios.simulation.campaign import MixResult, run_campaign
 from scenarios.simulation.servers.command import servers_campaign
 from scenarios.simulation.servers.mixes import MIXES

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.telemetry import HANDLER_FAILED, Event, Telemetry
-from authority.recovery_procedures import RECOVERY_PROCEDURES
-from authority.rows import Rows
-from authority.spans import (
+from actors.core.telemetry import HANDLER_FAILED, Event, Telemetry
+from authority.model.rows import Rows
+from authority.node.spans import (
     ADOPTION,
     ARRIVAL,
     BULK,
@@ -28,6 +27,7 @@ from authority.spans import (
     Spans,
     takeover_id,
 )
+from authority.procedures.failover import RECOVERY_PROCEDURES
 from scenarios.simulation.servers.mixes import MIXES
 from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.run import simulate

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from authority.machines.replica_choice import followers_of
+from authority.model.records import RecoveryRow
 from authority.names import instance_of
-from authority.records import RecoveryRow
-from authority.recovery import followers_of
-from scenarios.players import InputStream
+from scenarios.players.input_stream import InputStream
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.homeserver import LEASE_TERM_S
 from scenarios.simulation.servers.mixes import MIXES

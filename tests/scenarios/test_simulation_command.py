@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.cli import run_command
+from scenarios.cli.main import run_command
 from scenarios.simulation.campaign import Campaign, MixResult
 from scenarios.simulation.pace import SAY_EVERY_S, Pace
 
@@ -59,7 +59,18 @@ def test_ctrl_c_and_sigterm_show_what_was_done_so_far(
     tmp_path: Path, number: signal.Signals, sigint: signal.Handlers
 ) -> None:
     file = tmp_path / "report.json"
-    arguments = ["-m", "scenarios.cli", "simulate", "raft", "--mix", "slow", "--seeds", "100000", "--json", str(file)]
+    arguments = [
+        "-m",
+        "scenarios.cli.main",
+        "simulate",
+        "raft",
+        "--mix",
+        "slow",
+        "--seeds",
+        "100000",
+        "--json",
+        str(file),
+    ]
     before = signal.signal(signal.SIGINT, sigint)  # which a child inherits
     try:
         started = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.epoch import Fence
+from authority.fence import Fence
 from scenarios.simulation.copying import deep_copy
 
 

@@ -12,7 +12,7 @@ from scenarios.simulation.fence import Fence, FencedMember
 from scenarios.simulation.mixes import FaultMix
 from scenarios.simulation.network import Weather
 from scenarios.simulation.weaknesses import WEAKNESSES
-from tree.frames import decode_message_untrusted
+from tree.net.frames import decode_message_untrusted
 
 CALM = FaultMix(name="calm", purpose="nothing goes wrong by itself", weather=Weather(remembers=True))
 

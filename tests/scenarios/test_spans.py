@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trio
 
-from authority.settings import TelemetrySettings
-from authority.spans import ARRIVAL, DECISION, DEPARTURE, FREEZE, STAGING
-from scenarios.cases import CASES, CasePlan, Run, open_run
-from scenarios.cli import run_command
-from scenarios.cluster import LocalCluster
-from scenarios.toml_writer import to_toml
-from scenarios.topology import ClusterSpec
+from authority.node.config import TelemetrySettings
+from authority.node.spans import ARRIVAL, DECISION, DEPARTURE, FREEZE, STAGING
+from scenarios.cases.cases import CASES, CasePlan, Run, open_run
+from scenarios.cli.main import run_command
+from scenarios.cluster.cluster import LocalCluster
+from scenarios.cluster.toml_writer import to_toml
+from scenarios.cluster.topology import ClusterSpec
 from tests.homeserver.served import homeserver_config, new_ports
 
 pytestmark = pytest.mark.timeout(280)
@@ -30,7 +30,7 @@ LISTENER = """
 import json
 from pathlib import Path
 
-from authority.spans import SPANS
+from authority.node.spans import SPANS
 
 
 def attach(telemetry, name):

@@ -6,12 +6,12 @@ import cbor2
 import pytest
 import trio
 
-from actors.breakpoints import ENVIRONMENT
-from scenarios.cases import open_run
+from actors.base.breakpoints import ENVIRONMENT
+from scenarios.cases.cases import open_run
 from scenarios.chaos.gate import Gate
-from scenarios.cluster import LocalCluster
-from scenarios.evidence import collect
-from scenarios.topology import ClusterSpec
+from scenarios.cluster.cluster import LocalCluster
+from scenarios.cluster.topology import ClusterSpec
+from scenarios.judge.evidence import collect
 
 pytestmark = pytest.mark.timeout(280)
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios import tracks
-from scenarios.flights import Traffic, generate_flights
-from scenarios.sectors_map import Bounds, Grid, SectorMap
-from scenarios.tracks import GAP_MS, HOUR_MS, Flight, Point, TracksError, busiest_hour, clip, read_tracks
+from scenarios.sectors import tracks
+from scenarios.sectors.map import Bounds, Grid, SectorMap
+from scenarios.sectors.synthetic_tracks import Traffic, generate_flights
+from scenarios.sectors.tracks import GAP_MS, HOUR_MS, Flight, Point, TracksError, busiest_hour, clip, read_tracks
 
 SWISS = Bounds(45.82, 5.96, 47.81, 10.49)
 START_MS = 1_533_121_320_000

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from scenarios.cli import run_command
+from scenarios.cli.main import run_command
 from scenarios.simulation.handover_weaknesses import WEAKNESSES, Weakness
 from scenarios.simulation.search_command import SCOPES, search_scope
 

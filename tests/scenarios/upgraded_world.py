@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from simserver.balls import Balls
+from simserver.world.demo_balls import Balls
 
 
 class FormerBalls(Balls):

@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from actors import Ref, System
-from authority.epoch import Fence
-from authority.messages import InputAck, InputItem, NotOwner
-from authority.ownership import Ownership
-from simserver.balls import Balls
-from simserver.custody import CustodyLog
-from simserver.entity import Entity, Inspect, NewInput, TickNow
-from simserver.inputs import Inbox
-from simserver.life import EntityEnvironment, Frozen, Life, Snapshot
-from simserver.pending_input import PendingInput
-from simserver.world import World
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.transfer import InputAck, InputItem, NotOwner
+from simserver.entity.actor import Entity, Inspect, NewInput, TickNow
+from simserver.entity.custody_log import CustodyLog
+from simserver.entity.inputs import Inbox
+from simserver.entity.state import EntityEnvironment, Frozen, Life, Snapshot
+from simserver.world.api import World
+from simserver.world.demo_balls import Balls
+from simserver.world.pending_input import PendingInput
 
 BALL = "alpha.ball"
 ADA = "alpha.ada"

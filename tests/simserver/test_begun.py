@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors import System
-from authority.certificates import DelegationGrant, PassCertificate
-from authority.epoch import Fence
-from authority.hops import Trace
-from authority.messages import Activated, DirectHandoff, HandoffReply, HandoffRequest
-from authority.ownership import Ownership
-from authority.sealing import Opened
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.trust.certificates import DelegationGrant, PassCertificate
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Activated, DirectHandoff, HandoffReply, HandoffRequest
 from crypto import jose
-from simserver import begun
-from simserver.begun import Begun, was_passed
+from simserver.transfer.source import seen_orders as begun
+from simserver.transfer.source.seen_orders import Begun, was_passed
 from tests.simserver import test_direct_departures as direct
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.test_departures import HERE, IDENTITY, PLAN, THERE, TRANSFER, Scene

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.system import System
-from authority.epoch import MAX_EPOCH, Fence
-from authority.ownership import Ownership
-from authority.recovery_messages import MAX_DEATHS
-from simserver.black_box import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, BlackBox
-from simserver.holdings import Holdings
-from simserver.life import Snapshot
+from actors.core.system import System
+from authority.fence import MAX_EPOCH, Fence
+from authority.model.ownership import Ownership
+from authority.wire.recovery import MAX_DEATHS
+from simserver.entity.crash_guard import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, BlackBox
+from simserver.entity.state import Snapshot
+from simserver.entity.table import Holdings
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.test_holdings import Written
 
@@ -54,7 +54,7 @@ def test_of_all_that_were_simulated_the_one_at_work_is_known_and_only_once(
 def test_a_process_that_is_killed_in_a_step_leaves_the_name(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, signal, sys\n"
-        "from simserver.black_box import BlackBox\n"
+        "from simserver.entity.crash_guard import BlackBox\n"
         "with BlackBox(pathlib.Path(sys.argv[1])).simulating('alpha.ball', 3):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

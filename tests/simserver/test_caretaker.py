@@ -16,11 +16,11 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from authority.epoch import Fence
-from simserver.caretaker import ENTITIES, Caretaker, entity_name
-from simserver.entity import Inspect, TickNow
-from simserver.holdings import Holding, Holdings
-from simserver.life import Life
+from authority.fence import Fence
+from simserver.entity.actor import Inspect, TickNow
+from simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
+from simserver.entity.state import Life
+from simserver.entity.table import Holding, Holdings
 from tests.actors.servers import Last
 from tests.simserver.stage import BALL, Stage
 from tests.simserver.test_holdings import Written

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors import System
-from authority.epoch import Fence
-from authority.lease import LeaseTerms
-from authority.messages import Copies, CopiesKept, decode_link_untrusted
-from authority.ownership import Ownership
-from authority.recovery import CopyTable, followers_of, may_follow
-from authority.recovery_messages import CopyItem, KeptItem
-from authority.standing import CopySource
-from simserver import copies
-from simserver.copies import Copier, new_copy
-from simserver.holdings import Holding, Holdings
-from simserver.world import World
+from authority.fence import Fence
+from authority.machines.lease import LeaseTerms
+from authority.machines.replica_choice import CopyTable, followers_of, may_follow
+from authority.model.ownership import Ownership
+from authority.model.standing import CopySource
+from authority.wire.recovery import CopyItem, KeptItem
+from authority.wire.transfer import Copies, CopiesKept, decode_link_untrusted
+from simserver.durability import replication as copies
+from simserver.durability.replication import Copier, new_copy
+from simserver.entity.table import Holding, Holdings
+from simserver.world.api import World
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import TrioClock
 from tests.simserver.test_holdings import Written

@@ -7,14 +7,14 @@ import trio
 from trio.testing import MockClock
 
 from actors import System
-from authority.hops import Trace
-from authority.messages import Decline, Precopied, Precopy, StateTransfer
-from authority.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
-from authority.sealing import Opened
-from simserver import departing
-from simserver.departing import Plan
-from simserver.holdings import Holding
-from simserver.life import Life
+from authority.machines.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Decline, Precopied, Precopy, StateTransfer
+from simserver.entity.state import Life
+from simserver.entity.table import Holding
+from simserver.transfer.source import departure as departing
+from simserver.transfer.source.departure import Plan
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import BUDGETED, HERE, PLAN, THERE, TRANSFER, Scene, slow_to_encode
 

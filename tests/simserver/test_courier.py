@@ -9,15 +9,15 @@ import pytest
 import trio
 import trio.testing
 
-from authority import letters
-from authority.hops import Trace
-from authority.messages import KeyAhead, OwnerRequest, Parcel, decode_link_untrusted
-from authority.sealing import Sealer
+from authority.wire import batch as letters
+from authority.wire.hops import Trace
+from authority.wire.sealing import Sealer
+from authority.wire.transfer import KeyAhead, OwnerRequest, Parcel, decode_link_untrusted
 from crypto import base64url
 from crypto.keys import Identity, PublicIdentity
-from simserver import courier as module
-from simserver.courier import Courier
-from simserver.whereabouts import Whereabouts
+from simserver.net import outbox as module
+from simserver.net.outbox import Courier
+from simserver.net.peer_addresses import Whereabouts
 from tests.simserver.test_departures import TrioClock
 
 HERE, THERE = Sealer("alpha.s1", Identity.generate()), Sealer("alpha.s2", Identity.generate())

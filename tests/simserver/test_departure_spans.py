@@ -9,10 +9,10 @@ import trio
 from trio.testing import MockClock
 
 from actors import System
-from authority.epoch import Fence
-from authority.messages import StageDiscard
-from authority.outgoing import Mode
-from authority.spans import DEPARTURE, FREEZE, STAGING
+from authority.fence import Fence
+from authority.machines.source import Mode
+from authority.node.spans import DEPARTURE, FREEZE, STAGING
+from authority.wire.transfer import StageDiscard
 from tests.authority.test_spans import Ear
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import HERE, PLAN, THERE, TRANSFER, Scene, activated, refusal

@@ -12,13 +12,22 @@ import trio
 from trio.testing import MockClock
 
 from actors import System
-from actors.clock import Clock
-from authority.admission import Need
-from authority.epoch import Fence
+from actors.base.clock import Clock
 from authority.errors import Reason
-from authority.hops import Trace
-from authority.letters import Letter
-from authority.messages import (
+from authority.fence import Fence
+from authority.machines.capacity import Need
+from authority.machines.replica_choice import CopyTable
+from authority.machines.source import STAGE_PATIENCE_NS, Mode
+from authority.model.ownership import Ownership
+from authority.model.records import DirectoryRow, Role
+from authority.model.standing import CopySource
+from authority.node.spans import SILENT, Spans
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.placement import MoveItem
+from authority.wire.recovery import RaisedItem
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
     Activated,
     Collect,
     Decline,
@@ -33,25 +42,17 @@ from authority.messages import (
     ReportReply,
     Staged,
 )
-from authority.outgoing import STAGE_PATIENCE_NS, Mode
-from authority.ownership import Ownership
-from authority.placement_messages import MoveItem
-from authority.records import DirectoryRow, Role
-from authority.recovery import CopyTable
-from authority.recovery_messages import RaisedItem
-from authority.sealing import Opened, Sealer
-from authority.spans import SILENT, Spans
-from authority.standing import CopySource
 from crypto.keys import Identity
-from simserver import departing, turnstile
-from simserver.admission import Decided
-from simserver.departing import Plan
-from simserver.departures import Departures
-from simserver.holdings import Holding, Holdings
-from simserver.home import HomeUnreachable
-from simserver.life import Life
-from simserver.recovery import Recovery
-from simserver.stayers import FIRST_PAUSE_NS, FORGET_NS
+from simserver.entity.state import Life
+from simserver.entity.table import Holding, Holdings
+from simserver.failover.adoption import Recovery
+from simserver.net.home_client import HomeUnreachable
+from simserver.transfer.source import concurrency_limit as turnstile
+from simserver.transfer.source import departure as departing
+from simserver.transfer.source.admission import Decided
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.source.retry_backoff import FIRST_PAUSE_NS, FORGET_NS
 from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_holdings import Written
 
@@ -372,7 +373,7 @@ async def test_a_large_state_that_went_ahead_goes_ahead_once_though_home_was_sil
     scene: Scene, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holding, answers = scene.spawn(), [True]
-    monkeypatch.setattr("simserver.copying_ahead.CopyingAhead.least_bytes", 1)
+    monkeypatch.setattr("simserver.transfer.source.precopy.CopyingAhead.least_bytes", 1)
     scene.departures.home_answers = lambda now_ns: answers[0]
     async with scene.served():
         scene.departures.begin(replace(PLAN, ordered=True))
@@ -463,7 +464,7 @@ async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
 ) -> None:
     holding = scene.spawn()
     holding.delegated(("grant",), (HERE, THERE), holding.fence)
-    monkeypatch.setattr("simserver.departures.Departure", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("simserver.transfer.source.departures.Departure", lambda *_, **__: 1 / 0)
     scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
     assert (holding.life.frozen, len(scene.departures), scene.mail.sent) == (False, 0, [])
     scene.departures.wants_to_go(BALL, THERE)
@@ -480,7 +481,7 @@ async def test_a_pass_that_cannot_be_signed_is_signed_when_it_is_tried_again(
     async with scene.served():
         await trio.sleep(1)
         with monkeypatch.context() as broken:
-            broken.setattr("simserver.passes.jose.sign_all", lambda *_, **__: 1 / 0)
+            broken.setattr("simserver.transfer.source.pass_signing.jose.sign_all", lambda *_, **__: 1 / 0)
             scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
         assert (scene.departures.is_leaving(BALL), scene.mail.sent, scene.counts["internal_error"]) == (True, [], 1)
         await trio.sleep(1)

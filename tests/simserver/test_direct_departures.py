@@ -8,15 +8,15 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors import System
-from authority.certificates import PassCertificate
-from authority.epoch import Fence
-from authority.messages import DirectHandoff
-from authority.ownership import Ownership
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.trust.certificates import PassCertificate
+from authority.wire.transfer import DirectHandoff
 from crypto import jose
 from crypto.keys import Identity
-from simserver import passes
-from simserver.departing import Plan
-from simserver.holdings import Holding
+from simserver.entity.table import Holding
+from simserver.transfer.source import pass_signing as passes
+from simserver.transfer.source.departure import Plan
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, Scene
 

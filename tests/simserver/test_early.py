@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors import System
-from authority.certificates import CommitCertificate
-from authority.epoch import Fence
-from authority.hops import Trace
-from authority.messages import InputItem, StateTransfer
-from authority.ownership import Ownership
-from authority.sealing import Opened, Sealer
-from simserver.arrivals import Arrivals
-from simserver.early import EXPECTED_NS, MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES, EarlyInputs
-from simserver.holdings import Holdings
-from simserver.leave_given import Context
-from simserver.life import Snapshot, state_hash
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.trust.certificates import CommitCertificate
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import InputItem, StateTransfer
+from simserver.entity.state import Snapshot, state_hash
+from simserver.entity.table import Holdings
+from simserver.transfer.target.arrivals import Arrivals
+from simserver.transfer.target.early_inputs import EXPECTED_NS, MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES, EarlyInputs
+from simserver.transfer.target.permission import Context
 from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, TRANSFER, TrioClock
 from tests.simserver.test_holdings import Written

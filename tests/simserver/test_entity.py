@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import Exit, NoProc, System
-from authority.epoch import Fence
+from authority.fence import Fence
 from authority.limits import MAX_BODY_BYTES
-from authority.messages import MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
-from authority.ownership import Ownership
-from simserver import inputs, journal
-from simserver.entity import TickNow
-from simserver.inputs import Inbox
-from simserver.life import Snapshot, state_hash
+from authority.model.ownership import Ownership
+from authority.wire.transfer import MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
+from simserver.entity import inputs, journal
+from simserver.entity.actor import TickNow
+from simserver.entity.inputs import Inbox
+from simserver.entity.state import Snapshot, state_hash
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"

@@ -6,20 +6,20 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.http_client import HttpClient
-from authority.hops import Trace
-from authority.messages import Passed
-from authority.sealing import Sealer
+from actors.http.client import HttpClient
+from authority.wire.hops import Trace
+from authority.wire.sealing import Sealer
+from authority.wire.transfer import Passed
 from crypto.keys import Identity
-from simserver.admission import Reception
-from simserver.arrivals import Arrivals
-from simserver.departures import Departures
-from simserver.environment import EntityEnvironment
-from simserver.home import Home, HomeUnreachable
-from simserver.home_awaited import HomeAwaited
-from simserver.inquiries import Inquiries
-from simserver.loose_ends import LooseEnds
-from simserver.visitors import Visitors
+from simserver.entity.environment import EntityEnvironment
+from simserver.failover.foreign_entities import Visitors
+from simserver.net.home_client import Home, HomeUnreachable
+from simserver.transfer.source.admission import Reception
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.source.waiting_for_home import HomeAwaited
+from simserver.transfer.target.arrivals import Arrivals
+from simserver.transfer.target.staged_outcome import Inquiries
+from simserver.transfer.target.unresolved import LooseEnds
 from tests.simserver.test_departures import TrioClock
 
 GUARDS = {"may_act", "may_ask", "home_answers", "incarnation", "is_drained", "is_lost_by", "keeps_copies"}

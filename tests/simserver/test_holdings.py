@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from actors import System
-from authority.epoch import Fence
-from authority.messages import InputItem
-from authority.ownership import Ownership
-from simserver import holdings
-from simserver.balls import Balls
-from simserver.custody import custody_file
-from simserver.holdings import AlreadyHeld, Holding, Holdings, Tombstone
-from simserver.life import Life, Snapshot
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.transfer import InputItem
+from simserver.entity import table as holdings
+from simserver.entity.custody_log import custody_file
+from simserver.entity.state import Life, Snapshot
+from simserver.entity.table import AlreadyHeld, Holding, Holdings, Tombstone
+from simserver.world.demo_balls import Balls
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 

@@ -8,19 +8,27 @@ import httpx
 import pytest
 import trio
 
-from actors.clock import Clock
-from actors.http_client import HttpClient
-from authority.enrolment import DIRECTORY, rows_proof
-from authority.hops import Trace
-from authority.letters import Letter
-from authority.messages import Decline
-from authority.pins import Pins
-from authority.records import DirectoryRow, Role
-from authority.sealing import Sealer
+from actors.base.clock import Clock
+from actors.http.client import HttpClient
+from authority.model.records import DirectoryRow, Role
+from authority.trust.enrolment import DIRECTORY, rows_proof
+from authority.trust.key_pinning import Pins
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.sealing import Sealer
+from authority.wire.transfer import Decline
 from crypto.continuity import Published, sign_successor
 from crypto.keys import Identity
 from crypto.pin_file import PinFile
-from simserver.home import FRESH_NS, KEYS_TTL_NS, SILENT_ROW_TTL_NS, UNKNOWN_KEY_NS, Home, HomeRefused, HomeUnreachable
+from simserver.net.home_client import (
+    FRESH_NS,
+    KEYS_TTL_NS,
+    SILENT_ROW_TTL_NS,
+    UNKNOWN_KEY_NS,
+    Home,
+    HomeRefused,
+    HomeUnreachable,
+)
 
 NOW_S = 1_700_000_000
 TOKEN = b"a join token of some length"

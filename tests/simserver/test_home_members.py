@@ -7,19 +7,19 @@ import pytest
 import trio
 import trio.testing
 
-from actors.clock import Clock
-from actors.http_client import HttpClient
-from authority.enrolment import DIRECTORY, rows_proof
-from authority.hops import Trace
-from authority.lease_messages import digest_of_members
-from authority.letters import Letter
-from authority.log_messages import HeldInquiry
-from authority.messages import AdmitRequest, Message, OwnerRequest
-from authority.parcels import WAIT_HEADER
-from authority.records import DirectoryRow, Role
-from authority.sealing import Sealer
+from actors.base.clock import Clock
+from actors.http.client import HttpClient
+from authority.model.records import DirectoryRow, Role
+from authority.trust.enrolment import DIRECTORY, rows_proof
+from authority.wire.batch import Letter
+from authority.wire.envelope import WAIT_HEADER
+from authority.wire.hops import Trace
+from authority.wire.lease import digest_of_members
+from authority.wire.log_position import HeldInquiry
+from authority.wire.sealing import Sealer
+from authority.wire.transfer import AdmitRequest, Message, OwnerRequest
 from crypto.keys import Identity
-from simserver.home import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, Home, HomeUnreachable
+from simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, Home, HomeUnreachable
 
 TOKEN = b"a join token of some length"
 

@@ -9,15 +9,15 @@ import trio
 from trio.testing import MockClock
 
 from actors import System
-from authority.epoch import Fence
-from authority.hops import Trace
-from authority.messages import Message, StageInquiry, StageWord
-from authority.ownership import Ownership
-from authority.sealing import Opened
-from simserver.holdings import Holdings
-from simserver.home import HomeUnreachable
-from simserver.inquiries import AFTER_NS, Inquiries
-from simserver.stages import Stage, Stages
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Message, StageInquiry, StageWord
+from simserver.entity.table import Holdings
+from simserver.net.home_client import HomeUnreachable
+from simserver.transfer.target.staged_outcome import AFTER_NS, Inquiries
+from simserver.transfer.target.staged_states import Stage, Stages
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.stage import Stage as Scenery
 from tests.simserver.test_departures import HERE, TrioClock

@@ -9,14 +9,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.hops import Trace
-from authority.lease import LeaseTerms, Renewed
-from authority.lease_messages import Renew, RenewReply, digest_of, number_of
-from authority.release import PROTOCOL_VERSION
-from authority.sealing import Opened
-from simserver.home import HomeRefused, HomeUnreachable
-from simserver.home_log import HomeLog
-from simserver.lease import SOONEST_NS, LeaseKeeper, Nonces
+from authority.machines.lease import LeaseTerms, Renewed
+from authority.protocol_version import PROTOCOL_VERSION
+from authority.wire.hops import Trace
+from authority.wire.lease import Renew, RenewReply, digest_of, number_of
+from authority.wire.sealing import Opened
+from simserver.lease.keeper import SOONEST_NS, LeaseKeeper, Nonces
+from simserver.lease.log_watermark import HomeLog
+from simserver.net.home_client import HomeRefused, HomeUnreachable
 from tests.simserver.test_departures import TrioClock
 
 S = 1_000_000_000

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from authority.epoch import Fence
-from simserver import ledger as module
-from simserver.ledger import Ledger
-from simserver.ledger_rows import MAX_WRITE_BYTES, Interrupted
+from authority.fence import Fence
+from simserver.durability import ledger as module
+from simserver.durability.ledger import Ledger
+from simserver.durability.ledger_rows import MAX_WRITE_BYTES, Interrupted
 from tree import DirectoryInUse
 
 

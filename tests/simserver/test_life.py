@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors import Ignored, System
-from authority.epoch import Fence
-from authority.ownership import Ownership
-from simserver.life import MAX_CRASHES, Life, Snapshot
-from simserver.stepping import Carried
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from simserver.entity.state import MAX_CRASHES, Life, Snapshot
+from simserver.world.step import Carried
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from actors.system import System
-from authority.epoch import Fence
-from authority.lease import Holder, LeaseTerms, Renewed
-from authority.ownership import Ownership
-from authority.recovery_messages import TOO_OFTEN
-from simserver.black_box import BlackBox
-from simserver.holdings import Holdings, WorldFailed
-from simserver.lease import LeaseKeeper
-from simserver.life import Life, Snapshot
-from simserver.load import _group, _is_immovable
+from actors.core.system import System
+from authority.fence import Fence
+from authority.machines.lease import Holder, LeaseTerms, Renewed
+from authority.model.ownership import Ownership
+from authority.wire.recovery import TOO_OFTEN
+from simserver.entity.crash_guard import BlackBox
+from simserver.entity.state import Life, Snapshot
+from simserver.entity.table import Holdings, WorldFailed
+from simserver.lease.keeper import LeaseKeeper
+from simserver.server.load_report import _group, _is_immovable
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 from tests.simserver.test_black_box import DIED_TWICE
 from tests.simserver.test_holdings import Written

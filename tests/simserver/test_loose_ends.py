@@ -8,16 +8,16 @@ import trio
 from trio.testing import MockClock
 
 from actors import System
-from authority.epoch import Fence
-from authority.hops import Trace
-from authority.incoming import Permission
-from authority.messages import Message, Passed, ReportReply, StageWord, Stranded
-from authority.ownership import Ownership
-from authority.sealing import Opened
-from simserver import loose_ends
-from simserver.holdings import Holding, Holdings
-from simserver.home import HomeUnreachable
-from simserver.loose_ends import LooseEnds, Unsettled
+from authority.fence import Fence
+from authority.machines.target import Permission
+from authority.model.ownership import Ownership
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Message, Passed, ReportReply, StageWord, Stranded
+from simserver.entity.table import Holding, Holdings
+from simserver.net.home_client import HomeUnreachable
+from simserver.transfer.target import unresolved as loose_ends
+from simserver.transfer.target.unresolved import LooseEnds, Unsettled
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import HERE, TrioClock
 from tests.simserver.test_holdings import Written

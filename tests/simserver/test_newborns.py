@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.clock import Clock
-from authority.epoch import Fence
-from simserver.newborns import MAX_ASKERS, PATIENCE_NS, Newborns
+from actors.base.clock import Clock
+from authority.fence import Fence
+from simserver.durability.creation_barrier import MAX_ASKERS, PATIENCE_NS, Newborns
 
 BALL, HOME = "alpha.ball", "alpha.h1"
 PATIENCE_S = PATIENCE_NS / 1e9

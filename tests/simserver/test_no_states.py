@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from actors.system import System
-from authority.epoch import Fence
-from simserver.holdings import Holdings, WorldFailed
-from simserver.life import Life, Snapshot
-from simserver.stepping import Step
+from actors.core.system import System
+from authority.fence import Fence
+from simserver.entity.state import Life, Snapshot
+from simserver.entity.table import Holdings, WorldFailed
+from simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 from tests.simserver.test_holdings import Written
 

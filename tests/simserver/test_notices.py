@@ -8,11 +8,11 @@ import trio
 from trio.testing import MockClock
 
 from actors import System
-from authority.messages import ImminentLoss
-from simserver.departing import Plan
-from simserver.notices import OWNER, WORLD, Notices
-from simserver.pending_input import PendingInput
-from simserver.stepping import Step
+from authority.wire.transfer import ImminentLoss
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.notice import OWNER, WORLD, Notices
+from simserver.world.pending_input import PendingInput
+from simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.test_departures import THERE, TRANSFER, Scene
 

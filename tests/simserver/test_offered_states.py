@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.errors import MessageError
-from authority.hops import Trace
-from authority.messages import StateTransfer
-from authority.sealing import Opened
-from simserver.arrivals import Arrivals
-from simserver.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, Inbox
-from simserver.life import Snapshot
-from simserver.offered_states import MAX_READ, MAX_READ_BYTES, OfferedStates
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import StateTransfer
+from simserver.entity.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, Inbox
+from simserver.entity.state import Snapshot
+from simserver.transfer.target.arrivals import Arrivals
+from simserver.transfer.target.offers import MAX_READ, MAX_READ_BYTES, OfferedStates
 from tests.authority.test_cbor import laughs
 from tests.simserver.test_portable import nested
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from typing import Any
 
-from authority.epoch import Fence
-from authority.messages import Message, OwnerHint
-from authority.ownership import Ownership
-from simserver.holdings import Holdings, Tombstone
-from simserver.owner_hints import AGAIN_NS, MAX_HINTS, MAX_SENT_ON, OwnerHints
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.transfer import Message, OwnerHint
+from simserver.entity.table import Holdings, Tombstone
+from simserver.transfer.target.owner_hints import AGAIN_NS, MAX_HINTS, MAX_SENT_ON, OwnerHints
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import THERE
 from tests.simserver.test_holdings import Written

@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from authority.epoch import Fence
-from authority.hops import Trace
-from authority.messages import OwnerRequest, OwnerWord
-from authority.ownership import Ownership
-from simserver.home import HomeUnreachable
-from simserver.life import Life, Snapshot
-from simserver.owners import ASK_AGAIN_NS, MAX_WAITING, Owners
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.hops import Trace
+from authority.wire.transfer import OwnerRequest, OwnerWord
+from simserver.entity.state import Life, Snapshot
+from simserver.net.home_client import HomeUnreachable
+from simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, Owners
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 BOB = "alpha.bob"

@@ -6,14 +6,14 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from authority.certificates import DelegationGrant, PassCertificate, token_hash
-from authority.epoch import Fence
-from authority.sealing import Sealer
+from authority.fence import Fence
+from authority.trust.certificates import DelegationGrant, PassCertificate, token_hash
+from authority.wire.sealing import Sealer
 from crypto import jose
 from crypto.keys import Identity
-from simserver import passes as module
-from simserver.departing import Departure, Plan
-from simserver.passes import Passes
+from simserver.transfer.source import pass_signing as module
+from simserver.transfer.source.departure import Departure, Plan
+from simserver.transfer.source.pass_signing import Passes
 from tests.simserver.test_departures import TrioClock
 
 HERE = Sealer("alpha.s1", Identity.generate())

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors import ActorSpec, DynamicSupervisor, DynamicSupervisorSpec, NoProc, Strategy, SupervisorSpec, System
-from actors.process import Process
-from actors.sys import resume, suspend
-from authority.epoch import Fence
-from authority.messages import InputItem
-from authority.ownership import Ownership
-from simserver import passive
-from simserver.caretaker import ENTITIES, Caretaker, entity_name
-from simserver.entity import Entity, NewInput, TickNow
-from simserver.holdings import Holding, Holdings
-from simserver.inputs import Cursor
-from simserver.life import Life, Snapshot
-from simserver.load import census_rows
-from simserver.passivation import Passivation
+from actors.core.process import Process
+from actors.observe.sys import resume, suspend
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.transfer import InputItem
+from simserver.entity import passivated as passive
+from simserver.entity.actor import Entity, NewInput, TickNow
+from simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
+from simserver.entity.inputs import Cursor
+from simserver.entity.passivation import Passivation
+from simserver.entity.state import Life, Snapshot
+from simserver.entity.table import Holding, Holdings
+from simserver.server.load_report import census_rows
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_copies import FOLLOWER, kept
 from tests.simserver.test_copies import Place as CopyPlace

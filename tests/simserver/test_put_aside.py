@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from authority.epoch import MAX_EPOCH, Fence
-from authority.recovery import Copy
-from authority.standing import CopySource
-from scenarios import cli
-from simserver import put_aside
-from simserver.inputs import Inbox
-from simserver.life import Snapshot, state_hash
-from simserver.put_aside import Aside, PutAside
-from simserver.stepping import Carried
+from authority.fence import MAX_EPOCH, Fence
+from authority.machines.replica_choice import Copy
+from authority.model.standing import CopySource
+from scenarios.cli import main as cli
+from simserver.durability import put_aside
+from simserver.durability.put_aside import Aside, PutAside
+from simserver.entity.inputs import Inbox
+from simserver.entity.state import Snapshot, state_hash
+from simserver.world.step import Carried
 from tests.simserver.stage import BALL
-from tree.disk import DiskFailed
+from tree.disk.disk import DiskFailed
 
 ANY = Fence(MAX_EPOCH, MAX_EPOCH)
 

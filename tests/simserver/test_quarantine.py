@@ -5,13 +5,13 @@ from typing import Any
 import cbor2
 import pytest
 
-from authority.epoch import MAX_EPOCH, Fence
-from authority.ownership import Ownership
-from authority.recovery import CopyTable
-from authority.standing import CopySource
-from simserver.copies import new_copy
-from simserver.life import Life, Snapshot
-from simserver.snapshot import MAX_BROKEN_CHARS
+from authority.fence import MAX_EPOCH, Fence
+from authority.machines.replica_choice import CopyTable
+from authority.model.ownership import Ownership
+from authority.model.standing import CopySource
+from simserver.durability.replication import new_copy
+from simserver.entity.snapshot import MAX_BROKEN_CHARS
+from simserver.entity.state import Life, Snapshot
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 WHY = "ZeroDivisionError: poison"

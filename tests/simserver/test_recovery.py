@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from actors import System
-from authority.epoch import MAX_EPOCH, Fence
-from authority.hops import Trace
-from authority.messages import Adopt, Adopted, Collect, Collected
-from authority.ownership import Ownership
-from authority.recovery import Copy, CopyTable
-from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
-from authority.spans import ADOPTION, takeover_id
-from authority.standing import CopySource
-from simserver.black_box import _Death
-from simserver.copies import new_copy
-from simserver.handed_on import HandedOn
-from simserver.holdings import Holdings
-from simserver.life import Snapshot
-from simserver.recovery import Recovery
-from simserver.stages import Stage as Staged
+from authority.fence import MAX_EPOCH, Fence
+from authority.machines.replica_choice import Copy, CopyTable
+from authority.model.ownership import Ownership
+from authority.model.standing import CopySource
+from authority.node.spans import ADOPTION, takeover_id
+from authority.wire.hops import Trace
+from authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
+from authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from simserver.durability.replication import new_copy
+from simserver.entity.crash_guard import _Death
+from simserver.entity.state import Snapshot
+from simserver.entity.table import Holdings
+from simserver.failover.adoption import Recovery
+from simserver.transfer.source.released_epochs import HandedOn
+from simserver.transfer.target.staged_states import Stage as Staged
 from tests.authority.test_spans import Ear
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_black_box import DIED_TWICE

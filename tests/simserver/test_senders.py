@@ -6,9 +6,11 @@ from typing import Any, cast
 import pytest
 
 from authority.errors import MessageError
-from authority.hops import Trace
-from authority.message_base import MessageModel
-from authority.messages import (
+from authority.model.records import Role
+from authority.wire.base import MessageModel
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import (
     ForwardInputs,
     OwnerHint,
     Precopy,
@@ -17,9 +19,7 @@ from authority.messages import (
     StageDiscard,
     StateTransfer,
 )
-from authority.records import Role
-from authority.sealing import Opened
-from simserver.node import Node
+from simserver.server.dispatch import Node
 
 FENCED: dict[str, Any] = {"transfer_id": "transfer-1", "entity": "alpha.e", "epoch": 1, "sub": 0}
 STATE: dict[str, Any] = {**FENCED, "kind": "ball", "tick": 3, "state": b"x", "state_hash": "a" * 64}

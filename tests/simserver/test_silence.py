@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from authority.epoch import Fence
-from authority.messages import OwnerWord
-from authority.ownership import Ownership
-from simserver import silence
-from simserver.silence import FIRST_SILENCE_S, Silences
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.transfer import OwnerWord
+from simserver.owners import inactivity as silence
+from simserver.owners.inactivity import FIRST_SILENCE_S, Silences
 
 BALL = "alpha.ball"
 ADA = "alpha.ada"

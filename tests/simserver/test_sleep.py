@@ -10,16 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors import System
-from authority.epoch import Fence
-from authority.ownership import Ownership
-from simserver.departing import Plan
-from simserver.entity import Entity
-from simserver.leave_taking import LeaveTaking
-from simserver.life import Life, Snapshot
-from simserver.node import Node
-from simserver.pending_input import PendingInput
-from simserver.sleep import may_sleep
-from simserver.stepping import Step
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from simserver.entity.actor import Entity
+from simserver.entity.sleep import may_sleep
+from simserver.entity.state import Life, Snapshot
+from simserver.server.dispatch import Node
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.notice_timer import LeaveTaking
+from simserver.world.pending_input import PendingInput
+from simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"

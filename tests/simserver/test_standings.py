@@ -5,16 +5,16 @@ from dataclasses import replace
 import trio
 from trio.testing import MockClock
 
-from authority.epoch import Fence
 from authority.errors import Reason
-from authority.hops import Trace
-from authority.messages import HandoffReply
-from authority.ownership import Ownership
-from authority.sealing import Opened
-from authority.standing_messages import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
-from simserver import turnstile
-from simserver.standings import Standings
-from simserver.waits import MAX_WAITS, Wait, Waits
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
+from authority.wire.transfer import HandoffReply
+from simserver.server.standings import Standings
+from simserver.transfer.source import concurrency_limit as turnstile
+from simserver.transfer.source.reasons import MAX_WAITS, Wait, Waits
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import (
     HERE,

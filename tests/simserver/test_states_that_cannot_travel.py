@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from trio.testing import MockClock
 
 from actors import System
-from authority.epoch import Fence
 from authority.errors import Reason
-from authority.messages import Collect, Collected, Decline
-from authority.recovery_messages import RaisedItem
-from simserver import life as lives
-from simserver.holdings import Holding, Holdings, WorldFailed
-from simserver.life import Life, Snapshot
-from simserver.portable import NotPortable
-from simserver.recovery import Recovery
-from simserver.stepping import Timers
+from authority.fence import Fence
+from authority.wire.recovery import RaisedItem
+from authority.wire.transfer import Collect, Collected, Decline
+from simserver.entity import state as lives
+from simserver.entity.state import Life, Snapshot
+from simserver.entity.table import Holding, Holdings, WorldFailed
+from simserver.failover.adoption import Recovery
+from simserver.world.portability import NotPortable
+from simserver.world.step import Timers
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 from tests.simserver.test_copies import INTERVAL_S, Place, served
 from tests.simserver.test_copying_ahead import Ahead

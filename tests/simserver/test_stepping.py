@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import System
-from authority.epoch import Fence
-from simserver.inputs import Inbox
-from simserver.life import Life, Snapshot
-from simserver.pending_input import PendingInput
-from simserver.stepping import MAX_TIMERS, Carried, EntityRandom, Step, Timers
-from simserver.world import migrated, schema_version, takes
+from authority.fence import Fence
+from simserver.entity.inputs import Inbox
+from simserver.entity.state import Life, Snapshot
+from simserver.world.api import migrated, schema_version, takes
+from simserver.world.pending_input import PendingInput
+from simserver.world.step import MAX_TIMERS, Carried, EntityRandom, Step, Timers
 from tests.simserver.stage import BALL, Stage, Tally, inspect, ticks
 
 

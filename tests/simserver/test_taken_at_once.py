@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from actors.inbox import Received
-from authority.hops import Trace
-from authority.message_base import MessageModel
-from authority.messages import Activated, DirectHandoff, Grant, Parcel
-from authority.sealing import Opened, Sealer
+from actors.net.inbox import Received
+from authority.wire.base import MessageModel
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import Activated, DirectHandoff, Grant, Parcel
 from crypto.keys import Identity, PublicIdentity
-from simserver.node import Node
+from simserver.server.dispatch import Node
 
 NOW_S = 1_000_000.0
 HERE, THERE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.s2"))

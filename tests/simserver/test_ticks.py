@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from actors import Ref, Server, System
-from actors.scheduler import SLICE_S
-from simserver.load import LoadMeter
-from simserver.node import Node
+from actors.core.scheduler import SLICE_S
+from simserver.server.dispatch import Node
+from simserver.server.load_report import LoadMeter
 
 PERIOD_MS = 50
 MS = 1_000_000

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.link import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
-from actors.udp import LinkEndpoint
-from authority.hops import Trace
-from authority.messages import OwnerRequest
-from authority.records import DirectoryRow, Role
-from authority.sealing import Sealer
+from actors.net.endpoint import LinkEndpoint
+from authority.model.records import DirectoryRow, Role
+from authority.wire.hops import Trace
+from authority.wire.sealing import Sealer
+from authority.wire.transfer import OwnerRequest
 from crypto.keys import Identity
-from simserver.courier import Courier
-from simserver.home import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home, HomeUnreachable
-from simserver.whereabouts import Whereabouts
+from simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home, HomeUnreachable
+from simserver.net.outbox import Courier
+from simserver.net.peer_addresses import Whereabouts
 from tests.simserver.test_departures import TrioClock
 
 PEER, BEFORE, SINCE = "alpha.s2", ("127.0.0.1", 1), ("127.0.0.1", 2)

@@ -9,10 +9,10 @@ from trio.testing import MockClock
 
 from authority.errors import Reason
 from authority.limits import MAX_STATE_BYTES
-from authority.records import Role
-from simserver import targets
-from simserver.departing import Plan
-from simserver.stayers import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS
+from authority.model.records import Role
+from simserver.transfer.source import targets
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import HERE, THERE, Scene, activated, refused, scene
 

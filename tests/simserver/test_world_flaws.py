@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from authority.settings import ConfigError
-from simserver.participants import MAX_PART_NAME, MAX_PARTS
-from simserver.world import load_world
+from authority.node.config import ConfigError
+from simserver.world.api import load_world
+from simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 
 MODULE = "worlds_of_a_test"
 SPEC = f"{MODULE}:Made"
@@ -126,6 +126,6 @@ def test_a_world_with_what_it_needs_is_loaded(module: Any, more: dict[str, Any])
     assert load_world(SPEC, {}) is made
 
 
-@pytest.mark.parametrize("spec", ["simserver.balls:Balls", "scenarios.clockwork:Clockwork"])
+@pytest.mark.parametrize("spec", ["simserver.world.demo_balls:Balls", "scenarios.judge.clocks:Clockwork"])
 def test_the_worlds_that_are_here_are_loaded(spec: str) -> None:
     assert load_world(spec, {}) is not None

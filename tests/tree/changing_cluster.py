@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.tree.simulated_cluster import SimulatedCluster
-from tree.data import encode
-from tree.membership import Admit, Change, ChangeRefused, Configuration, Dismiss, Member
+from tree.data.data import encode
+from tree.net.membership import Admit, Change, ChangeRefused, Configuration, Dismiss, Member
 
 
 class ChangingCluster(SimulatedCluster):

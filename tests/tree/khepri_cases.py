@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from tree.conditions import (
+from tree.data.node import NodeView
+from tree.data.path import Path
+from tree.store.conditions import (
     AllOf,
     Compare,
     Condition,
@@ -20,10 +22,8 @@ from tree.conditions import (
     IfPathMatches,
     Name,
 )
-from tree.keep_while import keep_while_to_data
-from tree.node import NodeView
-from tree.path import Path
-from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, pattern_to_data
+from tree.store.keep_while import keep_while_to_data
+from tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, pattern_to_data
 
 
 class Refused(Exception):

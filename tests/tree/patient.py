@@ -3,8 +3,8 @@
 from typing import Any
 
 from tree import Replica
-from tree.commands import CommandId
 from tree.etcd import EtcdReplica
+from tree.machine.commands import CommandId
 
 PATIENCE_S = 60.0
 

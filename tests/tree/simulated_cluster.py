@@ -16,13 +16,13 @@ from typing import Any
 import pysyncobj.syncobj
 import pytest
 
-from tree.commands import Command, Machine, encode_command
-from tree.frames import decode_message_untrusted, encode_message
-from tree.journal import Journal
-from tree.membership import Member
-from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
-from tree.state import FrozenState, LoadedState
-from tree.transaction import Transaction
+from tree.disk.journal import Journal
+from tree.machine.commands import Command, Machine, encode_command
+from tree.machine.state import FrozenState, LoadedState
+from tree.net.frames import decode_message_untrusted, encode_message
+from tree.net.membership import Member
+from tree.raft.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
+from tree.store.transaction import Transaction
 
 Message = dict[str, Any]
 

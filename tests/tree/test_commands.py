@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, few_values
-from tree import commands, procedures, sessions
-from tree.changes import Written
-from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command, encode_entry
-from tree.data import decode, encode
-from tree.errors import Abort, BadData, MalformedCommand
-from tree.sessions import Session
-from tree.transaction import Transaction
+from tree.data.data import decode, encode
+from tree.data.errors import Abort, BadData, MalformedCommand
+from tree.machine import commands, sessions
+from tree.machine.commands import Answer, Command, Machine, decode_command_untrusted, encode_command, encode_entry
+from tree.machine.sessions import Session
+from tree.store import procedures
+from tree.store.changes import Written
+from tree.store.transaction import Transaction
 
 
 def add(transaction: Transaction, args: Any) -> int:

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from tree.collector import TreeGrowth, uncollected
-from tree.commands import Command, Machine, encode_command
-from tree.compaction import CompactionPolicy, Snapshots
-from tree.journal import Journal
-from tree.rows import Remains
-from tree.snapshot import SnapshotDamaged, SnapshotFile
-from tree.state import FrozenState, LoadedState, StateLoader
+from tree.disk.collector import TreeGrowth, uncollected
+from tree.disk.compaction import CompactionPolicy, Snapshots
+from tree.disk.journal import Journal
+from tree.disk.snapshot import SnapshotDamaged, SnapshotFile
+from tree.machine.commands import Command, Machine, encode_command
+from tree.machine.state import FrozenState, LoadedState, StateLoader
+from tree.store.rows import Remains
 
 HERE = Path("/member")
 EAGER = CompactionPolicy(after_entries=6, after_bytes=1 << 30, interval_s=0.0)

@@ -20,13 +20,13 @@ from tests.tree.instances import PROCEDURES, running_instance
 from tests.tree.khepri_cases import CASES, Refused
 from tests.tree.patient import PatientEtcdReplica
 from tree import Aborted, BadData, Compacted
-from tree.backend import Backend
-from tree.commands import Answer, Command, Machine, encode_command
-from tree.conditions import IfChildListLength, IfNodeExists
-from tree.keep_while import keep_while_to_data
-from tree.node import NodeView
-from tree.path import Path as TreePath
-from tree.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
+from tree.data.node import NodeView
+from tree.data.path import Path as TreePath
+from tree.machine.commands import Answer, Command, Machine, encode_command
+from tree.member.backend import Backend
+from tree.store.conditions import IfChildListLength, IfNodeExists
+from tree.store.keep_while import keep_while_to_data
+from tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
 
 Started = Callable[[], AbstractAsyncContextManager[Sequence[Backend]]]
 

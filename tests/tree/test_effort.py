@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
-from tree import effort
-from tree.commands import Answer, Command, Machine, encode_command
-from tree.conditions import (
+from tree.data import effort
+from tree.data.data import encode
+from tree.data.effort import MAX_STEPS, STEPS_PER_ROW, Effort
+from tree.data.errors import TooMuch
+from tree.data.node import NodeView
+from tree.machine.commands import Answer, Command, Machine, encode_command
+from tree.store.conditions import (
     AllOf,
     AnyOf,
     Condition,
@@ -18,14 +22,10 @@ from tree.conditions import (
     IfNodeExists,
     NotOf,
 )
-from tree.data import encode
-from tree.effort import MAX_STEPS, STEPS_PER_ROW, Effort
-from tree.errors import TooMuch
-from tree.node import NodeView
-from tree.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
-from tree.projections import Projection
-from tree.store import Store
-from tree.transaction import Transaction
+from tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
+from tree.store.projections import Projection
+from tree.store.store import Store
+from tree.store.transaction import Transaction
 
 WIDE = 2000
 EVERYTHING = pattern_to_data((ANY_DEPTH,))
@@ -171,7 +171,7 @@ def test_a_projection_sees_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
         table[path] = after
 
     machine = machine_with(projections={"everything": follow})
-    monkeypatch.setattr("tree.store.MAX_STEPS", 10)
+    monkeypatch.setattr("tree.store.store.MAX_STEPS", 10)
     assert refused(run(machine, "tree.count", {"path": EVERYTHING}, 1))
     assert run(machine, "tree.register_projection", {"name": "everything", "pattern": EVERYTHING}, 2).ok
     assert len(machine.projection("everything")) == WIDE + 1

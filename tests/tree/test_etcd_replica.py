@@ -19,7 +19,7 @@ from tests.tree.proxy import Proxy, running_proxy
 from tree import Aborted, Compacted, Fired, MalformedCommand, NoQuorum, OutcomeUnknown
 from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
 from tree.etcd.keys import Keys
-from tree.pattern import ANY_NAME
+from tree.store.pattern import ANY_NAME
 
 
 @asynccontextmanager

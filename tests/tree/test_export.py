@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, plain_data
-from tree.commands import Answer, Command, Machine, encode_command
-from tree.conditions import IfDataMatches, IfNodeExists
-from tree.data import MAX_DATA_DEPTH, encode
-from tree.errors import BadData
-from tree.export import export, read_rows_untrusted
-from tree.json_form import from_json_untrusted, to_json
-from tree.path import Path
-from tree.pattern import ANY_DEPTH, Step
-from tree.payload import NO_PAYLOAD, StoredProcedure
-from tree.store import Store
+from tree.data.data import MAX_DATA_DEPTH, encode
+from tree.data.errors import BadData
+from tree.data.json_form import from_json_untrusted, to_json
+from tree.data.path import Path
+from tree.data.payload import NO_PAYLOAD, StoredProcedure
+from tree.machine.commands import Answer, Command, Machine, encode_command
+from tree.store.conditions import IfDataMatches, IfNodeExists
+from tree.store.export import export, read_rows_untrusted
+from tree.store.pattern import ANY_DEPTH, Step
+from tree.store.store import Store
 
 payloads = plain_data | st.just(NO_PAYLOAD) | st.just(StoredProcedure("p"))
 

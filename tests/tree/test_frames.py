@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import plain_data
-from tree.data import encode
-from tree.frames import (
+from tree.data.data import encode
+from tree.net.frames import (
     FrameBuffer,
     Greeting,
     MalformedFrame,
@@ -21,7 +21,7 @@ from tree.frames import (
     encode_hint,
     encode_message,
 )
-from tree.membership import Configuration, Member
+from tree.net.membership import Configuration, Member
 
 APPEND = {"type": "append_entries", "term": 3, "commit_index": 4, "prevLogIdx": 5, "prevLogTerm": 2}
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from tree.disk import DiskFailed
-from tree.journal import Entry, Journal, JournalDamaged, JournalForeign
+from tree.disk.disk import DiskFailed
+from tree.disk.journal import Entry, Journal, JournalDamaged, JournalForeign
 
 PATH = Path("/member/journal")
 OWNER = "homeserver/alpha/h1"

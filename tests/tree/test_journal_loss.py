@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
 from tests.tree.instances import running_instance
-from tree.batches import JournalDamaged
-from tree.journal import Journal
-from tree.replica import Replica
+from tree.disk.batches import JournalDamaged
+from tree.disk.journal import Journal
+from tree.member.replica import Replica
 
 PATH = Path("/member/journal")
 OWNER = "homeserver/alpha/h1"

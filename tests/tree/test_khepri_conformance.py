@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.tree.khepri_cases import CASES, Backend, Refused
-from tree.commands import Answer, Command, Machine, encode_command
-from tree.node import NodeView
-from tree.path import Path
+from tree.data.node import NodeView
+from tree.data.path import Path
+from tree.machine.commands import Answer, Command, Machine, encode_command
 
 
 class PureBackend:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.tree.strategies import plain_data
-from tree.commands import Machine
-from tree.data import decode, encode
-from tree.errors import BadData
-from tree.journal import Journal
-from tree.membership import (
+from tree.data.data import decode, encode
+from tree.data.errors import BadData
+from tree.disk.journal import Journal
+from tree.machine.commands import Machine
+from tree.net.membership import (
     CAUGHT_UP_WITHIN,
     MAX_MEMBERS,
     MAX_VOTERS,

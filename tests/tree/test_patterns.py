@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, names, patterns, plain_data
-from tree.conditions import AllOf, AnyOf, IfHasData, IfNameMatches, IfPathMatches, Name, NotOf
-from tree.data import decode, encode
-from tree.errors import BadPath, BadPattern, PossiblyManyNodes
-from tree.matching import EventPattern
-from tree.node import NodeView
-from tree.path import MAX_DEPTH, Path
-from tree.pattern import (
+from tree.data.data import decode, encode
+from tree.data.errors import BadPath, BadPattern, PossiblyManyNodes
+from tree.data.node import NodeView
+from tree.data.path import MAX_DEPTH, Path
+from tree.store.conditions import AllOf, AnyOf, IfHasData, IfNameMatches, IfPathMatches, Name, NotOf
+from tree.store.matching import EventPattern
+from tree.store.pattern import (
     ANY_DEPTH,
     ANY_NAME,
     MAX_COMPONENTS,
@@ -28,7 +28,7 @@ from tree.pattern import (
     pattern_to_data,
     resolve,
 )
-from tree.store import Store
+from tree.store.store import Store
 
 SOME_NODE = NodeView(None, 1, 1, 0)
 

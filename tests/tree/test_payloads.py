@@ -7,13 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import plain_data
-from tree.commands import Answer, Command, Machine, encode_command
-from tree.condition_reader import condition_from_data_untrusted
-from tree.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf
-from tree.data import encode
-from tree.errors import BadData
-from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data
-from tree.payload import (
+from tree.data.data import encode
+from tree.data.errors import BadData
+from tree.data.payload import (
     MAX_PAYLOAD_DEPTH,
     NO_PAYLOAD,
     StoredProcedure,
@@ -22,7 +18,11 @@ from tree.payload import (
     has_data,
     procedure_name,
 )
-from tree.store import Store
+from tree.machine.commands import Answer, Command, Machine, encode_command
+from tree.store.condition_reader import condition_from_data_untrusted
+from tree.store.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf
+from tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
+from tree.store.store import Store
 
 
 @given(plain_data)

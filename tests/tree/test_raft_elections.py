@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.tree.simulated_cluster import SimulatedCluster
-from tree.membership import Dismiss
-from tree.replica import Replica
+from tree.member.replica import Replica
+from tree.net.membership import Dismiss
 
 
 @pytest.fixture(autouse=True)

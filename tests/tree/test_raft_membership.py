@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tree.changing_cluster import ChangingCluster
-from tree.membership import Admit, Dismiss, Member
+from tree.net.membership import Admit, Dismiss, Member
 
 
 @pytest.fixture(autouse=True)

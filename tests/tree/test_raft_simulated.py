@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.tree.simulated_cluster import Message, SimulatedCluster
-from tree.commands import Command, encode_command
-from tree.frames import decode_message_untrusted
-from tree.raft import COMMAND_KIND
+from tree.machine.commands import Command, encode_command
+from tree.net.frames import decode_message_untrusted
+from tree.raft.raft import COMMAND_KIND
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,11 @@ import pytest
 import trio
 
 from tests.tree.instances import PROCEDURES, Instance, configs, count_once, running_instance, until
-from tree import Member, RefusedByInstance, Replica, ReplicaConfig, certificates
-from tree.certificates import Credentials, InstanceSecretTooShort, KeyFileExposed
-from tree.frames import MAX_GREETING_BYTES, Greeting, encode_frame
-from tree.tls import TlsFailed, TlsSession
+from tree import Member, RefusedByInstance, Replica, ReplicaConfig
+from tree.net import certificates
+from tree.net.certificates import Credentials, InstanceSecretTooShort, KeyFileExposed
+from tree.net.frames import MAX_GREETING_BYTES, Greeting, encode_frame
+from tree.net.tls import TlsFailed, TlsSession
 
 
 async def refusal_of(config: ReplicaConfig) -> RefusedByInstance:

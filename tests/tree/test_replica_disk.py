@@ -11,7 +11,7 @@ import trio
 from scenarios.simulation.disk import SimulatedDisk
 from tests.tree.instances import PROCEDURES, configs
 from tree import DiskFailed, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
-from tree.journal import JournalDamaged
+from tree.disk.journal import JournalDamaged
 
 
 class Life:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tree.frames import Greeting
-from tree.membership import Configuration, Member, Role, Seat
-from tree.roster import NOT_ADMITTED, REMOVED, Roster
+from tree.net.frames import Greeting
+from tree.net.membership import Configuration, Member, Role, Seat
+from tree.net.roster import NOT_ADMITTED, REMOVED, Roster
 
 
 def member(name: str) -> Member:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 
 from tests.tree.strategies import plain_data
-from tree.condition_reader import condition_from_data_untrusted
-from tree.conditions import IfDataLike, IfDataMatches
-from tree.data import encode
-from tree.errors import BadData
-from tree.node import NodeView
-from tree.payload import StoredProcedure, encode_payload
-from tree.shapes import check_shape, compare, meets
+from tree.data.data import encode
+from tree.data.errors import BadData
+from tree.data.node import NodeView
+from tree.data.payload import StoredProcedure, encode_payload
+from tree.data.shapes import check_shape, compare, meets
+from tree.store.condition_reader import condition_from_data_untrusted
+from tree.store.conditions import IfDataLike, IfDataMatches
 
 X: Any = {"$bind": "x"}
 ANY: Any = {"$any": True}

@@ -13,18 +13,18 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from scenarios.simulation.disk import SimulatedDisk
 from tests.tree.strategies import close_paths, few_values
-from tree.commands import Command, Machine, encode_command
-from tree.conditions import IfNodeExists
-from tree.data import decode, encode
-from tree.errors import Abort, BadData
-from tree.journal import Entry
-from tree.path import Path as TreePath
-from tree.pattern import ANY_NAME, Pattern
-from tree.payload import NO_PAYLOAD
-from tree.rows import FrozenTree, TreeBuilder
-from tree.snapshot import Snapshot, SnapshotDamaged, SnapshotFile, SnapshotReader
-from tree.state import FrozenState, StateLoader
-from tree.store import Store
+from tree.data.data import decode, encode
+from tree.data.errors import Abort, BadData
+from tree.data.path import Path as TreePath
+from tree.data.payload import NO_PAYLOAD
+from tree.disk.journal import Entry
+from tree.disk.snapshot import Snapshot, SnapshotDamaged, SnapshotFile, SnapshotReader
+from tree.machine.commands import Command, Machine, encode_command
+from tree.machine.state import FrozenState, StateLoader
+from tree.store.conditions import IfNodeExists
+from tree.store.pattern import ANY_NAME, Pattern
+from tree.store.rows import FrozenTree, TreeBuilder
+from tree.store.store import Store
 
 FILE = Path("/member/snapshot")
 PREVIOUS: Entry = (b"previous", 4, 1)

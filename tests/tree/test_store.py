@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tree.changes import Commit
-from tree.conditions import AllOf, IfChildListLength, IfDataMatches, IfNodeExists, IfPayloadVersion
-from tree.errors import (
+from tree.data.errors import (
     BadData,
     BadPath,
     KeepWhileConditionsNotMet,
@@ -17,11 +15,13 @@ from tree.errors import (
     NodeNotFound,
     ReadOnlyTransaction,
 )
-from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data
-from tree.pattern import ANY_DEPTH, ANY_NAME, Step
-from tree.payload import NO_PAYLOAD, StoredProcedure
-from tree.store import Store
-from tree.transaction import Transaction, TransactionEnded
+from tree.data.payload import NO_PAYLOAD, StoredProcedure
+from tree.store.changes import Commit
+from tree.store.conditions import AllOf, IfChildListLength, IfDataMatches, IfNodeExists, IfPayloadVersion
+from tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
+from tree.store.pattern import ANY_DEPTH, ANY_NAME, Step
+from tree.store.store import Store
+from tree.store.transaction import Transaction, TransactionEnded
 
 Path = tuple[str, ...]
 

@@ -18,16 +18,16 @@ from tests.tree.strategies import (
     patterns,
 )
 from tests.tree.twin import Pairs, Refused, Twin
-from tree.changes import Change, Commit, Kind
-from tree.conditions import Condition
-from tree.data import decode, encode
-from tree.errors import Abort, TreeError
-from tree.node import NodeView
-from tree.path import Path
-from tree.pattern import Pattern
-from tree.payload import NO_PAYLOAD, encode_payload
-from tree.store import Store
-from tree.transaction import Transaction
+from tree.data.data import decode, encode
+from tree.data.errors import Abort, TreeError
+from tree.data.node import NodeView
+from tree.data.path import Path
+from tree.data.payload import NO_PAYLOAD, encode_payload
+from tree.store.changes import Change, Commit, Kind
+from tree.store.conditions import Condition
+from tree.store.pattern import Pattern
+from tree.store.store import Store
+from tree.store.transaction import Transaction
 
 payloads = few_values | st.just(NO_PAYLOAD)
 

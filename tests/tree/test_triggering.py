@@ -11,11 +11,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.tree.instances import configs, until
 from tree import ANY_NAME, Fired, Replica
-from tree.changes import Kind
-from tree.pattern import pattern_to_data
-from tree.status import Latency, ReplicaStatus
-from tree.submissions import NoQuorum
-from tree.triggering import MAX_RUN_S, run_triggers
+from tree.member.status import Latency, ReplicaStatus
+from tree.member.triggering import MAX_RUN_S, run_triggers
+from tree.raft.submissions import NoQuorum
+from tree.store.changes import Kind
+from tree.store.pattern import pattern_to_data
 
 STATUS = ReplicaStatus("h0", "h0", 1, (), 1, 1, True, True, 0, Latency.of(0, ()))
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, few_values
-from tree.changes import Kind
-from tree.conditions import AllOf, AnyOf, IfDataLike, IfDataMatches, IfNameMatches
-from tree.data import encode
-from tree.errors import BadPath, BadPattern, Compacted, WatcherCut
-from tree.path import Path
-from tree.pattern import ANY_DEPTH, ANY_NAME
-from tree.payload import StoredProcedure
-from tree.store import Store
-from tree.watch import Event, History, Watcher, WatcherState
+from tree.data.data import encode
+from tree.data.errors import BadPath, BadPattern, Compacted, WatcherCut
+from tree.data.path import Path
+from tree.data.payload import StoredProcedure
+from tree.store.changes import Kind
+from tree.store.conditions import AllOf, AnyOf, IfDataLike, IfDataMatches, IfNameMatches
+from tree.store.pattern import ANY_DEPTH, ANY_NAME
+from tree.store.store import Store
+from tree.store.watch import Event, History, Watcher, WatcherState
 
 
 def watched_store(**limits: int) -> tuple[Store, History]:

@@ -4,11 +4,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tree.errors import WatcherCut
-from tree.pattern import parse_pattern
-from tree.store import Store
-from tree.watch import Event, History
-from tree.watching import Watch
+from tree.data.errors import WatcherCut
+from tree.member.watching import Watch
+from tree.store.pattern import parse_pattern
+from tree.store.store import Store
+from tree.store.watch import Event, History
 
 
 def watched(**limits: int) -> tuple[Store, History, Watch]:

@@ -7,10 +7,10 @@ transaction changed is found by comparing copies, and keep_while is looked at fo
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from tree.conditions import Condition, Name, only_name
-from tree.node import NodeView
-from tree.path import Path
-from tree.pattern import Component, Pattern, Step
+from tree.data.node import NodeView
+from tree.data.path import Path
+from tree.store.conditions import Condition, Name, only_name
+from tree.store.pattern import Component, Pattern, Step
 
 Pairs = tuple[tuple[Pattern, Condition], ...]
 

@@ -1,9 +1,9 @@
 """What has been answered to whom, kept in etcd beside the tree: a command submitted twice applies once.
 
-The same memory as `tree.sessions`, with the same promises, in a form that costs little in a store of keys. Answers are
-kept in *chunks*: one value holds some answers to one client and is rewritten while it is small. Forgetting takes
-whole chunks, those with the lowest numbers first, and numbers up to the highest forgotten one are refused ever after.
-Of the clients, the one that has not been answered for the longest goes first.
+The same memory as `tree.machine.sessions`, with the same promises, in a form that costs little in a store of keys.
+Answers are kept in *chunks*: one value holds some answers to one client and is rewritten while it is small. Forgetting
+takes whole chunks, those with the lowest numbers first, and numbers up to the highest forgotten one are refused ever
+after. Of the clients, the one that has not been answered for the longest goes first.
 
 `plan` says what would have to be written; `take` is told what was. Nothing is remembered that etcd has not accepted.
 """
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tree.data import decode_untrusted, encode
-from tree.errors import BadData
+from tree.data.data import decode_untrusted, encode
+from tree.data.errors import BadData
 from tree.etcd.keys import Keys, prefix_end
 from tree.etcd.wire import Delete, Operation, Put
 

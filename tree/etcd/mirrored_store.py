@@ -9,17 +9,17 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import cbor2
 
-from tree.changes import Change
-from tree.data import decode_untrusted
-from tree.effort import MAX_STEPS, UNBOUNDED
-from tree.errors import BadData, TreeError
-from tree.keep_while import keep_while_to_data
-from tree.mutable import MutableTree, Row
-from tree.node import Node, NodeView
-from tree.path import ROOT, Path
-from tree.payload import check_payload_untrusted
-from tree.store import Store
-from tree.transaction import Transaction
+from tree.data.data import decode_untrusted
+from tree.data.effort import MAX_STEPS, UNBOUNDED
+from tree.data.errors import BadData, TreeError
+from tree.data.node import Node, NodeView
+from tree.data.path import ROOT, Path
+from tree.data.payload import check_payload_untrusted
+from tree.store.changes import Change
+from tree.store.keep_while import keep_while_to_data
+from tree.store.mutable import MutableTree, Row
+from tree.store.store import Store
+from tree.store.transaction import Transaction
 
 __all__ = ["MirroredStore", "Rehearsal"]
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import trio
 
-from tree.commands import Command
-from tree.submissions import CommandId
+from tree.machine.commands import Command
+from tree.raft.submissions import CommandId
 
 __all__ = ["CommandQueue", "Waiting"]
 

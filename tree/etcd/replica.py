@@ -1,4 +1,4 @@
-"""One process's part in keeping an instance's tree in etcd: the same operations as `tree.replica.Replica`.
+"""One process's part in keeping an instance's tree in etcd: the same operations as `tree.member.replica.Replica`.
 
 Three things go on at the same time: the mirror follows etcd, waiting commands are decided and offered as guarded
 transactions, one at a time and as many commands as fit, and readers are told which revision they must have seen.
@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 import trio
 
-from tree.commands import Answer, Command, decode_command_untrusted, encode_command
 from tree.etcd.client import EtcdClient, FateUnknown, NotSent
 from tree.etcd.config import EtcdConfig
 from tree.etcd.following import EtcdReplaced, Follower
@@ -27,13 +26,14 @@ from tree.etcd.leading import Leadership
 from tree.etcd.mirror import Limits, Mirror, Plan
 from tree.etcd.queue import CommandQueue, Waiting
 from tree.etcd.wire import Compare
-from tree.local_tree import LocalTree
-from tree.procedures import Procedure
-from tree.projections import Projection
-from tree.status import MemberStatus, ReplicaStatus
-from tree.submissions import CommandId, NoQuorum, OutcomeUnknown, value_of
-from tree.transport import Refusal
-from tree.triggering import TriggerProcedure, run_triggers
+from tree.machine.commands import Answer, Command, decode_command_untrusted, encode_command
+from tree.member.local_tree import LocalTree
+from tree.member.status import MemberStatus, ReplicaStatus
+from tree.member.triggering import TriggerProcedure, run_triggers
+from tree.net.transport import Refusal
+from tree.raft.submissions import CommandId, NoQuorum, OutcomeUnknown, value_of
+from tree.store.procedures import Procedure
+from tree.store.projections import Projection
 
 __all__ = ["EtcdReplica"]
 
@@ -71,7 +71,7 @@ class EtcdReplica(LocalTree):
     ) -> None:
         """`procedures` and `projections` must be the same in all processes.
 
-        `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.triggering`).
+        `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.member.triggering`).
         `dice` (client id, backoff) and `clock_ns` are for tests.
         """
         self._dice: Final = dice if dice is not None else random.SystemRandom()
@@ -141,7 +141,7 @@ class EtcdReplica(LocalTree):
     async def submit(
         self, procedure: str, args: Any = None, *, timeout_s: float = 5.0, command_id: CommandId | None = None
     ) -> Any:
-        """Run a procedure on the tree, exactly once, and return its value; see `tree.backend.Backend.submit`."""
+        """Run a procedure on the tree, exactly once, and return its value; see `tree.member.backend.Backend.submit`."""
         began_ns = self._clock_ns()
         if command_id is None:
             command_id = self._next_command_id()

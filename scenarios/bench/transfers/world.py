@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from simserver.balls import Balls
-from simserver.inputs import Inbox
-from simserver.life import Snapshot
-from simserver.pending_input import PendingInput
+from simserver.entity.inputs import Inbox
+from simserver.entity.state import Snapshot
+from simserver.world.demo_balls import Balls
+from simserver.world.pending_input import PendingInput
 
 __all__ = ["Shuttle", "ballast_for"]
 

@@ -1,9 +1,10 @@
 """Whole clusters made of the pure machines alone, in one thread, on virtual time, from one seed: as fast as can be.
 
 Real: `Outgoing`, `Incoming`, `Holder`, `Granter`, `CopyTable`, every procedure of the log, the rules of which copy
-counts, messages, certificates, the rules of chains, and what messages are made from and tell (`simserver.departing`,
-`simserver.begun`, `simserver.loose_ends`, `homeserver.in_bulk`). Modelled, as thin as can be: the shells
-around them, the log (a dictionary of rows), signatures, the network, time.
+counts, messages, certificates, the rules of chains, and what messages are made from and tell
+(`simserver.transfer.source.departure`, `simserver.transfer.source.seen_orders`, `simserver.transfer.target.unresolved`,
+`homeserver.transfer.batch`). Modelled, as thin as can be: the shells around them, the log (a dictionary of rows),
+signatures, the network, time.
 
     cluster      who there is, and what is asked of them; start reading here
     server       one simulation server                    leaving, coming   its two sides of hand-overs

@@ -3,9 +3,9 @@
 from random import Random
 from typing import Any, Final
 
+from authority.machines.source import Mode
+from authority.model.records import Role, TransferRecord
 from authority.names import instance_of
-from authority.outgoing import Mode
-from authority.records import Role, TransferRecord
 from scenarios.simulation.machines.home import Home, home_of
 from scenarios.simulation.machines.judge import Judge
 from scenarios.simulation.machines.mixes import FaultMix
@@ -15,7 +15,7 @@ from scenarios.simulation.machines.player import Player
 from scenarios.simulation.machines.server import Server
 from scenarios.simulation.machines.tokens import Tokens
 from scenarios.simulation.schedule import Schedule
-from simserver.departing import Plan
+from simserver.transfer.source.departure import Plan
 
 __all__ = ["INSTANCES", "Cluster"]
 

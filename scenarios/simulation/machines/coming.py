@@ -1,16 +1,17 @@
 """The new authority's shell: puts states and certificates to the `Incoming` machine of each entity, and obeys it.
 
-As `simserver.arrivals` does it, without what is about room, large states and unknown keys.
+As `simserver.transfer.target.arrivals` does it, without what is about room, large states and unknown keys.
 """
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from authority import incoming as machine
-from authority.certificates import CommitCertificate, DelegationGrant
-from authority.epoch import Fence
-from authority.incoming import Incoming, Offer, Permission
-from authority.messages import (
+from authority.fence import Fence
+from authority.machines import target as machine
+from authority.machines.target import Incoming, Offer, Permission
+from authority.trust.certificates import CommitCertificate, DelegationGrant
+from authority.trust.grant_renewal import Renewals
+from authority.wire.transfer import (
     Activate,
     Activated,
     Delegation,
@@ -23,7 +24,6 @@ from authority.messages import (
     StageDiscard,
     StateTransfer,
 )
-from authority.renewals import Renewals
 from scenarios.simulation.machines.lives import State, Stay
 
 if TYPE_CHECKING:

@@ -1,19 +1,20 @@
 """The leases of one home instance: who grants them, who has none any more, and what is taken from those.
 
-Real: `Granter`, and the log's procedures. As `homeserver.leases`, `homeserver.recovery.sweep` and `homeserver.abroad`.
+Real: `Granter`, and the log's procedures. As `homeserver.failover.leases`, `homeserver.failover.takeover.sweep` and
+`homeserver.failover.foreign_custody`.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.epoch import MAX_EPOCH
 from authority.errors import Reason, Refused
-from authority.lease import Granter
-from authority.lease_messages import LeaseOf
-from authority.messages import LeaseInquiry, LeaseWord, Renew, RenewReply
+from authority.fence import MAX_EPOCH
+from authority.machines.lease import Granter
+from authority.model.records import EntityRecord, LeaseRow
+from authority.model.standing import LeasePhase
 from authority.names import instance_of
-from authority.records import EntityRecord, LeaseRow
-from authority.recovery_messages import RaisedItem
-from authority.standing import LeasePhase
+from authority.wire.lease import LeaseOf
+from authority.wire.recovery import RaisedItem
+from authority.wire.transfer import LeaseInquiry, LeaseWord, Renew, RenewReply
 from scenarios.simulation.machines.keeping import first_nonce
 from scenarios.simulation.machines.recovering import Recovering, There
 

@@ -2,19 +2,22 @@
 
 Real: every procedure, which is run as the log does, entirely or not at all, and what requests and answers are made of.
 Modelled: the log, which is these rows and decides at once; that it sometimes does so without anybody being told, or not
-at all; and a homeserver's part (`homeserver.transfers`), without waiting.
+at all; and a homeserver's part (`homeserver.transfer.service`), without waiting.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
-from authority.certificates import token_hash
-from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.lease import Granter, LeaseTerms
-from authority.lease_procedures import may_be_given
-from authority.messages import (
+from authority.fence import Fence
+from authority.machines.lease import Granter, LeaseTerms
+from authority.model.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
+from authority.names import instance_of
+from authority.procedures.lease import may_be_given
+from authority.procedures.transfer_table import DECIDED
+from authority.trust.certificates import token_hash
+from authority.wire.transfer import (
     AdmitReply,
     AdmitRequest,
     Adopted,
@@ -33,12 +36,9 @@ from authority.messages import (
     ReportReply,
     Stranded,
 )
-from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
-from authority.transfer_rows import DECIDED
-from homeserver.admissions import Unanswered
-from homeserver.certification import delegation_grant
-from homeserver.in_bulk import args_of_report, not_learned, reply_of
+from homeserver.names.foreign_admission import Unanswered
+from homeserver.transfer.batch import args_of_report, not_learned, reply_of
+from homeserver.transfer.certificates import delegation_grant
 from scenarios.simulation.machines.granting import Granting
 from scenarios.simulation.machines.judge import Judge
 from scenarios.simulation.machines.mixes import FaultMix
@@ -54,7 +54,7 @@ _EPOCH: Final[int] = EntityRecord.model_fields["epoch"].default
 __all__ = ["ADMISSION_PATIENCE_NS", "RENEW_AFTER", "Home", "home_of"]
 
 RENEW_AFTER: Final = 4
-"""Passes after which a chain is replaced by a new grant, as `homeserver.transfers` does it."""
+"""Passes after which a chain is replaced by a new grant, as `homeserver.transfer.service` does it."""
 ADMISSION_PATIENCE_NS: Final = 1_000_000_000
 """How long another home may say nothing about a target: as long as a lease lasts here."""
 
@@ -242,7 +242,7 @@ class Home:
         self._decide(request, by, via, AdmitReply(transfer_id=request.transfer_id, accepted=True), repeated=repeated)
 
     def _ask_target_home(self, request: HandoffRequest, by: str, via: str) -> None:
-        """As `homeserver.admissions` does."""
+        """As `homeserver.names.foreign_admission` does."""
         now_ns = round(self.schedule.now_s * 1e9)
         self._admitting[request.transfer_id] = (request, by, via)
         if now_ns - self._unanswered.since_ns(request.transfer_id, now_ns) >= ADMISSION_PATIENCE_NS:
@@ -283,7 +283,7 @@ class Home:
     def _decide(
         self, request: HandoffRequest, by: str, via: str, admitted: AdmitReply, *, repeated: bool = False
     ) -> None:
-        """Put it to the log, and tell whom it concerns: as `homeserver.transfers` does."""
+        """Put it to the log, and tell whom it concerns: as `homeserver.transfer.service` does."""
         args = {
             "transfer_id": request.transfer_id,
             "entity": request.entity,

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from authority.epoch import Fence
+from authority.fence import Fence
 from scenarios.simulation.machines.lives import State
 from scenarios.simulation.oracle import Violation
 from scenarios.simulation.servers.debts import Debts
-from simserver.inputs import fold
+from simserver.entity.inputs import fold
 
 __all__ = ["Judge", "Thread"]
 

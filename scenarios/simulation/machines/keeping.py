@@ -1,29 +1,30 @@
 """What a server does about death, its own and others': its lease, copies, and what home asks about them.
 
-Real: `Holder`, `CopyTable`, `followers_of`, the table of loose ends and what is asked about them. As `simserver.lease`,
-`simserver.copies` and `simserver.recovery` do it, without what is durable by a disk alone.
+Real: `Holder`, `CopyTable`, `followers_of`, the table of loose ends and what is asked about them. As
+`simserver.lease.keeper`, `simserver.durability.replication` and `simserver.failover.adoption` do it, without what is
+durable by a disk alone.
 """
 
 import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from authority.epoch import MAX_EPOCH, Fence
-from authority.incoming import Permission
-from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
-from authority.messages import Adopt, Adopted, Collect, Collected, Renew, RenewReply, StageWord
-from authority.recovery import Copy, CopyTable, followers_of
-from authority.recovery_messages import AdoptedItem, AdoptItem, FoundItem, RaisedItem
-from authority.standing import CopySource
+from authority.fence import MAX_EPOCH, Fence
+from authority.machines.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
+from authority.machines.replica_choice import Copy, CopyTable, followers_of
+from authority.machines.target import Permission
+from authority.model.standing import CopySource
+from authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
+from authority.wire.transfer import Adopt, Adopted, Collect, Collected, Renew, RenewReply, StageWord
 from scenarios.simulation.machines.lives import State, Stay
 from scenarios.simulation.machines.words import CopiesOf, KeptCopies
-from simserver.loose_ends import LooseEnds, Unsettled
+from simserver.transfer.target.unresolved import LooseEnds, Unsettled
 
 if TYPE_CHECKING:
-    from actors.clock import Clock
+    from actors.base.clock import Clock
     from scenarios.simulation.machines.server import Server
-    from simserver.holdings import Holding, Holdings
-    from simserver.home import Home
+    from simserver.entity.table import Holding, Holdings
+    from simserver.net.home_client import Home
 
 __all__ = ["COPY_S", "Keeping", "first_nonce"]
 

@@ -1,29 +1,31 @@
 """The old authority's shell: performs what the `Outgoing` machine of each leaving entity decides, at once.
 
-As `simserver.departures` does it, without what surrounds a hand-over there (notices, room, convoys, groups).
+As `simserver.transfer.source.departures` does it, without what surrounds a hand-over there (notices, room, convoys,
+groups).
 """
 
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from authority import outgoing as machine
-from authority.certificates import MAX_CHAIN
-from authority.epoch import Fence
 from authority.errors import Reason
-from authority.hops import Trace
-from authority.messages import Activated, HandoffReply, Order, Report, Stage, Staged, StateTransfer
+from authority.fence import Fence
+from authority.machines import source as machine
+from authority.machines.source import Case, Mode
 from authority.names import instance_of
-from authority.outgoing import Case, Mode
+from authority.trust.certificates import MAX_CHAIN
+from authority.wire.hops import Trace
+from authority.wire.transfer import Activated, HandoffReply, Order, Report, Stage, Staged, StateTransfer
 from scenarios.simulation.machines.lives import Stay
-from simserver.begun import Begun
-from simserver.departing import Departure, Plan
+from simserver.transfer.source.departure import Departure, Plan
+from simserver.transfer.source.seen_orders import Begun
 
 if TYPE_CHECKING:
     from scenarios.simulation.machines.server import Server
 
 __all__ = ["Leaving"]
 
-# As `simserver.departures` has it: a request that is refused so may be for a transfer that has no result yet.
+# As `simserver.transfer.source.departures` has it: a request that is refused so may be for a transfer that has no
+# result yet.
 _OF_THE_REQUEST: Final = frozenset({Reason.NOT_HOLDER, Reason.NO_DELEGATION})
 _NEVER_NS: Final = 1 << 62
 _LEAST_NS: Final = 100_000_000

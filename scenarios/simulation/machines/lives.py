@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from zlib import crc32
 
-from authority.epoch import Fence
-from authority.messages import InputItem
-from simserver.holdings import Holding
-from simserver.inputs import fold
-from simserver.life import Frozen
+from authority.fence import Fence
+from authority.wire.transfer import InputItem
+from simserver.entity.inputs import fold
+from simserver.entity.state import Frozen
+from simserver.entity.table import Holding
 
 if TYPE_CHECKING:
-    from simserver.life import Life as ServerLife
+    from simserver.entity.state import Life as ServerLife
 
 __all__ = ["KIND", "MAX_JOURNAL", "State", "Stay"]
 
@@ -56,7 +56,7 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Stay:
-    """An entity that is on a server, running or frozen: what `simserver.life.Life` is to hand-overs.
+    """An entity that is on a server, running or frozen: what `simserver.entity.state.Life` is to hand-overs.
 
     `holding` is the real one, with the chain by which it may be passed on.
     """

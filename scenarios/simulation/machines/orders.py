@@ -1,10 +1,10 @@
-"""Orders to old authorities: said again until the log has a result, as `homeserver.orders` does it."""
+"""Orders to old authorities: said again until the log has a result, as `homeserver.transfer.order_retry` does it."""
 
 from typing import TYPE_CHECKING, Final
 
-from authority.epoch import Fence
-from authority.messages import Order
-from authority.records import Phase
+from authority.fence import Fence
+from authority.model.records import Phase
+from authority.wire.transfer import Order
 from scenarios.simulation.schedule import Schedule
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from authority.incoming import Incoming
-from authority.lease import Granter
-from authority.outgoing import Outgoing
-from authority.procedures import PROCEDURES
+from authority.machines.lease import Granter
+from authority.machines.source import Outgoing
+from authority.machines.target import Incoming
+from authority.procedures.table import PROCEDURES
 from scenarios.simulation.machines.keeping import Keeping
 from scenarios.simulation.machines.rows import MachineRows
 

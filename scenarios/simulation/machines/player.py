@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.epoch import Fence
-from authority.messages import InputItem
+from authority.fence import Fence
+from authority.wire.transfer import InputItem
 from scenarios.simulation.machines.words import Elsewhere, Given, Heard
 
 if TYPE_CHECKING:

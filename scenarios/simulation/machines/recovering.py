@@ -1,6 +1,6 @@
 """Going on with what dead servers left: everybody who is alive is asked for copies, and the best one counts.
 
-Real: the procedures, and every rule of which copy counts and who is waited for. As `homeserver.recovery`.
+Real: the procedures, and every rule of which copy counts and who is waited for. As `homeserver.failover.takeover`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from authority.abroad import asked_of, is_possible
-from authority.epoch import Fence
-from authority.messages import Adopt, Adopted, Collect, Collected
-from authority.records import RecoveryRow
-from authority.recovery import Candidate, all_answered, choose
-from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
-from authority.stays import never_began, waited_for
-from homeserver.recovery import believed
+from authority.fence import Fence
+from authority.machines.replica_choice import Candidate, all_answered, choose
+from authority.machines.stay_order import never_began, waited_for
+from authority.model.records import RecoveryRow
+from authority.procedures.foreign_custody import asked_of, is_possible
+from authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
+from authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from homeserver.failover.takeover import believed
 
 if TYPE_CHECKING:
     from scenarios.simulation.machines.granting import Granting

@@ -16,7 +16,7 @@ _ABSENT: Final = object()
 
 
 class MachineRows:
-    """`authority.rows.Rows`, in memory; whoever runs a procedure keeps what it does, or takes it back."""
+    """`authority.model.rows.Rows`, in memory; whoever runs a procedure keeps what it does, or takes it back."""
 
     def __init__(self) -> None:
         self.data: Final[dict[Path, Any]] = {}

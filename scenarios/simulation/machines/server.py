@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.epoch import Fence
-from authority.lease import LeaseTerms
-from authority.messages import (
+from authority.fence import Fence
+from authority.machines.lease import LeaseTerms
+from authority.machines.replica_choice import Copy
+from authority.model.standing import CopySource
+from authority.names import instance_of
+from authority.wire.transfer import (
     Activate,
     Activated,
     Delegation,
@@ -23,9 +26,6 @@ from authority.messages import (
     StageDiscard,
     StateTransfer,
 )
-from authority.names import instance_of
-from authority.recovery import Copy
-from authority.standing import CopySource
 from scenarios.simulation.machines.coming import Coming, Staging
 from scenarios.simulation.machines.home import home_of
 from scenarios.simulation.machines.keeping import Keeping, copy_of

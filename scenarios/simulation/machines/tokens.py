@@ -2,17 +2,17 @@
 
 A signature takes a hundred times as long as everything else about a certificate, and is another test's business. Here a
 token is believed if it was made here: nobody forges any. Its text is that of a compact JWS, because others look into it
-(`simserver.begun`) and name it by its hash.
+(`simserver.transfer.source.seen_orders`) and name it by its hash.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
-from authority.records import TransferRecord
+from authority.model.records import TransferRecord
+from authority.trust.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
 from crypto import base64url, jws
-from homeserver.certification import args_of_pass, commit_certificate
+from homeserver.transfer.certificates import args_of_pass, commit_certificate
 
 __all__ = ["Tokens"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from authority.lease import Granter
+from authority.machines.lease import Granter
 from scenarios.simulation import handover_weaknesses
 from scenarios.simulation.machines.keeping import Keeping
 from scenarios.simulation.machines.parts import Parts

@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from authority.epoch import Fence
-from authority.messages import InputItem
-from authority.recovery import Copy
+from authority.fence import Fence
+from authority.machines.replica_choice import Copy
+from authority.wire.transfer import InputItem
 
 __all__ = ["Answered", "Asked", "CopiesOf", "Elsewhere", "Given", "Heard", "KeptCopies", "Untold"]
 

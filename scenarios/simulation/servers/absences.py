@@ -6,10 +6,10 @@ ends by itself whose policy does not say so.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.absence import LeavePolicy
+from authority.model.leave_policy import LeavePolicy
+from authority.model.records import EntityRecord, LeaseRow, RecoveryRow
+from authority.model.standing import LeasePhase, OrphanPolicy
 from authority.names import instance_of
-from authority.records import EntityRecord, LeaseRow, RecoveryRow
-from authority.standing import LeasePhase, OrphanPolicy
 
 if TYPE_CHECKING:
     from scenarios.simulation.servers.cluster import Cluster

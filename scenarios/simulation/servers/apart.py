@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from authority.errors import Reason
-from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase
+from authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase
 
 if TYPE_CHECKING:
     from scenarios.simulation.servers.cluster import Cluster

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from authority import deletion, entity_procedures
-from authority.messages import Despawn, Despawned, Spawn
-from authority.rows import Rows
-from authority.sealing import Opened
-from homeserver.farewells import Farewells
+from authority.model.rows import Rows
+from authority.procedures import delete as deletion
+from authority.procedures import entity as entity_procedures
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Despawn, Despawned, Spawn
+from homeserver.transfer.deletion_notices import Farewells
 from scenarios.simulation.servers.group_weaknesses import changed
 from scenarios.simulation.servers.parts import Parts
-from simserver.births import Births, Refusal
-from simserver.newborns import Newborns
+from simserver.durability.creation_barrier import Newborns
+from simserver.failover.spawn import Births, Refusal
 
 __all__ = ["BIRTH_WEAKNESSES"]
 

@@ -6,8 +6,8 @@ for good: its name is not given again, nobody who has heard of it goes on with i
 
 from typing import TYPE_CHECKING, Any, Final
 
+from authority.model.records import EntityRecord
 from authority.names import instance_of
-from authority.records import EntityRecord
 
 if TYPE_CHECKING:
     from scenarios.simulation.servers.cluster import Cluster

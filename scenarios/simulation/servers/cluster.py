@@ -5,12 +5,12 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
-from authority.abroad import is_abroad
-from authority.absence import LeavePolicy
-from authority.epoch import Fence
+from authority.fence import Fence
+from authority.model.leave_policy import LeavePolicy
+from authority.model.records import EntityRecord, GroupPhase, Phase
+from authority.model.standing import OrphanPolicy, Standing
 from authority.names import instance_of
-from authority.records import EntityRecord, GroupPhase, Phase
-from authority.standing import OrphanPolicy, Standing
+from authority.procedures.foreign_custody import is_abroad
 from scenarios.simulation.schedule import Schedule
 from scenarios.simulation.servers.absences import Absences
 from scenarios.simulation.servers.apart import Apart

@@ -1,14 +1,14 @@
 """What is done for many at once, on virtual time: parcels with more than one message, and combiners.
 
-In place of `actors.combining.Combiner`, which waits for one turn of trio's scheduler: here everything that comes at one
-instant of virtual time comes together.
+In place of `actors.base.batcher.Combiner`, which waits for one turn of trio's scheduler: here everything that comes at
+one instant of virtual time comes together.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from authority.letters import MAX_BATCH
+from authority.wire.batch import MAX_BATCH
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.tasks import Answer, Process
 

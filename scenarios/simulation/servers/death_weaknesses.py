@@ -6,21 +6,21 @@ docs/failover.md has the rules that these break.
 from dataclasses import replace
 from typing import Any, Final
 
-from authority.epoch import Fence
-from authority.lease import Granter
-from authority.messages import CopiesKept
-from authority.records import RecoveryRow
-from authority.recovery import Copy, CopyTable
-from authority.recovery_messages import CopyItem, FoundItem
-from homeserver.leases import Leases
-from homeserver.recovery import Heard, Recoveries, WhoIsThere
-from scenarios.players import InputStream
+from authority.fence import Fence
+from authority.machines.lease import Granter
+from authority.machines.replica_choice import Copy, CopyTable
+from authority.model.records import RecoveryRow
+from authority.wire.recovery import CopyItem, FoundItem
+from authority.wire.transfer import CopiesKept
+from homeserver.failover.leases import Leases
+from homeserver.failover.takeover import Heard, Recoveries, WhoIsThere
+from scenarios.players.input_stream import InputStream
 from scenarios.simulation.servers.parts import Parts
-from simserver.arrivals import Arrivals
-from simserver.copies import Copier
-from simserver.lease import LeaseKeeper
-from simserver.life import Frozen
-from simserver.recovery import Recovery
+from simserver.durability.replication import Copier
+from simserver.entity.state import Frozen
+from simserver.failover.adoption import Recovery
+from simserver.lease.keeper import LeaseKeeper
+from simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["DEATH_WEAKNESSES"]
 

@@ -1,18 +1,19 @@
 """What survives a simulation server: its ledger, which is written a while after it was told, and its incarnations.
 
-In place of `simserver.ledger.Ledger` and `simserver.lease.Nonces`. What is staged is in `durable_stages`.
+In place of `simserver.durability.ledger.Ledger` and `simserver.lease.keeper.Nonces`. What is staged is in
+`durable_stages`.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from authority.epoch import Fence
+from authority.fence import Fence
 from scenarios.simulation.durable_stages import DurableStages
 from scenarios.simulation.servers.tasks import Answer, Process, pause
-from simserver.ledger import LINGER_S
-from simserver.ledger_rows import ENTITIES, Interrupted, LedgerRows
-from simserver.stages import Stage
+from simserver.durability.ledger import LINGER_S
+from simserver.durability.ledger_rows import ENTITIES, Interrupted, LedgerRows
+from simserver.transfer.target.staged_states import Stage
 
 __all__ = ["Disk", "LateStages", "Nonces"]
 
@@ -93,7 +94,7 @@ class LateStages(DurableStages):
 
 
 class Nonces:
-    """As `simserver.lease.Nonces`: durable at once, and no two are alike."""
+    """As `simserver.lease.keeper.Nonces`: durable at once, and no two are alike."""
 
     def __init__(self, server: str) -> None:
         self._server: Final = server

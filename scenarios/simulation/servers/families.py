@@ -6,8 +6,8 @@ apart, and come together with the next move. What must not be is a step of the l
 
 from typing import TYPE_CHECKING, Any, Final
 
+from authority.model.records import EntityRecord, GroupPhase, GroupRecord
 from authority.names import instance_of
-from authority.records import EntityRecord, GroupPhase, GroupRecord
 
 if TYPE_CHECKING:
     from scenarios.simulation.servers.cluster import Cluster

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from authority.machines.replica_choice import followers_of
 from authority.names import instance_of
-from authority.recovery import followers_of
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.homeserver import Home
 from scenarios.simulation.servers.simserver import SimulationServer

@@ -5,20 +5,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from authority import absence_procedures, transfer_procedures
-from authority.absence import LeavePolicy
-from authority.messages import OwnerRequest
-from authority.precopy import CopyAhead
-from authority.rows import Rows
-from authority.sealing import Opened
-from homeserver.store import replicated_procedures
+from authority.machines.precopy import CopyAhead
+from authority.model.leave_policy import LeavePolicy
+from authority.model.rows import Rows
+from authority.procedures import commit as transfer_procedures
+from authority.procedures import owner_absence as absence_procedures
+from authority.wire.sealing import Opened
+from authority.wire.transfer import OwnerRequest
+from homeserver.log.store import replicated_procedures
 from scenarios.simulation.servers.parts import Parts
-from simserver.arrivals import Arrivals
-from simserver.copying_ahead import CopyingAhead
-from simserver.departing import Departure, Plan
-from simserver.departures import Departures
-from simserver.life import Snapshot
-from simserver.silence import Silences
+from simserver.entity.state import Snapshot
+from simserver.owners.inactivity import Silences
+from simserver.transfer.source.departure import Departure, Plan
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.source.precopy import CopyingAhead
+from simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["GROUP_WEAKNESSES", "changed"]
 

@@ -6,12 +6,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
-from authority.bulk_procedures import MAX_STEPS
 from authority.errors import MessageError, Reason, Refused
-from authority.hops import Trace
-from authority.lease_messages import Renew
-from authority.letters import Letter
-from authority.messages import (
+from authority.model.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
+from authority.names import instance_of
+from authority.placement.policy import Balance, relieve
+from authority.procedures.batch import MAX_STEPS
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.lease import Renew
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
     Adopted,
     Census,
     Collected,
@@ -22,22 +26,18 @@ from authority.messages import (
     OwnerRequest,
     Spawned,
 )
-from authority.names import instance_of
-from authority.placement import Balance, relieve
-from authority.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
-from authority.sealing import Opened, Sealer
-from homeserver.abroad import Abroad
-from homeserver.balancer import Balancer
-from homeserver.births import Births, SpawnNotTold, SpawnUnconfirmed
-from homeserver.federation import PeerUnreachable
-from homeserver.group_news import GroupNews
-from homeserver.hierarchies import Hierarchies, order_all
-from homeserver.in_bulk import Together
-from homeserver.inquiries import Inquiries
-from homeserver.orders import Orders
-from homeserver.owners import Owners
-from homeserver.reminders import Reminders
-from homeserver.transfers import NOT_TOLD, Transfers
+from homeserver.failover.foreign_custody import Abroad
+from homeserver.failover.outcome_queries import Inquiries
+from homeserver.names.federation import PeerUnreachable
+from homeserver.placement.balancer import Balancer
+from homeserver.transfer.batch import Together
+from homeserver.transfer.creation import Births, SpawnNotTold, SpawnUnconfirmed
+from homeserver.transfer.grant_retry import Reminders
+from homeserver.transfer.group_result import GroupNews
+from homeserver.transfer.hierarchies import Hierarchies, order_all
+from homeserver.transfer.order_retry import Orders
+from homeserver.transfer.owners import Owners
+from homeserver.transfer.service import NOT_TOLD, Transfers
 from scenarios.simulation.servers.calls import Call, Calls
 from scenarios.simulation.servers.company import Batch, Outbox, VirtualCombiner
 from scenarios.simulation.servers.keys import Keys, identity_of
@@ -47,7 +47,7 @@ from scenarios.simulation.servers.mixes import ServerMix
 from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.tasks import Answer, Process, VirtualClock
 from scenarios.simulation.servers.ways import Neighbours
-from tree.submissions import NoQuorum, OutcomeUnknown
+from tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["LEASE_TERM_S", "Home"]
 
@@ -83,7 +83,7 @@ class Home(Transfers):
         mail.join(self.name, lambda sender, message: process.do(partial(self._arrived, sender, message)))
 
     def start(self) -> None:
-        """Begin with an empty memory: everything else is in the log. As `homeserver.app` does it."""
+        """Begin with an empty memory: everything else is in the log. As `homeserver.server.main` does it."""
         neighbours = cast(Any, Neighbours(self._keys, self._calls))
         sealer = Sealer(self.name, identity_of(self.name))
         parts = self._parts
@@ -162,7 +162,7 @@ class Home(Transfers):
             self.process.start_soon(self._told, sender, message)
 
     def _noted(self, sender: str, message: Any) -> bool:
-        """As `homeserver.node.Node`: take what wants no answer; whether it was that."""
+        """As `homeserver.node.dispatch.Node`: take what wants no answer; whether it was that."""
         is_ours = instance_of(sender) == self._instance
         match message:
             case Spawned():

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from authority.epoch import Fence
+from authority.fence import Fence
 from scenarios.simulation.oracle import Violation
 from scenarios.simulation.servers.debts import Debts
-from simserver.custody import Stint
-from simserver.life import Life
+from simserver.entity.custody_log import Stint
+from simserver.entity.state import Life
 
 __all__ = ["Judge"]
 

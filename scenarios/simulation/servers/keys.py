@@ -12,8 +12,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
+from authority.model.records import DirectoryRow, Role
 from authority.names import instance_of
-from authority.records import DirectoryRow, Role
 from crypto.keys import Identity, PublicIdentity
 
 __all__ = ["Keys", "KeysKnown", "homes_of", "identity_of"]
@@ -122,7 +122,7 @@ class Keys:
         return self._public.get(name)
 
     async def signer(self, name: str, kid: str) -> tuple[DirectoryRow | None, PublicIdentity | None]:
-        """As `homeserver.directory.Directory.signer`."""
+        """As `homeserver.names.directory.Directory.signer`."""
         return self._rows.get(name), self._public.get(name)
 
     def parse(self, row: DirectoryRow) -> PublicIdentity:
@@ -155,7 +155,7 @@ class KeysKnown:
         self._rows.pop(name, None)
 
     async def row(self, name: str) -> DirectoryRow | None:
-        """As `simserver.home.Home.row`."""
+        """As `simserver.net.home_client.Home.row`."""
         return self.row_at_hand(name)
 
     def row_at_hand(self, name: str) -> DirectoryRow | None:
@@ -165,7 +165,7 @@ class KeysKnown:
         return self._rows.get(name)
 
     async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
-        """As `simserver.home.Home.keys_of`."""
+        """As `simserver.net.home_client.Home.keys_of`."""
         row = await self.row(name)
         if row is not None and kid and not self._keys.parse(row).knows(kid):
             self.look_again(name)

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from authority import group_requests
-from authority import outgoing as machine
 from authority.errors import Reason
-from authority.messages import HandoffReply
-from authority.records import Phase, TransferRecord
-from authority.rows import Rows
+from authority.machines import source as machine
+from authority.model.records import Phase, TransferRecord
+from authority.model.rows import Rows
+from authority.procedures import group_request as group_requests
+from authority.wire.transfer import HandoffReply
 from scenarios.simulation.servers.group_weaknesses import changed
 from scenarios.simulation.servers.parts import Parts
-from simserver.departing import Departure, Plan
-from simserver.departures import Departures
-from simserver.leave_taking import LeaveTaking
+from simserver.transfer.source.departure import Departure, Plan
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.source.notice_timer import LeaveTaking
 
 __all__ = ["LEAVING_WEAKNESSES"]
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from authority.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
-from homeserver.store import Store, replicated_procedures
+from authority.model.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
+from homeserver.log.store import Store, replicated_procedures
 from scenarios.simulation.servers.patience import impatient
 from scenarios.simulation.servers.tasks import pause
-from tree.commands import Answer, Machine
-from tree.data import decode, encode_shallow
-from tree.submissions import NoQuorum, OutcomeUnknown, value_of
+from tree.data.data import decode, encode_shallow
+from tree.machine.commands import Answer, Machine
+from tree.raft.submissions import NoQuorum, OutcomeUnknown, value_of
 
 __all__ = ["Log", "Seat", "SimulatedStore"]
 
@@ -88,7 +88,7 @@ class Log:
 
 
 class Seat:
-    """One member's way to the log, as `homeserver.store.Store` uses a backend."""
+    """One member's way to the log, as `homeserver.log.store.Store` uses a backend."""
 
     def __init__(self, name: str, log: Log) -> None:
         self.name: Final = name
@@ -150,7 +150,7 @@ class Seat:
 
 
 class _OneByOne:
-    """In place of `homeserver.barriers.SharedBarrier`: nobody shares anything, as nothing is scarce here."""
+    """In place of `homeserver.log.read_barrier.SharedBarrier`: nobody shares anything, as nothing is scarce here."""
 
     def __init__(self, store: Store) -> None:
         self.passed = store.fresh

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from authority.letters import MAX_BATCH
+from authority.wire.batch import MAX_BATCH
 from scenarios.simulation.servers.mail import MailWeather
 
 __all__ = ["MIXES", "ServerMix"]

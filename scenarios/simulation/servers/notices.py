@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from authority.epoch import Fence
-from authority.messages import ImminentLoss
+from authority.fence import Fence
+from authority.wire.transfer import ImminentLoss
 
 if TYPE_CHECKING:
     from scenarios.simulation.servers.simserver import SimulationServer

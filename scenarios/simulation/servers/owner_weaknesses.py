@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from homeserver.certification import Certification
+from homeserver.transfer.certificates import Certification
 from scenarios.simulation.servers.parts import Parts
-from simserver.arrivals import Arrivals
-from simserver.owner_hints import OwnerHints
+from simserver.transfer.target.arrivals import Arrivals
+from simserver.transfer.target.owner_hints import OwnerHints
 
 __all__ = ["OWNER_WEAKNESSES"]
 

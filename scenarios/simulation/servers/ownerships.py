@@ -1,7 +1,7 @@
 """What is watched of owners: whoever simulates an entity hears soon that the log has given it to another one.
 
 Until then it takes the former owner's inputs and refuses the new one's. Where nothing is lost that is a matter of
-messages, however the entity moves meanwhile; else of how often home is asked (`simserver.silence`).
+messages, however the entity moves meanwhile; else of how often home is asked (`simserver.owners.inactivity`).
 """
 
 from functools import partial

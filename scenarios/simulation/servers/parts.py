@@ -4,23 +4,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from authority.recovery import CopyTable
-from authority.spans import SILENT, Spans
-from homeserver.certification import Certification
-from homeserver.company import Company
-from homeserver.farewells import Farewells
-from homeserver.leases import Leases
-from homeserver.recovery import Recoveries
-from scenarios.players import InputStream
-from simserver.arrivals import Arrivals
-from simserver.births import Births
-from simserver.copies import Copier
-from simserver.departures import Departures
-from simserver.holdings import Holdings
-from simserver.lease import LeaseKeeper
-from simserver.newborns import Newborns
-from simserver.recovery import Recovery
-from simserver.silence import Silences
+from authority.machines.replica_choice import CopyTable
+from authority.node.spans import SILENT, Spans
+from homeserver.failover.leases import Leases
+from homeserver.failover.takeover import Recoveries
+from homeserver.transfer.certificates import Certification
+from homeserver.transfer.deletion_notices import Farewells
+from homeserver.transfer.group_commit import Company
+from scenarios.players.input_stream import InputStream
+from simserver.durability.creation_barrier import Newborns
+from simserver.durability.replication import Copier
+from simserver.entity.table import Holdings
+from simserver.failover.adoption import Recovery
+from simserver.failover.spawn import Births
+from simserver.lease.keeper import LeaseKeeper
+from simserver.owners.inactivity import Silences
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["Parts"]
 

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.epoch import EPOCHS_OF_A_HISTORY
 from authority.errors import Reason
-from authority.histories import lowest_epoch
+from authority.fence import EPOCHS_OF_A_HISTORY
+from authority.model.records import EntityRecord
 from authority.names import instance_of
-from authority.records import EntityRecord
+from authority.procedures.fence_allocation import lowest_epoch
 from scenarios.simulation.servers.homeserver import Home
 from scenarios.simulation.servers.world import MOODY
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from authority.epoch import Fence
-from authority.messages import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
+from authority.fence import Fence
+from authority.model.records import EntityRecord
 from authority.names import instance_of
-from authority.records import EntityRecord
-from scenarios.players import WINDOW, InputStream
+from authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
+from scenarios.players.input_stream import WINDOW, InputStream
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.tasks import Process, VirtualClock
-from simserver.inputs import Cursor, fold
+from simserver.entity.inputs import Cursor, fold
 
 __all__ = ["Player"]
 

@@ -4,12 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
-from actors.clock import InstanceClock
-from authority.admission import Vacancies
-from authority.epoch import MAX_EPOCH, Fence
+from actors.base.clock import InstanceClock
 from authority.errors import MessageError
-from authority.hops import Trace
-from authority.messages import (
+from authority.fence import MAX_EPOCH, Fence
+from authority.machines.capacity import Vacancies
+from authority.machines.source import Case, OutgoingPhase
+from authority.model.ownership import Ownership
+from authority.wire.hops import Trace
+from authority.wire.recovery import CopyItem
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
     CensusRequest,
     Copies,
     CopiesKept,
@@ -26,10 +30,6 @@ from authority.messages import (
     Spawned,
     decode_link_untrusted,
 )
-from authority.outgoing import Case, OutgoingPhase
-from authority.ownership import Ownership
-from authority.recovery_messages import CopyItem
-from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from scenarios.simulation.attendance import Attendant
 from scenarios.simulation.servers.calls import Calls
@@ -43,17 +43,17 @@ from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.tasks import Process, VirtualClock
 from scenarios.simulation.servers.ways import Link, WayHome
 from scenarios.simulation.servers.world import Carrying, Counting, Finishing
-from simserver.admission import Admissions, Reception
-from simserver.custody import Stint
-from simserver.holdings import Holding, Tombstone
-from simserver.home import HomeRefused, HomeUnreachable
-from simserver.inquiries import Inquiries
-from simserver.life import EntityEnvironment, Frozen, Life
-from simserver.load import LoadMeter, Loads
-from simserver.loose_ends import LooseEnds
-from simserver.node import Node
-from simserver.passivation import Passivation
-from simserver.turnstile import Turnstile
+from simserver.entity.custody_log import Stint
+from simserver.entity.passivation import Passivation
+from simserver.entity.state import EntityEnvironment, Frozen, Life
+from simserver.entity.table import Holding, Tombstone
+from simserver.net.home_client import HomeRefused, HomeUnreachable
+from simserver.server.dispatch import Node
+from simserver.server.load_report import LoadMeter, Loads
+from simserver.transfer.source.admission import Admissions, Reception
+from simserver.transfer.source.concurrency_limit import Turnstile
+from simserver.transfer.target.staged_outcome import Inquiries
+from simserver.transfer.target.unresolved import LooseEnds
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "COPY_INTERVAL_S", "SimulationServer", "Witness"]
 
@@ -106,7 +106,7 @@ class Witness(Protocol):
 
 
 class _Custody:
-    """As `simserver.custody.CustodyLog`: has the judge see every beginning."""
+    """As `simserver.entity.custody_log.CustodyLog`: has the judge see every beginning."""
 
     def __init__(self, server: str, witness: Witness) -> None:
         self._server: Final = server
@@ -161,7 +161,8 @@ class SimulationServer:
         mail.join(name, self._take_mail)
         self.start()
 
-    # --- building: as `simserver.app` does it ------------------------------------------------------------------------
+    # --- building: as `simserver.server.main` does it
+    # ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin with what is on disk."""
@@ -474,7 +475,7 @@ class SimulationServer:
         self.process.start_soon(self._learn_owner, entity)
 
     async def _learn_owner(self, entity: str) -> None:
-        """As `simserver.owners.Owners`, which waits at a channel of trio's."""
+        """As `simserver.owners.lookup.Owners`, which waits at a channel of trio's."""
         try:
             answer = await self.node.home.ask(OwnerRequest(entity=entity), Trace("owner-request"), on_path=False)
         except (HomeUnreachable, HomeRefused):

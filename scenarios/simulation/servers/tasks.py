@@ -10,7 +10,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, Final
 
-from actors.clock import Bell, Clock
+from actors.base.clock import Bell, Clock
 from scenarios.simulation.schedule import Schedule
 
 __all__ = ["Answer", "Process", "VirtualClock", "pause"]

@@ -3,26 +3,26 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from authority.hops import Trace
-from authority.letters import MAX_BATCH, Letter
-from authority.messages import Message, NoAnswer
+from authority.model.records import DirectoryRow, Role
 from authority.names import instance_of
-from authority.records import DirectoryRow, Role
-from authority.sealing import Opened
+from authority.wire.batch import MAX_BATCH, Letter
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Message, NoAnswer
 from crypto.keys import PublicIdentity
-from homeserver.federation import PeerUnreachable
+from homeserver.names.federation import PeerUnreachable
 from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
 from scenarios.simulation.servers.company import Batch, VirtualCombiner
 from scenarios.simulation.servers.keys import Keys, KeysKnown
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.tasks import Process
-from simserver.home import HomeRefused, HomeUnreachable
+from simserver.net.home_client import HomeRefused, HomeUnreachable
 
 __all__ = ["Link", "Neighbours", "WayHome"]
 
 
 class WayHome:
-    """As `simserver.home.Home`: the key directory, and questions to the members of the home instance in turn."""
+    """As `home_client.Home`: the key directory, and questions to the members of the home instance in turn."""
 
     def __init__(
         self, name: str, keys: KeysKnown, calls: Calls, process: Process, *, in_company: bool, most: int = MAX_BATCH
@@ -116,7 +116,7 @@ class WayHome:
 
 
 def _read(answer: Message, member: str, trace: Trace) -> Opened | Exception | None:
-    """One answer of several, as `simserver.home` reads it."""
+    """One answer of several, as `simserver.net.home_client` reads it."""
     if not isinstance(answer, NoAnswer):
         return Opened(answer, member, trace)
     if answer.why == "elsewhere":
@@ -125,7 +125,7 @@ def _read(answer: Message, member: str, trace: Trace) -> Opened | Exception | No
 
 
 class Link:
-    """As `actors.link_service.LinkService`, for what travels bare."""
+    """As `actors.net.link_service.LinkService`, for what travels bare."""
 
     def __init__(self, name: str, mail: Mail) -> None:
         self._name: Final = name
@@ -137,7 +137,7 @@ class Link:
 
 
 class Neighbours:
-    """The way to other home instances, as `homeserver.federation.Federation` is used."""
+    """The way to other home instances, as `homeserver.names.federation.Federation` is used."""
 
     def __init__(self, keys: Keys, calls: Calls) -> None:
         self._keys: Final = keys

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from authority.incoming import Incoming
+from authority.machines.target import Incoming
 from scenarios.simulation import handover_weaknesses
 from scenarios.simulation.servers.birth_weaknesses import BIRTH_WEAKNESSES
 from scenarios.simulation.servers.death_weaknesses import DEATH_WEAKNESSES
@@ -16,10 +16,10 @@ from scenarios.simulation.servers.group_weaknesses import GROUP_WEAKNESSES
 from scenarios.simulation.servers.leaving_weaknesses import LEAVING_WEAKNESSES
 from scenarios.simulation.servers.owner_weaknesses import OWNER_WEAKNESSES
 from scenarios.simulation.servers.parts import Parts
-from simserver.arrivals import Arrivals
-from simserver.departing import Plan
-from simserver.departures import Departures
-from simserver.inputs import Cursor
+from simserver.entity.inputs import Cursor
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

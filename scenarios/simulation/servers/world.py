@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from simserver.participants import Participant
-from simserver.pending_input import PendingInput
-from simserver.stepping import Step
+from simserver.world.participants import Participant
+from simserver.world.pending_input import PendingInput
+from simserver.world.step import Step
 
 __all__ = ["LARGE", "MOODY", "Carrying", "Counting", "Finishing"]
 

@@ -149,7 +149,7 @@ def _cookie() -> dict[str, Any]:
     gate = HandshakeGate(b"secret of the gate" + bytes(14), rate_per_s=1.0, burst=1.0, now=0.0)
 
     def under_load(transit: Transit) -> bool:
-        """Beta's endpoint answers the first HELLO with a COOKIE, as `actors.udp` does under load, and twice so: before
+        """Beta's endpoint answers the first HELLO with a COOKIE, as the endpoint does under load, and twice so: before
         and after it has looked the keys of alpha up."""
         if transit.datagram[0] != Kind.HELLO or any(transit.datagram[8:16]):
             return True

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from actors import admission, link_table, lookout, peer_keys, udp
-from actors.datagrams import ARRIVALS
 from actors.link import arrivals, gate, large, path, ranges, sessions, strangers, unfinished
 from actors.link.frames import (
     HEADER_BYTES,
@@ -29,6 +27,11 @@ from actors.link.settings import (
     UNORDERED_AHEAD,
     LinkSettings,
 )
+from actors.net import endpoint as udp
+from actors.net import handshake_admission as admission
+from actors.net import link_table, peer_keys
+from actors.net import poller as lookout
+from actors.net.datagrams import ARRIVALS
 from crypto import session
 from crypto.replay import WINDOW
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.demultiplexer import Demultiplexer
 from actors.link import Link, LinkSettings
 from actors.link.assembly import Assembly
 from actors.link.frames import (
@@ -23,6 +22,7 @@ from actors.link.frames import (
 from actors.link.incoming import Incoming
 from actors.link.large import REACH_BYTES
 from actors.link.settings import MIN_DATAGRAM_BYTES, UNORDERED_AHEAD
+from actors.net.demultiplexer import Demultiplexer
 from crypto.errors import Malformed
 from tests.actors.link.network import Network, Transit
 
@@ -97,7 +97,7 @@ def arrive(network: Network, datagrams: list[bytes]) -> None:
 @contextmanager
 def one_by_one() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.demultiplexer._LARGE_BYTES", 2**20)
+        patch.setattr("actors.net.demultiplexer._LARGE_BYTES", 2**20)
         yield
 
 

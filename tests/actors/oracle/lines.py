@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from actors import BadReturnValue, CallingSelf, Exit, Ignored, Ref, StartError, System
-from actors.exits import is_shutdown
+from actors.core.exits import is_shutdown
 
 Case = Callable[[System], Awaitable[Any]]
 

@@ -21,8 +21,8 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.names import AlreadyRegistered
-from actors.registry import Keys, via
+from actors.core.named import AlreadyRegistered
+from actors.registry.registry import Keys, via
 from tests.actors.oracle.lines import inspect, oracle, reason_in_elixir
 from tests.actors.oracle.subjects import settled, subject
 from tests.actors.servers import Counter

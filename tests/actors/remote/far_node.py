@@ -11,8 +11,8 @@ from pathlib import Path
 import trio
 
 from actors import ActorSpec, ServiceSpec, System
+from actors.net.endpoint import LinkEndpoint
 from actors.remote import Distribution, DistributionSettings
-from actors.udp import LinkEndpoint
 from crypto.key_store import KeyStore
 from crypto.keys import Identity, PublicIdentity
 from tests.actors.servers import Recorder, Waiting

@@ -13,8 +13,8 @@ from actors import (
     NoProc,
     ServiceSpec,
 )
-from actors.inbox import Received
 from actors.link import PeerClosed
+from actors.net.inbox import Received
 from actors.remote import (
     NODE_DOWN,
     NODE_UP,

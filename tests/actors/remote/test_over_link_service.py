@@ -8,9 +8,9 @@ import trio
 
 from actors import Ref, ServiceSpec, Strategy, SupervisorSpec, System
 from actors.link import Address
-from actors.link_service import LinkService
+from actors.net.endpoint import LinkEndpoint
+from actors.net.link_service import LinkService
 from actors.remote import Distribution, NodeDown
-from actors.udp import LinkEndpoint
 from crypto.key_store import KeyStore
 from crypto.keys import PublicIdentity
 from tests.actors.servers import Recorder, Watcher

@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from actors import Exit, ServiceSpec, System
+from actors.net.endpoint import LinkEndpoint
 from actors.remote import Distribution, DistributionSettings, NodeDown
-from actors.udp import LinkEndpoint
 from crypto.key_store import KeyStore
 from tests.actors.remote.far_node import TICK_S, UNREACHABLE_AFTER_S, Keys
 from tests.actors.servers import Recorder, Watcher

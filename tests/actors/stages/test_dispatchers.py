@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.stable_hash import stable_hash
+from actors.base.stable_hash import stable_hash
 from actors.stages import (
     BroadcastDispatcher,
     DemandDispatcher,

@@ -12,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked as quiet
 from actors import (
     System,
 )
+from actors.core.telemetry import STAGE_OVERFLOW
 from actors.stages import (
     BroadcastDispatcher,
     DemandMode,
@@ -28,7 +29,6 @@ from actors.stages import (
     estimate_buffered_count,
     stage_info,
 )
-from actors.telemetry import STAGE_OVERFLOW
 from tests.actors.stages.stages import ManualSink, Numbers, Seen, Sink, Tap, Times, ended, to
 
 # The flow of events

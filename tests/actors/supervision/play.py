@@ -23,7 +23,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.server import Ignore
+from actors.core.server import Ignore
 from tests.actors.supervision.model import WINDOW_S
 from tests.actors.supervision.script import Ask, Branch, End, Leaf, Step, Wait
 

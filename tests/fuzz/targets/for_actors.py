@@ -10,7 +10,7 @@ from typing import Any
 
 import cbor2
 
-from actors.display import picture
+from actors.http.strict_json import read_json_untrusted
 from actors.link import Address, Link, LinkSettings
 from actors.link.frames import (
     CLOSE,
@@ -33,14 +33,14 @@ from actors.link.frames import (
     write_response,
     write_want,
 )
-from actors.plain import NotReplaceable, in_shape_of_untrusted
+from actors.observe.display import picture
+from actors.observe.plain_data import NotReplaceable, in_shape_of_untrusted
 from actors.remote import frames as remote
 from actors.remote.codec import Codec, DataOnly
 from actors.remote.errors import RemoteError, Undecodable
 from actors.remote.frames import read_message_untrusted, write_frame, write_message
 from actors.remote.peer import Peer
 from actors.remote.settings import DistributionSettings
-from actors.strict_json import read_json_untrusted
 from crypto.errors import Malformed
 from tests.fuzz.target import Target
 from tests.fuzz.world import IDENTITIES, private_key
@@ -383,7 +383,7 @@ TARGETS = [
     Target(
         "strict-json",
         read_json_untrusted,
-        ["actors.strict_json:read_json_untrusted", "actors.strict_json:count_values_untrusted"],
+        ["actors.http.strict_json:read_json_untrusted", "actors.http.strict_json:count_values_untrusted"],
         lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 300 + b"]" * 300],
         (ValueError,),
         plain="json",
@@ -391,7 +391,7 @@ TARGETS = [
     Target(
         "replaced-state",
         _replace_state,
-        ["actors.plain:in_shape_of_untrusted"],
+        ["actors.observe.plain_data:in_shape_of_untrusted"],
         lambda: [json.dumps(picture(_STATE)).encode(), b"null"],
         (ValueError, NotReplaceable),
         plain="json",

@@ -7,14 +7,14 @@ from typing import Any
 from tests.fuzz.plain import to_json
 from tests.fuzz.target import Target
 from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
-from tree.data import encode
-from tree.errors import BadData
+from tree.data.data import encode
+from tree.data.errors import BadData
+from tree.data.payload import encode_payload
 from tree.etcd import wire
 from tree.etcd.answers import Answers
 from tree.etcd.keys import Keys
 from tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror
 from tree.etcd.mirrored_store import MirroredStore
-from tree.payload import encode_payload
 
 KEYS = Keys("/batonpass", "homeserver", "alpha")
 

@@ -9,33 +9,33 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
-from actors.inbox import Received
-from actors.web import ApiError
-from authority.certificate_reader import CertificateReader
-from authority.certificates import BrokenChain, PassCertificate
+from actors.http.app import ApiError
+from actors.net.inbox import Received
 from authority.errors import MessageError, Refused
-from authority.lease_messages import RENEWAL_CHANNEL
-from authority.messages import Spawned, encode_link
-from authority.records import Role
-from authority.reserved import PathReserved
+from authority.model.records import Role
+from authority.model.reserved_paths import PathReserved
+from authority.trust.certificate_reader import CertificateReader
+from authority.trust.certificates import BrokenChain, PassCertificate
+from authority.wire.lease import RENEWAL_CHANNEL
+from authority.wire.transfer import Spawned, encode_link
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
-from homeserver.births import Births
-from homeserver.certification import Certification
-from homeserver.farewells import Farewells
-from homeserver.log_positions import LogPositions
-from homeserver.node import BeingAnswered, Node
-from homeserver.renewal_lane import RenewalLane
+from homeserver.failover.renewal_lane import RenewalLane
+from homeserver.log.log_positions import LogPositions
+from homeserver.node.dispatch import BeingAnswered, Node
 from homeserver.rest import transport, tree, tree_inputs
-from homeserver.transfers import Transfers
+from homeserver.transfer.certificates import Certification
+from homeserver.transfer.creation import Births
+from homeserver.transfer.deletion_notices import Farewells
+from homeserver.transfer.service import Transfers
 from tests.fuzz.plain import NotPlain, from_json, to_cbor, to_json
 from tests.fuzz.target import Target
 from tests.fuzz.targets.for_authority import CERTIFICATE, LOG_POSITION, SEALERS, message_seeds, parcel, sealed_contents
 from tests.fuzz.targets.for_tree import CONDITION, EXPORT
 from tests.fuzz.world import IDENTITIES, NOW_S
-from tree.errors import BadData, BadPath
-from tree.json_form import to_json as to_json_form
+from tree.data.errors import BadData, BadPath
+from tree.data.json_form import to_json as to_json_form
 
 TREE_ERRORS = (BadPath, BadData, PathReserved)
 
@@ -115,7 +115,7 @@ def _transfers() -> Transfers:
 
 
 class FakeNode:
-    """The parts of `homeserver.node.Node` that take a message."""
+    """The parts of `homeserver.node.dispatch.Node` that take a message."""
 
     def __init__(self) -> None:
         self.transfers = _transfers()
@@ -317,7 +317,7 @@ TARGETS = [
     Target(
         "homeserver-link",
         _take,
-        ["homeserver.node:Node._take_untrusted", "homeserver.transfers:Transfers.open_untrusted"],
+        ["homeserver.node.dispatch:Node._take_untrusted", "homeserver.transfer.service:Transfers.open_untrusted"],
         lambda: [encode_link(parcel())],
         (MessageError, CryptoError),
         plain="cbor",
@@ -325,7 +325,7 @@ TARGETS = [
     Target(
         "homeserver-renewal",
         _take_renewal,
-        ["homeserver.renewal_lane:RenewalLane._opened_untrusted"],
+        ["homeserver.failover.renewal_lane:RenewalLane._opened_untrusted"],
         lambda: [encode_link(parcel())],
         (MessageError,),
         plain="cbor",
@@ -343,17 +343,17 @@ TARGETS = [
         "homeserver-chain",
         _chain,
         [
-            "authority.certificate_reader:_claimed_untrusted",
-            "authority.certificate_reader:CertificateReader._reading_chain_untrusted",
-            "authority.certificate_reader:CertificateReader._reading_grant_untrusted",
-            "authority.certificate_reader:CertificateReader._reading_untrusted",
-            "authority.certificate_reader:CertificateReader.at_hand_untrusted",
-            "authority.certificate_reader:CertificateReader.chain_at_hand_untrusted",
-            "authority.certificate_reader:CertificateReader.chain_untrusted",
-            "authority.certificate_reader:CertificateReader.grant_untrusted",
-            "authority.certificate_reader:CertificateReader.read_untrusted",
-            "homeserver.certification:Certification.followed_untrusted",
-            "homeserver.certification:Certification.passes_untrusted",
+            "authority.trust.certificate_reader:_claimed_untrusted",
+            "authority.trust.certificate_reader:CertificateReader._reading_chain_untrusted",
+            "authority.trust.certificate_reader:CertificateReader._reading_grant_untrusted",
+            "authority.trust.certificate_reader:CertificateReader._reading_untrusted",
+            "authority.trust.certificate_reader:CertificateReader.at_hand_untrusted",
+            "authority.trust.certificate_reader:CertificateReader.chain_at_hand_untrusted",
+            "authority.trust.certificate_reader:CertificateReader.chain_untrusted",
+            "authority.trust.certificate_reader:CertificateReader.grant_untrusted",
+            "authority.trust.certificate_reader:CertificateReader.read_untrusted",
+            "homeserver.transfer.certificates:Certification.followed_untrusted",
+            "homeserver.transfer.certificates:Certification.passes_untrusted",
         ],
         _chain_seeds,
         (MessageError, Refused),
@@ -363,10 +363,10 @@ TARGETS = [
         "signed-log-position",
         _signed_log_position,
         [
-            "homeserver.log_positions:LogPositions.read_untrusted",
-            "homeserver.log_positions:LogPositions.witnessed_untrusted",
-            "homeserver.log_positions:LogPositions.has_been_at_untrusted",
-            "homeserver.log_positions:LogPositions._read_untrusted",
+            "homeserver.log.log_positions:LogPositions.read_untrusted",
+            "homeserver.log.log_positions:LogPositions.witnessed_untrusted",
+            "homeserver.log.log_positions:LogPositions.has_been_at_untrusted",
+            "homeserver.log.log_positions:LogPositions._read_untrusted",
         ],
         _log_position_seeds,
         (MessageError,),

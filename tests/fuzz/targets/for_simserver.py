@@ -9,17 +9,17 @@ from unittest.mock import MagicMock
 import trio
 from trio.testing import MockClock
 
-from actors.inbox import Received
-from authority.audit import Audit
+from actors.net.inbox import Received
 from authority.errors import MessageError
-from authority.lease_messages import RENEWAL_CHANNEL
-from authority.messages import Input, KeyAhead, LetGo, Parcel, Present, encode_link
+from authority.node.rejected_peers import Audit
+from authority.wire.lease import RENEWAL_CHANNEL
+from authority.wire.transfer import Input, KeyAhead, LetGo, Parcel, Present, encode_link
 from crypto.errors import CryptoError
-from simserver.inputs import Inbox
-from simserver.life import Snapshot
-from simserver.node import Node
-from simserver.offered_states import OfferedStates
-from simserver.renewal_lane import RenewalLane
+from simserver.entity.inputs import Inbox
+from simserver.entity.state import Snapshot
+from simserver.lease.renewal_lane import RenewalLane
+from simserver.server.dispatch import Node
+from simserver.transfer.target.offers import OfferedStates
 from tests.fuzz.plain import from_cbor, to_cbor
 from tests.fuzz.target import Failed, Target
 from tests.fuzz.targets.for_authority import SEALERS, parcel
@@ -125,7 +125,7 @@ TARGETS = [
     Target(
         "simserver-renewal",
         _open_answer,
-        ["simserver.renewal_lane:RenewalLane._opened_untrusted"],
+        ["simserver.lease.renewal_lane:RenewalLane._opened_untrusted"],
         lambda: [encode_link(parcel())],
         (MessageError, CryptoError),
         plain="cbor",
@@ -133,7 +133,7 @@ TARGETS = [
     Target(
         "simserver-inbox",
         _stream,
-        ["simserver.node:Node._take_link_untrusted"],
+        ["simserver.server.dispatch:Node._take_link_untrusted"],
         _stream_seeds,
         plain="cbor",
         slow=True,
@@ -141,7 +141,7 @@ TARGETS = [
     Target(
         "simserver-parcel",
         _open,
-        ["simserver.node:Node._open_untrusted"],
+        ["simserver.server.dispatch:Node._open_untrusted"],
         lambda: [to_cbor(parcel().to_data())],
         (MessageError, CryptoError),
         plain="cbor",
@@ -149,7 +149,10 @@ TARGETS = [
     Target(
         "simserver-state",
         lambda data: OfferedStates().read_untrusted(data, "", "alpha.e"),
-        ["simserver.offered_states:_decoded_untrusted", "simserver.offered_states:OfferedStates.read_untrusted"],
+        [
+            "simserver.transfer.target.offers:_decoded_untrusted",
+            "simserver.transfer.target.offers:OfferedStates.read_untrusted",
+        ],
         _state_seeds,
         (MessageError,),
         plain="cbor",

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.fuzz.plain import from_cbor, to_cbor
-from tree.data import decode_untrusted
-from tree.errors import BadData
+from tree.data.data import decode_untrusted
+from tree.data.errors import BadData
 
 
 def plain_data(data: bytes) -> Any:

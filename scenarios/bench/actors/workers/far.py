@@ -22,8 +22,8 @@ import trio
 
 from actors import ServiceSpec, System
 from actors.link import Address
+from actors.net.endpoint import LinkEndpoint
 from actors.remote import Distribution
-from actors.udp import LinkEndpoint
 from crypto.key_store import KeyStore
 from crypto.keys import PublicIdentity
 from scenarios.bench.actors.workers.counting import Counting

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from actors.datagrams import DatagramSocket, Outbound
 from actors.link import Address, LinkSettings
 from actors.link.settings import MIN_DATAGRAM_BYTES
-from actors.udp import LinkEndpoint
+from actors.net.datagrams import DatagramSocket, Outbound
+from actors.net.endpoint import LinkEndpoint
 from crypto.jose import Claims, open_untrusted, seal
 from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
 from scenarios.bench.link.workers.conversation import (

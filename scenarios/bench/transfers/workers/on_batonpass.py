@@ -15,17 +15,17 @@ from typing import Any, Final
 import cbor2
 import trio
 
-from authority.hops import Trace
+from authority.wire.hops import Trace
 from scenarios.bench import drain
 from scenarios.bench.loops import arguments, tell_all
 from scenarios.bench.transfers.cores import ahead_of_others, run_apart
 from scenarios.bench.transfers.course import BULK, DRAINED, MANY
 from scenarios.bench.transfers.world import ballast_for
-from scenarios.cases import Run, open_run
-from scenarios.cluster import LocalCluster
-from scenarios.custody import gaps_ms
+from scenarios.cases.cases import Run, open_run
+from scenarios.cluster.cluster import LocalCluster
+from scenarios.cluster.topology import ClusterSpec
+from scenarios.judge.custody import gaps_ms
 from scenarios.report.statistics import percentile
-from scenarios.topology import ClusterSpec
 
 __all__ = ["main"]
 

@@ -1,0 +1,81 @@
+"""The messages the runtime itself puts into an actor's mailbox; they arrive in `handle_info`.
+
+`Tick` is another: it lives with the arithmetic of ticks, in `actors.core.timers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+if TYPE_CHECKING:
+    from actors.core.exits import Reason
+    from actors.core.process import Process
+    from actors.core.ref import Ref
+
+
+class Timeout(Enum):
+    """The type of `TIMEOUT`, so that `match` and mypy can tell it from every other message."""
+
+    TIMEOUT = "timeout"
+
+
+TIMEOUT: Final = Timeout.TIMEOUT
+"""No message came for the `timeout_s` that the last callback asked for."""
+
+
+@final
+class Monitor:
+    """One watch on one actor, from `Server.monitor`: the handle to tell `Down` messages apart, and to stop watching."""
+
+    __slots__ = ("ref", "token")
+
+    def __init__(self, ref: Ref, token: int) -> None:
+        self.ref = ref
+        self.token = token
+
+    def __repr__(self) -> str:
+        return f"<monitor of {self.ref}>"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Down:
+    """The monitored actor ended (`reason` says why), or was not there to begin with (`reason` is `"noproc"`)."""
+
+    monitor: Monitor
+    ref: Ref
+    reason: Reason
+
+
+@final
+class ChildEnded:
+    """For a supervisor: one of its children ended, and `child` is what it knows that child by."""
+
+    __slots__ = ("child", "process", "reason")
+
+    def __init__(self, child: Any, process: Process, reason: Reason) -> None:
+        self.child = child
+        self.process = process
+        self.reason = reason
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExitSignal:
+    """An exit signal came to this exit-trapping actor (OTP's `{:EXIT, from, reason}`): it decides what that means.
+
+    Either an actor it was linked to has ended, or somebody asked it to end with `exit`. From the parent there is none:
+    it calls `terminate`. `sender` is None only if whoever called `Ref.exit` did not say.
+    """
+
+    reason: Reason
+    sender: Ref | None
+
+
+class Late(Protocol):
+    """What lies in a mailbox in place of a message that is made only when the actor gets to it."""
+
+    def take(self) -> Any:
+        """The message to handle now; None if there is none any more."""

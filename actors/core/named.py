@@ -1,0 +1,193 @@
+"""Names for actors: unique within a system, gone the moment the actor ends, the same across restarts.
+
+A name is any hashable value. `Named` is a ref by name: it looks the name up on every use, so it goes on working when
+the actor behind it has been restarted. `Names` is the table of one system, `system.registry`: names and nothing else.
+`Via` is a name in a registry that users make for themselves (`actors.registry.registry`), where entries also carry a
+value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import trio
+
+from actors.core.exits import NORMAL, AlreadyStarted, NoProc, Reason, StartError
+from actors.core.ref import DEFAULT_TIMEOUT_S, Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+
+class AlreadyRegistered(Exception):
+    """The name belongs to a living actor, `ref`."""
+
+    def __init__(self, name: Hashable, ref: Ref) -> None:
+        self.name = name
+        self.ref = ref
+        super().__init__(f"the name {name!r} belongs to {ref}; stop that one first, or choose another name")
+
+
+@final
+class Names:
+    """Unique names of one system; see the head of the module."""
+
+    __slots__ = ("_refs",)
+
+    def __init__(self) -> None:
+        self._refs: dict[Hashable, Ref] = {}
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._refs
+
+    def register(self, name: Hashable, ref: Ref) -> None:
+        """Give a living actor a name; it may have several. A `Via` is entered in its own registry.
+
+        Raises `AlreadyRegistered`, `NoProc` for an actor that has ended, `ValueError` for the name None.
+        """
+        if isinstance(name, Via):
+            name.register(ref)
+            return
+        if name is None:
+            raise ValueError("None is not a name: it means that an actor has none")
+        ref.process.require_loop()
+        if not ref.alive:
+            raise NoProc(str(ref))
+        holder = self._refs.setdefault(name, ref)
+        if holder is not ref:
+            raise AlreadyRegistered(name, holder)
+        process = ref.process
+        if process.names is None:
+            process.names = {}
+        process.names[name] = self
+
+    def claim(self, name: Hashable, ref: Ref) -> None:
+        """`register` for an actor that is being started. Raises `AlreadyStarted`; `StartError`: no such registry."""
+        try:
+            self.register(name, ref)
+        except AlreadyRegistered as error:
+            raise AlreadyStarted(name, error.ref) from None
+        except NoProc as error:
+            raise StartError(f"{name!r}", error) from None
+
+    def unregister(self, name: Hashable) -> None:
+        """Take the name away from whoever has it, if anybody."""
+        ref = self._refs.get(name)
+        if ref is not None:
+            ref.process.require_loop()
+            del self._refs[name]
+            if ref.process.names is not None:
+                ref.process.names.pop(name, None)
+
+    def vacate(self, name: Hashable, ref: Ref) -> None:
+        """`ref` has ended: forget that it had this name. For the runtime."""
+        if self._refs.get(name) is ref:
+            del self._refs[name]
+
+    def whereis(self, name: Hashable) -> Ref | None:
+        """Who has the name now, if anybody."""
+        return name.ref if isinstance(name, Named) else self._refs.get(name)
+
+    def names(self) -> list[Hashable]:
+        """All names, in the order in which they were registered."""
+        return list(self._refs)
+
+    def named(self, name: Hashable) -> Named:
+        """A ref by name; nobody needs to have the name yet."""
+        return name if isinstance(name, Named) else Named(self, name)
+
+
+class Directory(Protocol):
+    """Where a name can be looked up."""
+
+    def whereis(self, name: Hashable, /) -> Ref | None:
+        """Who has the name now, if anybody."""
+
+
+class Named:
+    """Whoever has the name at the moment of use. Nobody there: a call raises `NoProc`, everything else does nothing."""
+
+    __slots__ = ("_registry", "name")
+
+    def __init__(self, registry: Directory, name: Hashable) -> None:
+        self._registry = registry
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<the actor named {self.name!r}>"
+
+    @property
+    def ref(self) -> Ref | None:
+        """Who has the name now, if anybody."""
+        return self._registry.whereis(self.name)
+
+    @property
+    def alive(self) -> bool:
+        """Whether anybody has the name now."""
+        return self.ref is not None
+
+    async def call(self, request: Any, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Any:
+        """`Ref.call`, or `NoProc`."""
+        ref = self.ref
+        if ref is None:
+            await trio.lowlevel.checkpoint()
+            raise NoProc(str(self))
+        return await ref.call(request, timeout_s)
+
+    def cast(self, message: Any) -> None:
+        """`Ref.cast`, or nothing."""
+        ref = self.ref
+        if ref is not None:
+            ref.cast(message)
+
+    def send(self, message: Any) -> None:
+        """`Ref.send`, or nothing."""
+        ref = self.ref
+        if ref is not None:
+            ref.send(message)
+
+    async def stop(self, reason: Reason = NORMAL, timeout_s: float | None = None) -> None:
+        """`Ref.stop`, or `NoProc`. Once that life has ended, the next one may have the name."""
+        ref = self.ref
+        if ref is None:
+            await trio.lowlevel.checkpoint()
+            raise NoProc(str(self))
+        await ref.stop(reason, timeout_s)
+
+
+class ViaDirectory(Directory, Protocol):
+    """A registry of unique keys, as `Via` needs it."""
+
+    def register(self, key: Hashable, ref: Ref, value: Any = None) -> None:
+        """Enter `ref` under `key`. Raises `AlreadyRegistered`, `NoProc`."""
+
+
+@final
+class Via(Named):
+    """A key of one registry, as a name to start an actor with and as an address; made by `Registry.via`.
+
+    Two of them are equal when they mean the same key of the same registry, whatever their values.
+    """
+
+    __slots__ = ("_via", "value")
+
+    def __init__(self, registry: ViaDirectory, key: Hashable, value: Any) -> None:
+        super().__init__(registry, key)
+        self._via = registry
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"via({self._via!r}, {self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Via) and self._via is other._via and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((id(self._via), self.name))
+
+    def register(self, ref: Ref) -> None:
+        """Enter `ref` under this key, with this value. Raises `AlreadyRegistered`, `NoProc`."""
+        self._via.register(self.name, ref, self.value)

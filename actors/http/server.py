@@ -1,0 +1,517 @@
+"""An HTTP/1.1 server for ASGI applications on trio: h11 (sans-IO) parses, this file waits, bounds and answers.
+
+One connection is one task that takes its requests one after the other, so that nothing of one peer can touch another:
+whatever goes wrong on a connection ends that connection and nothing else. Everything that a peer decides is bounded in
+bytes and in time (`HttpLimits`), and everything that is refused here, before an application sees it, is refused in the
+application's own form (`error_json`).
+
+There is no HTTP/2, WebSocket, TLS or ASGI lifespan: servers of batonpass speak plain HTTP/1.1 on a trusted network or
+behind a proxy, and what is not there cannot be attacked. `Upgrade` is ignored, as RFC 9110 section 7.8 allows.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import unquote
+
+import h11
+import trio
+
+from actors.http.connection_limits import Crowd
+from actors.link.strangers import place_of
+
+__all__ = ["App", "ErrorJson", "HttpLimits", "converse", "serve_http"]
+
+_log = logging.getLogger("actors.http.server")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+ErrorJson = Callable[[str, str], bytes]
+"""Makes the JSON body of an error answer from its code and its sentence."""
+
+_RECEIVE_BYTES: Final = 16 * 1024
+_METHOD_CHARS: Final = 32
+# What h11 hints at when a peer breaks the protocol; anything else is a plain 400.
+_PROTOCOL_CODES: Final = {431: "headers_too_long", 501: "not_implemented"}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What a peer may take of this server: bytes, seconds, connections. Bodies are the application's to bound.
+
+    `idle_s` is how long a connection may wait between requests, `head_s` and `body_s` how long the head and the body
+    of one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and `linger_s`
+    bound what is read and thrown away of a body that nobody wanted, so that its sender gets to see the answer.
+
+    `connections` stays well below the 1024 files that a process may usually have open: the others are for the journal,
+    for the log's other members, and for requests of this server's own. `connections_of_a_place` come from one address
+    at most (`actors.http.connection_limits` says which make room); `farewells` are told why they have to go, at one
+    time: more are cut.
+    """
+
+    connections: int = 512
+    connections_of_a_place: int = 384
+    farewells: int = 64
+    head_bytes: int = 64 * 1024
+    target_bytes: int = 8 * 1024
+    idle_s: float = 300.0
+    head_s: float = 10.0
+    body_s: float = 30.0
+    send_s: float = 30.0
+    linger_bytes: int = 1024 * 1024
+    linger_s: float = 2.0
+
+
+async def serve_http(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    error_json: ErrorJson,
+    limits: HttpLimits | None = None,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `app` until cancelled; reports the base URLs when it listens.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    bounds = limits or HttpLimits()
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    room = Room(bounds)
+
+    async def handle(stream: trio.SocketStream) -> None:
+        try:
+            place = place_of(stream.socket.getpeername()[:2])
+        except (OSError, ValueError):
+            await trio.aclose_forcefully(stream)  # gone already
+            return
+        with room.entered(place) as seat:
+            await converse(stream, app, error_json=error_json, limits=bounds, seat=seat)
+
+    addresses = [listener.socket.getsockname()[:2] for listener in listeners]
+    urls = [f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}" for name, number in addresses]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_listeners, handle, listeners)
+        task_status.started(urls)
+
+
+async def converse(
+    stream: trio.abc.HalfCloseableStream, app: App, *, error_json: ErrorJson, limits: HttpLimits, seat: "Seat"
+) -> None:
+    """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here."""
+    conversation = _Conversation(stream, app, error_json, limits, seat)
+    try:
+        try:
+            while not seat.is_lost and await conversation.take_request():
+                pass
+        except CrowdedOut:
+            pass
+        if not seat.is_lost:
+            if conversation.unread:
+                with seat.waiting():
+                    await conversation.linger()
+        elif seat.may_say_goodbye():
+            await conversation.say_goodbye()
+    except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+        _log.debug("a connection ended: %r", error)
+    except Exception:
+        # A fault in here must cost no more than the connection that found it.
+        _log.exception("a connection is given up")
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+class CrowdedOut(trio.BrokenResourceError):
+    """Somebody else has the place of this connection."""
+
+
+class Room:
+    """The connections of one server, as `actors.http.connection_limits` has them, with what it takes to end one."""
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self.crowd: Final = Crowd(limits.connections, limits.connections_of_a_place)
+        self.most_farewells: Final = limits.farewells
+        self.farewells = 0
+
+    @contextmanager
+    def entered(self, place: str) -> Iterator["Seat"]:
+        """Around a connection from this address: its seat, which is lost already if there is no room for it."""
+        seat = Seat(self)
+        is_in, instead_of = self.crowd.enter(seat, place)
+        if isinstance(instead_of, Seat):
+            instead_of.lose()
+        if not is_in:
+            seat.lose()
+            seat.was_asked_for = True
+        try:
+            yield seat
+        finally:
+            self.crowd.leave(seat)
+            if seat.says_goodbye:
+                self.farewells -= 1
+
+
+class Seat:
+    """The place of one connection in the room."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._waits: list[trio.CancelScope] = []
+        self.is_lost = False
+        """Somebody else has it, or there was none."""
+        self.was_asked_for = False
+        """There was none, or a request had begun: the peer waits for an answer."""
+        self.says_goodbye = False
+
+    @contextmanager
+    def waiting(self, *, anew: bool = False) -> Iterator[None]:
+        """Around a wait for the peer, which began earlier if not `anew`.
+
+        Raises:
+            CrowdedOut: the place is somebody else's; whatever has come meanwhile counts no more.
+        """
+        if anew:
+            self._room.crowd.waits(self)
+        if self.is_lost:
+            raise CrowdedOut
+        with trio.CancelScope() as scope:
+            self._waits.append(scope)
+            try:
+                yield
+            finally:
+                self._waits.remove(scope)
+        if self.is_lost:
+            raise CrowdedOut
+
+    def waits_anew(self) -> None:
+        """What it waited for has come, and it waits for the rest."""
+        self._room.crowd.waits(self)
+
+    def works(self) -> None:
+        """It does not wait for its peer any more, so nobody takes its place."""
+        self._room.crowd.works(self)
+
+    def lose(self) -> None:
+        """The place is somebody else's from now on."""
+        self.is_lost = True
+        for scope in self._waits:
+            scope.cancel()
+
+    def may_say_goodbye(self) -> bool:
+        """Whether the peer is told why it has to go: if it waits for an answer, unless many are told already."""
+        self.says_goodbye = self.was_asked_for and self._room.farewells < self._room.most_farewells
+        self._room.farewells += self.says_goodbye
+        return self.says_goodbye
+
+
+class _Conversation:
+    """The requests of one connection, one after the other. `unread`: it ends while the peer may still be sending."""
+
+    def __init__(
+        self, stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits, seat: Seat
+    ) -> None:
+        self.limits = limits
+        self.unread = False
+        self.seat = seat
+        self._is_first = True
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self._stream = stream
+        self._app = app
+        self._error_json = error_json
+
+    async def take_request(self) -> bool:
+        """Read one request and answer it; whether another one may follow."""
+        try:
+            request = await self._head()
+        except h11.RemoteProtocolError as error:
+            await self.refuse_broken(error)
+            return False
+        if request is None:
+            return False
+        problem = _unacceptable(request, self.limits)
+        if problem is not None:
+            await self.refuse(*problem)
+            return False
+        if self.http.their_state is not h11.SEND_BODY:
+            self.seat.works()
+        exchange = _Exchange(self, request)
+        await self._app(_scope(request), exchange.receive, exchange.send)
+        await exchange.finish()
+        if self.http.their_state is h11.SEND_BODY:
+            self.unread = not await exchange.discard_rest()
+        if (self.http.our_state, self.http.their_state) != (h11.DONE, h11.DONE):
+            return False
+        self.http.start_next_cycle()
+        self.seat.was_asked_for = False
+        return True
+
+    async def _head(self) -> h11.Request | None:
+        """The next request, or None when the peer has no more of them."""
+        if self.http.trailing_data[0]:
+            self.seat.waits_anew()
+        elif not await self._request_begins():
+            return None
+        with self.seat.waiting(), trio.move_on_after(self.limits.head_s):
+            while True:
+                event = self.http.next_event()
+                if isinstance(event, h11.Request):
+                    return event
+                if event is not h11.NEED_DATA:
+                    return None
+                await self.read()
+        text = f"the head of the request took longer than {self.limits.head_s:g} s"
+        await self.refuse(408, "request_too_slow", text)
+        return None
+
+    async def _request_begins(self) -> bool:
+        """Wait for the first bytes of a request; False if none come.
+
+        Of the first request that wait began with the connection. Who was there before may have waited for long, and is
+        as good as new when it begins another one.
+        """
+        with self.seat.waiting(anew=not self._is_first), trio.move_on_after(self.limits.idle_s) as patience:
+            await self.read()
+        if not self._is_first:
+            self.seat.waits_anew()
+        self._is_first, self.seat.was_asked_for = False, True
+        return not patience.cancelled_caught
+
+    async def read(self) -> int:
+        """Give h11 what the peer sends next; how many bytes it was, 0 when there will be no more."""
+        data = bytes(await self._stream.receive_some(_RECEIVE_BYTES))
+        self.http.receive_data(data)
+        return len(data)
+
+    async def send(self, *events: h11.Event) -> None:
+        """Send these events in one piece.
+
+        Raises:
+            TooSlowError: the peer does not take them.
+        """
+        data = self._bytes_of(*events)
+        with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
+            await self._stream.send_all(data)
+        self.seat.works()
+
+    async def say_goodbye(self) -> None:
+        """The place is somebody else's: tell the peer, if it has not had an answer."""
+        if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        text = "this server has as many connections as it takes, so this one makes room: try again, or another member"
+        with trio.move_on_after(self.limits.linger_s):
+            await self._stream.send_all(self._error(503, "too_many_connections", text))
+        await self.linger()
+
+    async def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer with an error and announce that the connection ends."""
+        if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        self.unread = True
+        data = self._error(status, code, message)
+        with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
+            await self._stream.send_all(data)
+
+    def _error(self, status: int, code: str, message: str) -> bytes:
+        """The bytes of an error answer, after which the connection ends."""
+        body = self._error_json(code, message)
+        headers = [
+            ("content-length", str(len(body))),
+            ("content-type", "application/json"),
+            ("connection", "close"),
+            ("date", formatdate(usegmt=True)),
+        ]
+        return self._bytes_of(_response(status, headers), h11.Data(body), h11.EndOfMessage())
+
+    def _bytes_of(self, *events: h11.Event) -> bytes:
+        return b"".join(self.http.send(event) or b"" for event in events)
+
+    async def refuse_broken(self, error: h11.RemoteProtocolError) -> None:
+        """Answer a peer that does not speak HTTP/1.1."""
+        status = error.error_status_hint
+        await self.refuse(status, _PROTOCOL_CODES.get(status, "bad_request"), f"this is not valid HTTP/1.1: {error}")
+
+    async def linger(self) -> None:
+        """Tell the peer that this was all, and give it a moment to read it: closing at once could destroy the answer.
+
+        See RFC 9112 section 9.6.
+        """
+        with trio.move_on_after(self.limits.linger_s):
+            await self._stream.send_eof()
+            left = self.limits.linger_bytes
+            while left > 0:
+                data = await self._stream.receive_some(_RECEIVE_BYTES)
+                if not data:
+                    return
+                left -= len(data)
+
+
+class _Exchange:
+    """One request and its answer, as an application sees them (ASGI 3)."""
+
+    def __init__(self, conversation: _Conversation, request: h11.Request) -> None:
+        self._conversation = conversation
+        self._http = conversation.http
+        self._wants_body = request.method != b"HEAD"
+        # Of the body, what was announced and has not come; 0 for a body in chunks, whose length nobody knows.
+        self._left_bytes = next((int(value) for name, value in request.headers if name == b"content-length"), 0)
+        self._deadline_s = trio.current_time() + conversation.limits.body_s
+        self._response: h11.Response | None = None
+        self._answered = trio.Event()
+        self._problem: tuple[int, str, str] | None = None
+        self._broken: h11.RemoteProtocolError | None = None
+
+    async def receive(self) -> Message:
+        """The next piece of the body; after the last one, `http.disconnect` when the peer is gone or has its answer."""
+        if self._http.their_state is not h11.SEND_BODY:
+            if self._http.their_state in (h11.DONE, h11.MUST_CLOSE) and not self._answered.is_set():
+                await self._until_gone_or_answered()
+            return {"type": "http.disconnect"}
+        try:
+            with trio.move_on_at(self._deadline_s):
+                return await self._next_piece()
+        except h11.RemoteProtocolError as error:
+            self._broken = error
+            return {"type": "http.disconnect"}
+        except CrowdedOut:
+            return {"type": "http.disconnect"}
+        text = f"the body of the request took longer than {self._conversation.limits.body_s:g} s"
+        self._problem = (408, "request_too_slow", text)
+        return {"type": "http.disconnect"}
+
+    async def _until_gone_or_answered(self) -> None:
+        """Wait until the peer hangs up, which ends an answer that has no end of its own, or until it has its answer.
+
+        What it sends meanwhile, its next requests perhaps, is kept for later up to the length of one head.
+        """
+        async with trio.open_nursery() as nursery:
+
+            async def listen() -> None:
+                left = self._conversation.limits.head_bytes
+                try:
+                    while left > 0 and (arrived := await self._conversation.read()):
+                        left -= arrived
+                except trio.BrokenResourceError:
+                    left = 1
+                if left > 0:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(listen)
+            await self._answered.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _next_piece(self) -> Message:
+        if self._http.they_are_waiting_for_100_continue:
+            await self._conversation.send(h11.InformationalResponse(status_code=100, headers=[]))
+            self._conversation.seat.waits_anew()
+        while True:
+            match self._http.next_event():
+                case h11.Data(data=data):
+                    self._left_bytes -= len(data)
+                    return {"type": "http.request", "body": bytes(data), "more_body": True}
+                case h11.EndOfMessage():
+                    self._conversation.seat.works()
+                    return {"type": "http.request", "body": b"", "more_body": False}
+                case _:
+                    with self._conversation.seat.waiting():
+                        await self._conversation.read()
+
+    async def send(self, message: Message) -> None:
+        """Send a piece of the answer; its head waits for the first piece of the body and travels with it."""
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
+            if self._left_bytes > self._conversation.limits.linger_bytes:
+                headers.append((b"connection", b"close"))  # more than `discard_rest` reads
+            self._response = _response(message["status"], headers)
+            return
+        events: list[h11.Event] = []
+        if self._response is not None:
+            events.append(self._response)
+            self._response = None
+        body = message.get("body", b"")
+        if body and self._wants_body:
+            events.append(h11.Data(body))
+        if not message.get("more_body", False):
+            events.append(h11.EndOfMessage())
+            self._answered.set()
+        await self._conversation.send(*events)
+
+    async def finish(self) -> None:
+        """The application is through: make sure that the peer has had an answer. Raises `CrowdedOut`."""
+        if self._conversation.seat.is_lost:
+            raise CrowdedOut
+        if self._http.our_state is not h11.SEND_RESPONSE:
+            return
+        if self._broken is not None:
+            await self._conversation.refuse_broken(self._broken)
+        elif self._problem is not None:
+            await self._conversation.refuse(*self._problem)
+        else:
+            await self._conversation.refuse(500, "internal_error", "the server has no answer to this request")
+
+    async def discard_rest(self) -> bool:
+        """Read what is left of a body that nobody wanted, so that the connection can go on; False if it is too much."""
+        left = self._conversation.limits.linger_bytes
+        try:
+            with self._conversation.seat.waiting(anew=True), trio.move_on_after(self._conversation.limits.linger_s):
+                while left > 0 and self._http.their_state is h11.SEND_BODY:
+                    event = self._http.next_event()
+                    if event is h11.NEED_DATA:
+                        await self._conversation.read()
+                    elif isinstance(event, h11.Data):
+                        left -= len(event.data)
+        except h11.RemoteProtocolError as error:
+            _log.debug("a connection ended inside a body that nobody wanted: %s", error)
+        return self._http.their_state is not h11.SEND_BODY
+
+
+def _unacceptable(request: h11.Request, limits: HttpLimits) -> tuple[int, str, str] | None:
+    """Why a request cannot be passed on to an application: status, code and sentence; None if it can."""
+    if request.http_version not in (b"1.0", b"1.1"):
+        version = request.http_version.decode("ascii")
+        return 505, "http_version_not_supported", f"this server speaks HTTP/1.1, not HTTP/{version}"
+    if len(request.target) > limits.target_bytes:
+        return 414, "uri_too_long", f"the request target is longer than {limits.target_bytes} bytes"
+    if len(request.method) > _METHOD_CHARS:
+        return 501, "not_implemented", f"a method has at most {_METHOD_CHARS} characters"
+    names = {name for name, _ in request.headers}
+    if b"content-length" in names and b"transfer-encoding" in names:
+        # RFC 9112, 6.1: whoever stands in front may read another length, and so another next request.
+        return 400, "bad_request", "a request has a Content-Length or a Transfer-Encoding, not both"
+    return None
+
+
+def _scope(request: h11.Request) -> Message:
+    """The ASGI scope of a request. HEAD is GET without the body of the answer, which is left out when it is sent."""
+    path, _, query = request.target.partition(b"?")
+    if not path.startswith((b"/", b"*")) and b"://" in path:
+        # The absolute form, which every server has to accept (RFC 9112 section 3.2.2).
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": request.http_version.decode("ascii"),
+        "method": "GET" if request.method == b"HEAD" else request.method.decode("ascii"),
+        "scheme": "http",
+        "path": unquote(path.decode("ascii"), errors="replace"),
+        "raw_path": path,
+        "query_string": query,
+        "root_path": "",
+        "headers": list(request.headers),
+        "client": None,
+        "server": None,
+    }
+
+
+def _response(status: int, headers: Any) -> h11.Response:
+    try:
+        reason = HTTPStatus(status).phrase
+    except ValueError:
+        reason = ""
+    return h11.Response(status_code=status, headers=headers, reason=reason.encode())

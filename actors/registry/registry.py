@@ -1,0 +1,337 @@
+"""A registry: who can be found under which key, with a value for each entry (Elixir's Registry).
+
+`UNIQUE` keys have one owner each: names with a value. `DUPLICATE` keys have any number: topics, and whoever subscribed.
+Make one, run it under a supervisor *before* the actors that use it, and hand the object to them:
+
+    rooms = Registry("rooms", Keys.UNIQUE)
+    System.open("s1", [RegistrySpec("rooms", rooms), ActorSpec("lobby", Room, name=via(rooms, "lobby", {"seats": 8}))])
+    ...
+    await via(rooms, "lobby").call("who is there?")
+
+The object is the address: it stays the same when its supervisor restarts the registry. Everything except the start is
+a plain function, to be called from callbacks and from tasks alike, and takes effect before it returns.
+
+**Ends.** The entries of an actor go in the same step as the actor itself; nobody ever finds a dead one. As in Elixir,
+whoever is registered is linked to the registry: when the registry ends (killed, or shut down on its own), its owners
+get the exit signal too, because they could not be found any more; their supervisors start them again, and they
+register anew. The registry does not end because an owner does.
+
+**Partitions.** Elixir divides a registry so that processors need not wait for each other. Here one thread makes every
+change, so there is nothing to wait for, and partitions would only cost a hash for each look-up: there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, final
+
+from actors.core.children import ChildSpec
+from actors.core.exits import SHUTDOWN, NoProc, Reason, is_normal
+from actors.core.named import AlreadyRegistered, Via
+from actors.core.process import Process, logger
+from actors.core.server import Reply, Server
+from actors.core.server_process import ServerProcess
+from actors.registry.tables import DuplicateTable, Entry, Row, UniqueTable
+
+if TYPE_CHECKING:
+    from actors.core.ref import From, Ref
+    from actors.core.system import System
+
+__all__ = ["Entry", "Keys", "Registered", "Registry", "RegistrySpec", "Row", "Unregistered", "via"]
+
+
+class Keys(Enum):
+    """How many owners a key may have."""
+
+    UNIQUE = "unique"
+    DUPLICATE = "duplicate"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """To the listeners of a registry: `ref` has been entered under `key`."""
+
+    registry: Registry
+    key: Hashable
+    ref: Ref
+    value: Any
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """To the listeners of a registry: `ref` is not under `key` any more. Once for each entry that went."""
+
+    registry: Registry
+    key: Hashable
+    ref: Ref
+
+
+class NotRegistered(Exception):
+    """The actor has no entry under this key, so there is no value to change."""
+
+    def __init__(self, registry: Registry, key: Hashable, ref: Ref) -> None:
+        super().__init__(f"{ref} is not registered under {key!r} in {registry}: register it first")
+
+
+@final
+class Registry:
+    """One registry; see the head of the module. It does its work while a `RegistrySpec` runs it, and is empty else.
+
+    `listeners` are names (in the system that runs it, or `via` other registries) of actors to whom `Registered` and
+    `Unregistered` are sent, on the terms of `Ref.send`; a name that nobody has is passed over. `meta` is what
+    `Registry.meta` knows from the start.
+    """
+
+    __slots__ = ("_first_meta", "_keeper", "_listeners", "_meta", "_slot", "_table", "_unique", "name")
+
+    def __init__(
+        self,
+        name: str,
+        keys: Keys = Keys.UNIQUE,
+        *,
+        listeners: Sequence[Hashable] = (),
+        meta: Mapping[Hashable, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._unique = keys is Keys.UNIQUE
+        self._listeners = tuple(listeners)
+        self._first_meta = dict(meta or {})
+        self._meta: dict[Hashable, Any] = {}
+        self._table: UniqueTable | DuplicateTable = self._empty_table()
+        self._keeper: Process | None = None
+        # Stands for this registry in the table of names that each process has for its end.
+        self._slot = object()
+
+    def __repr__(self) -> str:
+        return f"<registry {self.name}>"
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return bool(self._table.entries(key))
+
+    @property
+    def running(self) -> bool:
+        """Whether it can be used now."""
+        return self._keeper is not None
+
+    @property
+    def unique(self) -> bool:
+        """Whether a key has one owner at most."""
+        return self._unique
+
+    # Changing
+
+    def register(self, key: Hashable, ref: Ref, value: Any = None) -> None:
+        """Enter a living actor of this system under `key`. Duplicate keys: as often as it likes.
+
+        Raises `AlreadyRegistered` if a unique key is taken (also by `ref` itself), `NoProc` if the actor has ended or
+        the registry is not running, `ValueError` for an actor of another system.
+        """
+        keeper = self._keeper
+        if keeper is None:
+            raise NoProc(repr(self))
+        process = ref.process
+        if not process.alive:
+            raise NoProc(str(ref))
+        if process.system is not keeper.system:
+            raise ValueError(f"{ref} runs in the system {ref.node!r}, not where {self} is: a registry is local")
+        keeper.require_loop()
+        holder = self._table.add(key, ref, value)
+        if holder is not None:
+            raise AlreadyRegistered(key, holder)
+        if process.names is None:
+            process.names = {}
+        process.names[self._slot] = self
+        if self._listeners:
+            self._tell(Registered(self, key, ref, value))
+
+    def unregister(self, key: Hashable, ref: Ref, where: Callable[[Any], bool] | None = None) -> int:
+        """Remove the entries of `ref` under `key`, or those whose value satisfies `where`; how many there were.
+
+        With `where` it is Elixir's unregister_match.
+        """
+        self._require_loop()
+        removed = self._table.remove(key, ref, where)
+        if self._listeners:
+            for _ in range(removed):
+                self._tell(Unregistered(self, key, ref))
+        return removed
+
+    def update_value(self, key: Hashable, ref: Ref, change: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """Replace the value of the entry of `ref` under a unique `key` by `change(value)`; the new and the old one.
+
+        Raises `NotRegistered` if `ref` has no such entry, `ValueError` for a registry of duplicate keys, and what
+        `change` raises; nothing has changed then.
+        """
+        table = self._require_unique("update_value")
+        self._require_loop()
+        found = table.entries(key)
+        if not found or found[0].ref is not ref:
+            raise NotRegistered(self, key, ref)
+        old = found[0].value
+        new = change(old)
+        table.replace_value(key, ref, new)
+        return new, old
+
+    # Finding
+
+    def lookup(self, key: Hashable) -> list[Entry]:
+        """Who is registered under `key`, with the values; empty if nobody is, or the registry is not running."""
+        return self._table.entries(key)
+
+    def whereis(self, key: Hashable) -> Ref | None:
+        """Who has a unique `key`, if anybody. Raises `ValueError` for a registry of duplicate keys."""
+        return self._require_unique("whereis").whereis(key)
+
+    def values(self, key: Hashable, ref: Ref) -> list[Any]:
+        """The values of the entries of `ref` under `key`."""
+        return [entry.value for entry in self._table.entries(key) if entry.ref is ref]
+
+    def keys(self, ref: Ref) -> list[Hashable]:
+        """The keys under which `ref` is registered, one for each entry."""
+        return self._table.keys(ref)
+
+    def match(self, key: Hashable, where: Callable[[Any], bool]) -> list[Entry]:
+        """Those entries under `key` whose value satisfies `where` (Elixir has patterns and guards for that)."""
+        return [entry for entry in self._table.entries(key) if where(entry.value)]
+
+    def select(self, where: Callable[[Hashable, Ref, Any], bool] | None = None) -> list[Row]:
+        """All entries, or those for which `where(key, ref, value)` is true. It looks at every entry."""
+        rows = list(self._table.rows())
+        return rows if where is None else [row for row in rows if where(*row)]
+
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self._table)
+
+    def count_match(self, key: Hashable, where: Callable[[Any], bool]) -> int:
+        """How many entries under `key` have a value that satisfies `where`."""
+        return len(self.match(key, where))
+
+    def count_select(self, where: Callable[[Hashable, Ref, Any], bool]) -> int:
+        """For how many entries `where(key, ref, value)` is true."""
+        return len(self.select(where))
+
+    def dispatch(self, key: Hashable, function: Callable[[list[Entry]], object]) -> None:
+        """Call `function` with the entries under `key`, here and now; not at all if there are none.
+
+        The list is a copy, so `function` may register and unregister. What it raises comes out.
+        """
+        entries = self._table.entries(key)
+        if entries:
+            function(entries)
+
+    # What belongs to the registry as a whole
+
+    def meta(self, key: Hashable, default: Any = None) -> Any:
+        """What `put_meta` said last, or the registry was made with."""
+        return self._meta.get(key, default)
+
+    def put_meta(self, key: Hashable, value: Any) -> None:
+        """Remember `value` until the registry ends. Raises `NoProc` if it is not running."""
+        if self._keeper is None:
+            raise NoProc(repr(self))
+        self._require_loop()
+        self._meta[key] = value
+
+    def delete_meta(self, key: Hashable) -> None:
+        """Forget what `put_meta` said; harmless if there is nothing."""
+        self._require_loop()
+        self._meta.pop(key, None)
+
+    # For the runtime
+
+    def vacate(self, _slot: object, ref: Ref) -> None:
+        """`ref` has ended: forget its entries."""
+        for key in self._table.remove_owner(ref):
+            if self._listeners:
+                self._tell(Unregistered(self, key, ref))
+
+    def open(self, keeper: Process) -> None:
+        """`keeper` runs this registry from now until it ends. Raises `RuntimeError` if another does."""
+        if self._keeper is not None:
+            raise RuntimeError(f"{self} is run by {self._keeper.ref} already; make one Registry for each RegistrySpec")
+        self._keeper = keeper
+        self._meta = dict(self._first_meta)
+        keeper.watch(self._close)
+
+    def _close(self, reason: Reason) -> None:
+        keeper, self._keeper = self._keeper, None
+        owners = self._table.owners()
+        # First of all nobody is registered, so that owners that end now, or look around, find the registry as it is.
+        self._table = self._empty_table()
+        self._meta = {}
+        signal = SHUTDOWN if is_normal(reason) else reason
+        for ref in owners:
+            ref.exit(signal, None if keeper is None else keeper.ref)
+
+    def _require_loop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.require_loop()
+
+    def _empty_table(self) -> UniqueTable | DuplicateTable:
+        return UniqueTable() if self._unique else DuplicateTable()
+
+    def _require_unique(self, what: str) -> UniqueTable:
+        if isinstance(self._table, UniqueTable):
+            return self._table
+        raise ValueError(f"{what}: {self} has duplicate keys, so a key does not mean one actor; use lookup or dispatch")
+
+    def _tell(self, message: Registered | Unregistered) -> None:
+        if self._keeper is None:
+            return
+        names = self._keeper.system.registry
+        for name in self._listeners:
+            listener = names.whereis(name)
+            if listener is not None:
+                listener.send(message)
+
+
+def via(registry: Registry, key: Hashable, value: Any = None) -> Via:
+    """A key of a registry as a name: to start an actor under (`name=via(...)`, entered with `value`), and to address.
+
+    Raises `ValueError` for a registry of duplicate keys.
+    """
+    if not registry.unique:
+        raise ValueError(f"via: {registry} has duplicate keys, so a key is no name; use a registry of unique keys")
+    return Via(registry, key, value)
+
+
+@final
+class RegistryKeeper(Server[None]):
+    """The actor whose life is that of a registry. It has nothing to do; any call is answered with the `Registry`."""
+
+    def init(self, arg: Registry) -> None:
+        """Open the registry for use."""
+        self._registry = arg
+        arg.open(self.ref.process)
+
+    def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
+        """Hand out the registry, to whoever knows only the name of this actor."""
+        return Reply(self._registry)
+
+    def handle_cast(self, message: Any, state: None) -> None:
+        """Nobody has anything to say to it; a stray message must not end everybody who is registered."""
+        logger.warning("%s, which keeps %s, got a cast: %r", self.ref, self._registry, message)
+
+
+@dataclass(frozen=True)
+class RegistrySpec(ChildSpec):
+    """A registry as a child: it is running as long as the child is. Put it before those who register."""
+
+    registry: Registry = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.registry, Registry):
+            raise TypeError(f"registry of the child {self.id!r} must be a Registry, not {self.registry!r}")
+
+    def start_nowait(self, system: System, parent: Process) -> Process:
+        """Open the registry, empty."""
+        return ServerProcess.start_nowait(system, RegistryKeeper, self.registry, self.name, parent)

@@ -1,0 +1,189 @@
+"""Many copies of one child, and a way to find the one that is responsible for a key.
+
+As Elixir's PartitionSupervisor: the children are numbered from 0, each is restarted alone, and `via` is the address of
+whoever has the key at the moment of use. Keys that are equal have the same partition on every node and in every run.
+
+On the one thread of a node partitions do not compute in parallel, so there is no right number of them that depends on
+the machine, and none is assumed. What they are good for here: a callback that waits (`async def`) or a crash holds up
+one part of the keys and not all, each partition has a mailbox with a bound of its own, and code that was written for
+partitions behaves as it would on many threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from actors.base.stable_hash import stable_hash
+from actors.base.steps import Steps
+from actors.core.checks import need_count
+from actors.core.children import (
+    ActorSpec,
+    ChildCounts,
+    ChildInfo,
+    ChildSpec,
+    ChildType,
+    SupervisorAddress,
+    SupervisorError,
+)
+from actors.core.named import Named
+from actors.core.process import Process
+from actors.core.ref import Ref
+from actors.core.restart import Strategy
+from actors.core.server import Stop
+from actors.core.server_process import ServerProcess
+from actors.core.supervisor import Child, Supervisor, SupervisorFlags
+
+if TYPE_CHECKING:
+    from actors.core.system import System
+
+
+@dataclass(frozen=True)
+class PartitionSupervisorSpec(ChildSpec):
+    """A partition supervisor as a child: `partitions` times the same `child`, whose own id does not matter.
+
+    `with_arguments(arg, partition)` makes the argument of one partition from that of the `child`, an `ActorSpec` then.
+
+    Raises `ValueError` if there is no partition, if the child has a name, which only one of them could have, or if it
+    is significant.
+    """
+
+    type: ClassVar[ChildType] = "supervisor"
+
+    child: ChildSpec = field(kw_only=False)
+    partitions: int = field(kw_only=True)
+    with_arguments: Callable[[Any, int], Any] | None = field(default=None, kw_only=True)
+    strategy: Strategy = field(default=Strategy.ONE_FOR_ONE, kw_only=True)
+    max_restarts: int = field(default=3, kw_only=True)
+    window_s: float = field(default=5.0, kw_only=True)
+    shutdown_s: float | None = field(default=None, kw_only=True)
+    start_timeout_s: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need_count(f"partitions of {self.id!r}", self.partitions, least=1)
+        if not isinstance(self.child, ChildSpec):
+            raise TypeError(f"{self.id!r}: child must be one ChildSpec, not {self.child!r}")
+        flags = SupervisorFlags((), self.strategy, self.max_restarts, self.window_s)
+        object.__setattr__(self, "strategy", flags.strategy)
+        if self.child.name is not None:
+            raise ValueError(f"{self.id!r}: partitions cannot share the name {self.child.name!r}; find them with `via`")
+        if self.child.significant:
+            raise ValueError(f"{self.id!r}: partitions cannot be significant: their supervisor has no auto_shutdown")
+        if self.with_arguments is not None and not isinstance(self.child, ActorSpec):
+            raise ValueError(f"{self.id!r}: with_arguments is for an ActorSpec, not a {type(self.child).__name__}")
+
+    def start_nowait(self, system: System, parent: Process) -> Process:
+        """Start the supervisor and all partitions, in the order of their numbers."""
+        children = tuple(self._child(partition) for partition in range(self.partitions))
+        flags = SupervisorFlags(children, self.strategy, self.max_restarts, self.window_s)
+        return ServerProcess.start_nowait(system, PartitionSupervisor, flags, self.name, parent)
+
+    def _child(self, partition: int) -> ChildSpec:
+        if self.with_arguments is not None and isinstance(self.child, ActorSpec):
+            return replace(self.child, id=partition, arg=self.with_arguments(self.child.arg, partition))
+        return replace(self.child, id=partition)
+
+
+@final
+class _Routes:
+    """What a partition supervisor shows to those who look for a partition, as its `started_value`."""
+
+    __slots__ = ("children",)
+
+    def __init__(self, children: tuple[Child, ...]) -> None:
+        self.children = children
+
+
+class PartitionSupervisor(Supervisor):
+    """See the head of the module. Start one with a `PartitionSupervisorSpec`; talk to it with the functions below.
+
+    `Supervisor.terminate_child` and `restart_child` work as well, with the number of the partition as id.
+    """
+
+    # Client functions
+
+    @staticmethod
+    def via(supervisor: SupervisorAddress, key: Hashable) -> Partition:
+        """The address of the partition for `key`: to call, cast and send to. No partition there now: `NoProc`.
+
+        An integer belongs to partition `abs(key) % partitions`, a ref goes by its pid, everything else by
+        `stable_hash`, which says what a key may be. Raises `TypeError` for what may not.
+        """
+        return Partition(supervisor, key)
+
+    @staticmethod
+    def partitions(supervisor: SupervisorAddress) -> int:
+        """How many partitions there are, running or not. Raises `SupervisorError`: no such supervisor."""
+        routes = _routes(supervisor)
+        if routes is None:
+            raise SupervisorError(f"{supervisor} is not running, so it has no partitions")
+        return len(routes.children)
+
+    @staticmethod
+    async def which_children(supervisor: SupervisorAddress) -> list[ChildInfo]:
+        """All partitions, by number."""
+        return await Supervisor.which_children(supervisor)
+
+    @staticmethod
+    async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
+        """How many partitions there are, how many of them run, and of which type they are."""
+        return await Supervisor.count_children(supervisor)
+
+    # Callbacks
+
+    def init(self, arg: SupervisorFlags) -> Stop[None] | Awaitable[Stop[None] | None] | None:
+        """Start the partitions."""
+        result = super().init(arg)
+        self.ref.process.started_value = _Routes(tuple(self._children.values()))
+        return result
+
+    def _add(self, spec: ChildSpec) -> Steps[Ref | None]:
+        raise SupervisorError(f"{self.ref} has a fixed number of partitions: {spec.id!r} cannot be added")
+
+    def _delete(self, child_id: Hashable) -> None:
+        raise SupervisorError(f"{self.ref} has a fixed number of partitions: {child_id!r} cannot be deleted")
+
+
+@final
+class _Router:
+    """Looks up the partition for one key, in place of a registry of names."""
+
+    __slots__ = ("_hash", "_supervisor")
+
+    def __init__(self, supervisor: SupervisorAddress, key: Hashable) -> None:
+        self._supervisor = supervisor
+        if isinstance(key, int):
+            self._hash = abs(key)
+        else:
+            self._hash = key.pid if isinstance(key, Ref) else stable_hash(key)
+
+    def whereis(self, _key: Hashable, /) -> Ref | None:
+        """Who is responsible for the key now, if anybody. Raises `SupervisorError` for another kind of supervisor."""
+        routes = _routes(self._supervisor)
+        return None if routes is None else routes.children[self._hash % len(routes.children)].ref
+
+
+@final
+class Partition(Named):
+    """Whoever is responsible for a key at the moment of use; made by `PartitionSupervisor.via`."""
+
+    __slots__ = ("supervisor",)
+
+    def __init__(self, supervisor: SupervisorAddress, key: Hashable) -> None:
+        super().__init__(_Router(supervisor, key), key)
+        self.supervisor = supervisor
+
+    def __repr__(self) -> str:
+        return f"<the partition of {self.supervisor} for {self.name!r}>"
+
+
+def _routes(supervisor: SupervisorAddress) -> _Routes | None:
+    ref = supervisor if isinstance(supervisor, Ref) else supervisor.ref
+    if ref is None or not ref.alive:
+        return None
+    routes = ref.started_value
+    if not isinstance(routes, _Routes):
+        raise SupervisorError(f"{ref} is no partition supervisor")
+    return routes

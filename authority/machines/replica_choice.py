@@ -1,0 +1,265 @@
+"""What is left of an entity whose authority is dead: who keeps copies, which copy counts, and who goes on from it.
+
+Rules:
+
+1. An authority sends copies to followers, chosen alike by everybody who knows the same servers.
+2. A takeover raises the fence in the log *before* it asks anybody for copies (R5 in FAILURES). Whoever is asked notes
+   the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
+   too late, is not acknowledged, and so is nobody's durable state. The word of a later authority is as good: whoever
+   has a copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a
+   lower one.
+3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
+   what the authority itself had: since it sent a copy of its last tick there may have been other inputs and owners.
+4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
+   back with it.
+5. What was acknowledged is not pushed out by what comes later while an authority may rely on it: who is full refuses.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from authority.fence import Fence
+from authority.model.standing import CopySource
+
+__all__ = [
+    "ASKED_NS",
+    "Candidate",
+    "Copy",
+    "CopyTable",
+    "all_answered",
+    "choose",
+    "followers_of",
+    "may_follow",
+]
+
+
+ASKED_NS: Final = 3600 * 1_000_000_000
+"""For so long a copy that was asked for is kept as if its authority renewed it: by then operators have others back."""
+
+_GAPS: Final = 4
+"""A copy is fresh for so many times as long as its authority has ever let pass before it renewed it."""
+
+_PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
+
+
+def followers_of(entity: str, authority: str, servers: Iterable[str], count: int) -> tuple[str, ...]:
+    """The servers that keep copies of an entity: `count` of `servers`, by rendezvous hashing, never the authority.
+
+    When a server comes or goes, only copies for which that one is chosen change their place.
+    """
+    others = [server for server in servers if server != authority]
+    return tuple(sorted(others, key=lambda server: (_weight(entity, server), server), reverse=True)[:count])
+
+
+def may_follow(server: str, peers: Sequence[str], aside: Collection[str]) -> tuple[str, ...]:
+    """Of the servers that are alive those among which this one chooses followers: none that is drained (`aside`).
+
+    One that is drained may be stopped soon, and its memory is gone then. It keeps copies if nobody else would.
+    """
+    others = tuple(peer for peer in peers if peer not in aside)
+    return others if any(peer != server for peer in others) else tuple(peers)
+
+
+def _weight(entity: str, server: str) -> bytes:
+    return hashlib.blake2b(f"{entity}\n{server}".encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A copy that some server has: of which fence and tick, and the hash of its state."""
+
+    holder: str
+    source: CopySource
+    fence: Fence
+    tick: int
+    state_hash: str
+
+
+def choose(candidates: Iterable[Candidate], *, last: str) -> Candidate | None:
+    """The copy that counts, or None; of equal ones its authority's own, else that of `last`, where the entity was.
+
+    Also of what waited for `last` to come back: that one may have been killed, and have a checkpoint that is older than
+    what its followers have, and what players were told to be durable by them.
+    """
+    order = {source: place for place, source in enumerate(_PREFERRED)}
+
+    def rank(one: Candidate) -> tuple[Any, ...]:
+        is_own = one.source is CopySource.OWN
+        return (one.fence, one.tick, is_own, one.holder == last, order[one.source], one.holder)
+
+    return max(candidates, key=rank, default=None)
+
+
+def all_answered(asked: Mapping[str, int], answered: Collection[str], alive: Mapping[str, int]) -> bool:
+    """Whether nobody is left to wait for: who was `asked` (by incarnation) has answered, or is that one no longer."""
+    return all(server in answered or alive.get(server) != incarnation for server, incarnation in asked.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An entity as it was at a tick, as its authority encoded it."""
+
+    fence: Fence
+    tick: int
+    state: bytes
+    state_hash: str
+    source: CopySource = CopySource.FOLLOWER
+
+    @property
+    def rank(self) -> tuple[Fence, int]:
+        """The higher one is the later state."""
+        return (self.fence, self.tick)
+
+
+@dataclass(slots=True)
+class _Row:
+    """A copy, when it was last renewed, and until when it is kept for somebody who has asked for it."""
+
+    copy: Copy
+    renewed_ns: int
+    asked_until_ns: int = 0
+    gap_ns: int = 0
+    """The longest time that its authority has let pass, which may copy more seldom than this server."""
+
+
+class CopyTable:
+    """The copies that a server keeps, of entities that it does not simulate: the latest of each, and the raised fences.
+
+    Bounded by the bytes of the states (`max_bytes`) and by the number of rows. Inputs are durable by what was kept, so
+    no copy that was renewed within `fresh_ns` makes room for what is offered: that is refused. Others do, those first
+    that were not renewed for the longest time; with a `fresh_ns` of 0, all. What this server itself had goes before.
+
+    The times given are those of one clock, which does not go back.
+    """
+
+    def __init__(self, max_bytes: int, max_rows: int, fresh_ns: int = 0) -> None:
+        self.max_bytes: Final = max_bytes
+        self._max_rows: Final = max_rows
+        self.fresh_ns = fresh_ns
+        # In the order in which they were renewed.
+        self._rows: OrderedDict[str, _Row] = OrderedDict()
+        self._raised: OrderedDict[str, Fence] = OrderedDict()
+        self.bytes = 0
+        self.without_room = 0
+        """How many were refused because they had no room."""
+        self.evicted = 0
+        """How many had to make room, though an authority may rely on them, or somebody has asked for them."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        """Keep a copy, unless a higher fence was heard of, or it has no room; whether this, or a later one, is kept.
+
+        Of an entity whose later copy has no room the earlier one stays: that is what was acknowledged.
+        """
+        row = self._rows.get(entity)
+        if copy.fence < self._raised.get(entity, copy.fence) or (row is not None and copy.fence < row.copy.fence):
+            return False
+        if row is not None:
+            if self.fresh_ns:
+                row.gap_ns = max(row.gap_ns, min(now_ns - row.renewed_ns, ASKED_NS))
+            self._renew(entity, row, now_ns)
+            if row.copy.rank >= copy.rank:
+                return True
+        if self._makes_room(entity, copy, now_ns):
+            self._put(entity, copy, now_ns)
+            return True
+        self.without_room += 1
+        # What its authority has said counts all the same.
+        self.raised(entity, copy.fence)
+        return False
+
+    def keep(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        """Keep what this server itself had, whatever fence was heard of: it is a copy like any other. As `offer`.
+
+        There may be nothing else of it, so the oldest make room if all are fresh.
+        """
+        row = self._rows.get(entity)
+        if row is not None:
+            self._renew(entity, row, now_ns)
+            if row.copy.rank >= copy.rank:
+                return True
+        if len(copy.state) > self.max_bytes:
+            return False
+        if not self._makes_room(entity, copy, now_ns):
+            while self._lacks_room(entity, copy):
+                self._push_out(next(iter(self._rows)))
+                self.evicted += 1
+        self._put(entity, copy, now_ns)
+        return True
+
+    def asked(self, entity: str, now_ns: int) -> None:
+        """It is asked for: its authority is dead, so nobody renews what may be all that is left, and has to wait."""
+        row = self._rows.get(entity)
+        if row is not None:
+            self._renew(entity, row, now_ns)
+            row.asked_until_ns = now_ns + ASKED_NS
+
+    def raised(self, entity: str, fence: Fence) -> None:
+        """The log, or a later authority, has raised the fence of an entity: copies under lower ones come too late."""
+        self._raised[entity] = max(fence, self._raised.get(entity, fence))
+        self._raised.move_to_end(entity)
+        while len(self._raised) > self._max_rows:
+            self._raised.popitem(last=False)
+
+    def get(self, entity: str) -> Copy | None:
+        """The copy of an entity, if there is one."""
+        row = self._rows.get(entity)
+        return None if row is None else row.copy
+
+    def drop(self, entity: str) -> None:
+        """Forget the copy of an entity."""
+        row = self._rows.pop(entity, None)
+        if row is not None:
+            self.bytes -= len(row.copy.state)
+
+    def forget(self, is_forgotten: Callable[[str], bool]) -> None:
+        """Forget the copies of these entities, and what was heard of their fences."""
+        for entity in [one for one in self._rows if is_forgotten(one)]:
+            self.drop(entity)
+        for entity in [one for one in self._raised if is_forgotten(one)]:
+            del self._raised[entity]
+
+    def _renew(self, entity: str, row: _Row, now_ns: int) -> None:
+        row.renewed_ns = now_ns
+        self._rows.move_to_end(entity)
+
+    def _put(self, entity: str, copy: Copy, now_ns: int) -> None:
+        known = self._rows.get(entity)
+        self.drop(entity)
+        self._rows[entity] = _Row(copy, now_ns, gap_ns=0 if known is None else known.gap_ns)
+        self.bytes += len(copy.state)
+
+    def _makes_room(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        """Push out what is not fresh for as long as it has to be; whether there is room for this copy then.
+
+        If there is an earlier one of the entity, it was renewed just now: all others go before it.
+        """
+        if len(copy.state) > self.max_bytes:
+            return False
+        while self._lacks_room(entity, copy):
+            oldest, row = next(iter(self._rows.items()))
+            if now_ns - row.renewed_ns < max(self.fresh_ns, _GAPS * row.gap_ns):
+                return False
+            if now_ns < row.asked_until_ns and row.renewed_ns < now_ns:
+                # Once in `fresh_ns` for each: a table full of them is not gone through for every offer.
+                self._renew(oldest, row, now_ns)
+            else:
+                self._push_out(oldest)
+        return True
+
+    def _lacks_room(self, entity: str, copy: Copy) -> bool:
+        """Whether there is too little for it in place of the copy that there is."""
+        row = self._rows.get(entity)
+        others, others_bytes = (
+            (len(self), self.bytes) if row is None else (len(self) - 1, self.bytes - len(row.copy.state))
+        )
+        return others_bytes + len(copy.state) > self.max_bytes or others >= self._max_rows
+
+    def _push_out(self, entity: str) -> None:
+        self.raised(entity, self._rows[entity].copy.fence)
+        self.drop(entity)

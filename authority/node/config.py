@@ -1,0 +1,195 @@
+"""Configuration that both kinds of server share: addresses, TOML loading, and one error for all of it.
+
+A server reads one TOML file; flags of the command line override single fields. Secrets are never written into that
+file: it names files that hold them, so that a configuration can be shown to anybody.
+"""
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from authority.model.addresses import check_url, ip_version
+from authority.names import INSTANCE_PATTERN, NAME_PATTERN
+from crypto.continuity import MIN_ROTATION_S
+
+__all__ = [
+    "Address",
+    "ConfigError",
+    "InstanceName",
+    "LinkAddress",
+    "RestAddress",
+    "RotationPeriod",
+    "ServerName",
+    "ServerUrl",
+    "Settings",
+    "TelemetrySettings",
+    "read_secret",
+]
+
+ServerName = Annotated[str, Field(pattern=NAME_PATTERN)]
+InstanceName = Annotated[str, Field(pattern=INSTANCE_PATTERN)]
+
+
+def _rotation_period(value_s: float) -> float:
+    if value_s and not MIN_ROTATION_S <= value_s <= 3650 * 86_400:
+        raise ValueError(f"keys are rotated after {MIN_ROTATION_S:.0f} s to ten years, or never (0)")
+    return value_s
+
+
+RotationPeriod = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_rotation_period)]
+"""After how many seconds a server replaces its own keys; 0 means never. See `actors.net.key_service`."""
+
+FUNCTION_PATTERN: Final = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+MAX_HANDLERS: Final = 16
+
+# Long enough that guessing is hopeless, short enough that a pasted book is noticed.
+MIN_SECRET_BYTES = 16
+MAX_SECRET_BYTES = 1024
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the sentence names the file, the field and the remedy."""
+
+
+class Address(BaseModel):
+    """Where a server listens: a host to bind and a port (0 lets the kernel choose)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+
+    @property
+    def url(self) -> str:
+        """The address as the base of an HTTP URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+def _for_others(address: Address) -> Address:
+    try:
+        is_wildcard = ipaddress.ip_address(address.host).is_unspecified
+    except ValueError:
+        return address
+    if is_wildcard:
+        text = f"{address.host} is registered as it stands, and nobody else can use it: give the interface's address"
+        raise ValueError(text)
+    return address
+
+
+def _for_link(address: Address) -> Address:
+    ip_version(address.host)
+    return address
+
+
+def _url(url: str) -> str:
+    check_url(url)
+    return url
+
+
+RestAddress = Annotated[Address, AfterValidator(_for_others)]
+"""Where the REST of a server listens that is registered with others: no wildcard."""
+
+LinkAddress = Annotated[Address, AfterValidator(_for_link)]
+"""Where a server's link listens: a numeric address, as others are to send to it; see `authority.model.addresses`."""
+
+ServerUrl = Annotated[str, AfterValidator(_url)]
+"""The base URL of another server's REST."""
+
+
+def _list_of_handlers(value: object) -> object:
+    if isinstance(value, str):
+        raise ValueError(f'a list of functions is expected, such as ["{value}"]')
+    return value
+
+
+class TelemetrySettings(BaseModel):
+    """Who listens to a server's telemetry: functions as `package.module:function`; see `telemetry_handlers`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    handlers: Annotated[
+        tuple[Annotated[str, Field(pattern=FUNCTION_PATTERN)], ...], BeforeValidator(_list_of_handlers)
+    ] = Field(default=(), max_length=MAX_HANDLERS)
+
+
+class Settings(BaseModel):
+    """Base of every server's configuration model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Read `path`, lay `overrides` (dotted field → value, `None` means "not given") over it, and check it.
+
+        Raises:
+            ConfigError: the file cannot be read, is not TOML, or a field is missing, unknown or of a wrong type.
+        """
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read configuration {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        for dotted, value in (overrides or {}).items():
+            if value is not None:
+                _set_dotted(data, dotted, value)
+        try:
+            settings = cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise ConfigError(f"{path}: {where}: {first['msg']}") from error
+        if misread := _truth_taken_for_a_number(settings, data):
+            raise ConfigError(f"{path}: {misread}: Input should be a number, not true or false")
+        return settings
+
+
+def _truth_taken_for_a_number(settings: BaseModel, data: Mapping[str, Any]) -> str:
+    """The first field whose `true` or `false` was read as one or nothing, as Python does; empty if there is none."""
+    found = (_truth_within(name, getattr(settings, name, given), given) for name, given in data.items())
+    return next(filter(None, found), "")
+
+
+def _truth_within(where: str, value: object, given: object) -> str:
+    """As `_truth_taken_for_a_number`: of what was given for a field, and was read as `value`."""
+    if isinstance(given, bool) and not isinstance(value, bool):
+        return where
+    if isinstance(value, BaseModel) and isinstance(given, Mapping):
+        within = _truth_taken_for_a_number(value, given)
+        return f"{where}.{within}" if within else ""
+    if isinstance(value, list | tuple) and isinstance(given, list):
+        pairs = enumerate(zip(value, given, strict=False))
+        return next(filter(None, (_truth_within(f"{where}.{at}", one, raw) for at, (one, raw) in pairs)), "")
+    return ""
+
+
+def _set_dotted(data: dict[str, Any], dotted: str, value: object) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        data = data.setdefault(parent, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"cannot override {dotted}: {parent} is not a table")
+    data[last] = value
+
+
+def read_secret(path: Path, *, min_bytes: int = MIN_SECRET_BYTES) -> bytes:
+    """Read a shared secret from a file that only its owner may read.
+
+    Raises:
+        ConfigError: missing, readable by others, or of an unlikely length.
+    """
+    try:
+        mode = path.stat().st_mode
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read secret file {path}: {error.strerror}") from error
+    if mode & 0o077:
+        raise ConfigError(f"secret file {path} is readable by others; run: chmod 600 {path}")
+    if not min_bytes <= len(secret) <= MAX_SECRET_BYTES:
+        raise ConfigError(f"secret file {path} holds {len(secret)} bytes; expected {min_bytes} to {MAX_SECRET_BYTES}")
+    return secret

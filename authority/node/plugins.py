@@ -1,0 +1,40 @@
+"""Code of users that a configuration names as `package.module:name`: whatever it raises is one sentence."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from actors.base.errors import is_stopping, said
+from authority.node.config import ConfigError
+
+__all__ = ["import_named", "or_config_error"]
+
+ResultT = TypeVar("ResultT")
+
+
+def import_named(what: str, spec: str, kind: str) -> Any:
+    """Import what `spec` names; `what` begins the sentence if that fails, and `kind` says what stands after the colon.
+
+    Raises:
+        ConfigError: there is no such module, or it has no such name, or its import raised.
+    """
+    module_name, _, name = spec.partition(":")
+
+    def load() -> Any:
+        return getattr(importlib.import_module(module_name), name)
+
+    return or_config_error(load, f"{what} cannot be loaded", f"; expected 'package.module:{kind}'")
+
+
+def or_config_error(function: Callable[[], ResultT], failed: str, hint: str = "") -> ResultT:
+    """What `function`, which runs code of users, returns.
+
+    Raises:
+        ConfigError: it raised; the sentence is one line that begins with `failed` and ends with `hint`.
+    """
+    try:
+        return function()
+    except BaseException as error:
+        if is_stopping(error):
+            raise
+        raise ConfigError(f"{failed}: {' '.join(said(error).split())}{hint}") from error

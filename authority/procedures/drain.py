@@ -1,0 +1,82 @@
+"""Servers that are drained: nothing new comes to them, all that they hold goes, and then they may leave the directory.
+
+That a server is drained is a row of the log, so it outlives whoever asked for it and whoever leads. While it is there,
+no entity is made on that server, none is delegated to it, and none is handed over to it (`draining`). So the set of
+records that name it only shrinks, but for direct passes within delegations that were made before; whoever saw it empty
+under one drain may remove it under that same drain.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.errors import Reason, Refused
+from authority.model.records import DrainRecord
+from authority.model.rows import Rows
+from authority.procedures.directory import check_simserver, is_simserver
+from authority.procedures.lease import disk_is_gone
+
+__all__ = ["DRAINS", "DRAIN_PROCEDURES", "check_not_draining", "is_draining"]
+
+DRAINS: Final = "drains"
+
+
+def is_draining(rows: Rows, server: str) -> bool:
+    """Whether a server is drained."""
+    return rows.get_or((DRAINS, server), None) is not None
+
+
+def check_not_draining(rows: Rows, server: str) -> None:
+    """Raise `Refused` (`draining`) if a server is drained."""
+    if is_draining(rows, server):
+        raise Refused(Reason.DRAINING, f"{server} is drained: it takes no entities", server=server)
+
+
+def server_drain(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Drain a simulation server from now on; one that is drained already stays so, under the same drain."""
+    server = args["server"]
+    check_simserver(rows, server)
+    data = rows.get_or((DRAINS, server), None)
+    if data is None:
+        data = DrainRecord(server=server, id=args["drain_id"], since_s=args["now_s"]).to_data()
+        rows.put((DRAINS, server), data)
+    return data
+
+
+def server_open(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Let a server take entities again; nothing happens to one that is not drained."""
+    server = args["server"]
+    check_simserver(rows, server)
+    data = rows.get_or((DRAINS, server), None)
+    if data is not None:
+        rows.delete((DRAINS, server))
+    return data
+
+
+def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Take a drained server out of the directory; the caller has seen it empty under the drain that it names.
+
+    Nobody waits for its disk any more (`authority.procedures.single_survivor`). Repeating it answers with nothing. Its
+    name can be registered again, by whoever knows the join token.
+    """
+    server = args["server"]
+    if rows.get_or(("servers", server), None) is None:
+        return None
+    if not is_simserver(rows, server):
+        raise Refused(Reason.UNKNOWN_TARGET, f"{server} is no simulation server", server=server)
+    data = rows.get_or((DRAINS, server), None)
+    if data is None or DrainRecord.from_data(data).id != args["drain_id"]:
+        text = f"{server} is not drained (any more, or anew): drain it before it is removed"
+        raise Refused(Reason.NOT_DRAINED, text, server=server)
+    rows.delete((DRAINS, server))
+    rows.delete(("servers", server))
+    # It may be a master still, and what it has signed may be about: nobody else takes its name.
+    rows.put(("departed", server), True)
+    disk_is_gone(rows, server)
+    return data
+
+
+DRAIN_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "server.drain": server_drain,
+    "server.open": server_open,
+    "server.remove": server_remove,
+}

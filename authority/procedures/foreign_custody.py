@@ -1,0 +1,166 @@
+"""Entities whose authority is a simulation server of another instance than their home: what the log knows of them.
+
+    crossings/<id>   the transfer by which an entity came from or to another instance, until somebody has told its end
+
+The lease of such a server stands in the log of its own home. So the record names the incarnation that was given the
+entity, as that home has told it with the commit, and nobody takes the entity from it until that home says that the
+lease of this incarnation is over; which stays so for ever, however late it is heard.
+
+What the server had copied is with other servers of *its* instance, so these are asked for copies too; and those of the
+instance from which the entity came: as long as nobody has said that the server has begun with it, it may stand still
+there with the only state; and later what was durable there may be durable nowhere else, until a copy of what the server
+made of it is kept.
+
+In case 1 the old authority brings the log's word to the new one. If it dies before that, the home of the entity does:
+`crossings` says of which entities that may be so.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from authority.machines.replica_choice import Candidate
+from authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from authority.model.rows import Rows
+from authority.names import instance_of
+from authority.procedures.transfer_table import find_transfer
+from authority.wire.recovery import RaisedItem
+
+__all__ = [
+    "CROSSINGS",
+    "asked_abroad",
+    "asked_of",
+    "counts_before",
+    "crossed",
+    "crossing",
+    "has_begun",
+    "is_abroad",
+    "is_enough",
+    "is_possible",
+    "on_its_way",
+    "taken_over",
+]
+
+CROSSINGS: Final = "crossings"
+
+
+def is_abroad(entity: str, server: str) -> bool:
+    """Whether a server is of another instance than an entity."""
+    return instance_of(server) != instance_of(entity)
+
+
+def crossing(transfer: TransferRecord) -> str:
+    """What a record keeps of the transfer that changes it: its id if one of the ends is of another instance."""
+    home = instance_of(transfer.entity)
+    return transfer.id if instance_of(transfer.source) != home or instance_of(transfer.target) != home else ""
+
+
+def on_its_way(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
+    """The record, with how it came to its authority by this commit.
+
+    A way within its home changes nothing of where else copies are: from where it crossed last is kept then. Nor does
+    one that leaves its home, where everybody is asked anyway.
+    """
+    came_by = crossing(transfer)
+    if not came_by or instance_of(transfer.source) == instance_of(record.id):
+        return record.changed(came_by=came_by)
+    return record.changed(came_by=came_by, came_from=instance_of(transfer.source), came_epoch=record.epoch)
+
+
+def taken_over(record: EntityRecord, row: RecoveryRow, target: str, of_epoch: int) -> EntityRecord:
+    """The record, not given to `target` yet, with where it came from if a takeover has it leave an instance.
+
+    As by a hand-over: whoever goes on with it may die before anybody has a copy, and what is left of it is where it
+    was, or was to be, until then. Nobody there has had it since the fence was raised. If what is gone on with is a copy
+    of before its last stay (of the epoch `of_epoch`, 0 if that is not known), nothing is left of that stay, and what
+    there is is where it came from before.
+    """
+    is_before = 0 < of_epoch < row.stay_epoch
+    if is_before and record.came_from not in ("", instance_of(record.id), instance_of(target)):
+        return record
+    left = (instance_of(server) for server in (row.last, *reversed(row.had)) if server)
+    place = next((one for one in left if one not in (instance_of(record.id), instance_of(target))), "")
+    return record.changed(came_from=place, came_epoch=record.epoch) if place else record
+
+
+def crossed(rows: Rows, record: EntityRecord) -> None:
+    """The log has given an entity to its authority: if that crosses between instances, its end is waited for."""
+    if record.came_by:
+        rows.put((CROSSINGS, record.id), record.came_by)
+
+
+def has_begun(rows: Rows, record: EntityRecord) -> None:
+    """Its authority has begun with an entity, or it is taken from it: nobody waits any more for the end of its way."""
+    if record.came_by and rows.get_or((CROSSINGS, record.id), None) is not None:
+        rows.delete((CROSSINGS, record.id))
+
+
+def asked_abroad(
+    rows: Rows, record: EntityRecord, involved: tuple[str, ...], known: RecoveryRow | None
+) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """In which instances beside its own copies of an entity may be: `abroad`, `abroad_too` and `came_epoch` of the row.
+
+    Args:
+        involved: servers that had it, or were to have it.
+        known: the recovery that this one goes on with, if there is one.
+    """
+    must = {instance_of(server) for server in involved if server}
+    may: set[str] = set()
+    came_epoch = 0 if known is None else known.came_epoch
+    came_by = find_transfer(rows, record.came_by) if record.came_by else None
+    committed = (record.id, record.fence, Phase.COMMITTED)
+    if came_by is not None and (came_by.entity, came_by.fence, came_by.phase) == committed:
+        # Until it has reported, it may stand still with the only state.
+        must.add(instance_of(came_by.source))
+    elif record.came_from:
+        # Also if the fence was raised since, where it is: when it was refused to leave. The transfer may be forgotten.
+        may.add(record.came_from)
+        if known is None or record.came_from not in known.abroad:
+            # Else all of it counts that is there, and what else was asked had the entity no longer than was known.
+            came_epoch = record.came_epoch
+    if known is not None:
+        must.update(known.abroad)
+        may.update(known.abroad_too)
+    # Development versions wrote no instance for a while.
+    own = {instance_of(record.id), ""}
+    return tuple(sorted(must - own)), tuple(sorted(may - must - own)), came_epoch
+
+
+def counts_before(row: RecoveryRow, holder: str) -> int:
+    """Before which epoch copies of this holder count; instances are not trusted with others' entities.
+
+    Nobody has one of the raised fence, and an instance that the entity has left none of those since: but for what was
+    staged there for a hand-over of which nothing came, which nobody could tell from what is made up.
+    """
+    if instance_of(holder) not in row.abroad_too:
+        return row.epoch
+    return row.came_epoch or row.epoch - 1
+
+
+def is_possible(row: RecoveryRow, holder: str, epoch: int, *, was_handed_on: bool = False) -> bool:
+    """Whether a copy of this epoch counts (`counts_before`).
+
+    What another history of the log gave does not, unless the entity `was_handed_on` by it: by whoever had it by this
+    one, so that it is later. Else nobody knows from what that history went on.
+    """
+    is_of_another = row.own_epoch and row.own_epoch < epoch < row.epoch - row.epoch % EPOCHS_OF_A_HISTORY
+    return epoch < counts_before(row, holder) and not (is_of_another and not was_handed_on)
+
+
+def asked_of(row: RecoveryRow, holder: str, *, was_handed_on: bool = False) -> RaisedItem:
+    """What a server is asked about an entity: who has several copies says which is the best of those that count."""
+    below = counts_before(row, holder)
+    if row.own_epoch and Fence(row.epoch).begins_block and not was_handed_on:
+        below = min(below, row.own_epoch + 1)
+    later_count = was_handed_on and bool(row.own_epoch)
+    fields = {"epoch": row.epoch, "sub": 0, "counts_before": below, "own_epoch": row.own_epoch}
+    return RaisedItem(entity=row.entity, **fields, later_count=later_count)
+
+
+def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:
+    """Whether what was found may be decided on, though these instances cannot be asked.
+
+    A copy under the fence under which the entity came from there has all that it had there; an earlier one need not,
+    and nobody can know what is missing. Of whom all are to be asked no silence is borne.
+    """
+    return not set(row.abroad_too) & set(silent) or (best is not None and best.fence.epoch >= row.came_epoch)

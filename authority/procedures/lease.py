@@ -1,0 +1,194 @@
+"""Leases in the log: who grants them, which incarnation of each server is the present one, and which are over.
+
+    lease_office     LeaseOffice
+    office_marks/…   see `authority.trust.signed_positions`
+    leases/<server>  LeaseRow
+
+The rules of `authority.machines.lease` say when these are to be called. A server that has no row is one that never had
+a lease (the log is older than leases, or they are not used): nothing is refused because of it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.errors import Reason, Refused
+from authority.model.records import DirectoryRow, LeaseOffice, LeaseRow
+from authority.model.rows import Rows
+from authority.model.standing import LeasePhase
+from authority.procedures.directory import check_simserver
+from authority.trust.signed_positions import mark_office
+
+__all__ = [
+    "LEASE_PROCEDURES",
+    "check_lease",
+    "disk_is_gone",
+    "find_lease",
+    "given_late",
+    "incarnation_of",
+    "lease_office",
+    "may_be_given",
+]
+
+
+def lease_office(rows: Rows) -> LeaseOffice:
+    """Who grants leases now."""
+    data = rows.get_or(("lease_office",), None)
+    return LeaseOffice() if data is None else LeaseOffice.from_data(data)
+
+
+def find_lease(rows: Rows, server: str) -> LeaseRow | None:
+    """The lease of a simulation server, or None if it never had one."""
+    data = rows.get_or(("leases", server), None)
+    return None if data is None else LeaseRow.from_data(data)
+
+
+def incarnation_of(rows: Rows, server: str, told: int = 0) -> int:
+    """The present incarnation of a simulation server; 0 if it never had a lease.
+
+    Of one of another instance, what that instance has `told`: its lease is not in this log.
+    """
+    row = rows.get_or(("leases", server), None)
+    return told if row is None else int(row["incarnation"])
+
+
+def may_be_given(rows: Rows, server: str) -> bool:
+    """Whether a server can be given an entity: not if its lease is over, nor when it has just come back.
+
+    So whatever such a server simulated can be taken from it once and for all, with nothing added meanwhile.
+    """
+    row = rows.get_or(("leases", server), None)
+    # Not read as a whole: every hand-over asks.
+    return row is None or row["phase"] == LeasePhase.ALIVE.value
+
+
+def given_late(rows: Rows, server: str, incarnation: int) -> None:
+    """The log learns that a server was given an entity as this incarnation: if that is dead, it is swept once more.
+
+    Also if it is being swept just now: whoever does that may have looked before.
+    """
+    row = find_lease(rows, server)
+    if row is not None and row.has_outlived(incarnation):
+        _save(rows, row.changed(swept=False, late=row.late + 1))
+
+
+def check_lease(rows: Rows, server: str) -> None:
+    """Refuse (`target_down`) what `may_be_given` says no to."""
+    if not may_be_given(rows, server):
+        text = f"{server} can be given nothing now: its lease is over, or it has just come back"
+        raise Refused(Reason.TARGET_DOWN, text, server=server)
+
+
+def _save(rows: Rows, row: LeaseRow) -> Any:
+    rows.put(("leases", row.server), row.to_data())
+    return row.to_data()
+
+
+def office_take(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """A homeserver takes the office of granting leases, as the successor of the office number `after`.
+
+    Whoever names an older one has not heard of the present one, and gets what there is instead. `mark` is random, and
+    tells this office from any other of the same number; see `authority.trust.signed_positions`.
+    """
+    office = lease_office(rows)
+    if office.number == args["after"]:
+        office = LeaseOffice(holder=args["by"], number=office.number + 1)
+        rows.put(("lease_office",), office.to_data())
+        mark_office(rows, office.number, args.get("mark", ""))
+    return office.to_data()
+
+
+def office_keep(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The holder of the office shows that it is there, where no leader of the log does that for it."""
+    office = lease_office(rows)
+    if office.number == args["office"]:
+        office = office.changed(kept=office.kept + 1)
+        rows.put(("lease_office",), office.to_data())
+    return office.to_data()
+
+
+def lease_claim(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """A simulation server begins an incarnation: the one after the last, whose lease must be over.
+
+    It is over without having been ended if the server knows the secret of the last incarnation: that stands in its own
+    directory, which one process holds at a time, and which the operating system frees when that is gone.
+
+    `addresses`, if they are there, are the incarnation's own; the one that has the lease may say others at any time.
+    """
+    server, incarnation, nonce = args["server"], args["incarnation"], args["nonce"]
+    check_simserver(rows, server)
+    row = find_lease(rows, server)
+    addressed = bool(args.get("addresses"))
+    if row is None or (row.incarnation, row.nonce) == (incarnation, nonce):
+        claimed = row or LeaseRow(server=server, incarnation=incarnation, nonce=nonce)
+        claimed = claimed.changed(addressed=claimed.addressed or addressed)
+        _move(rows, args)
+        return claimed.to_data() if claimed == row else _save(rows, claimed)
+    if incarnation != row.incarnation + 1:
+        text = f"the lease of {server} is that of incarnation {row.incarnation}, not {incarnation}"
+        raise Refused(Reason.LEASE_OVER, text, incarnation=row.incarnation)
+    if row.phase is not LeasePhase.OVER and args["previous_nonce"] != row.nonce:
+        text = f"another process has the lease of {server} (incarnation {row.incarnation}) until it is over"
+        raise Refused(Reason.LEASE_HELD, text, incarnation=row.incarnation)
+    _move(rows, args)
+    # Its disk is the same.
+    begun = LeaseRow(server=server, incarnation=incarnation, nonce=nonce, sole=row.sole, addressed=addressed)
+    return _save(rows, begun)
+
+
+def _move(rows: Rows, args: Mapping[str, Any]) -> None:
+    """The directory has where this incarnation is, if it says so: REST, and host and port of its link."""
+    if not args.get("addresses"):
+        return
+    rest_url, link_host, link_port = args["addresses"]
+    row = DirectoryRow.from_data(rows.get_or(("servers", args["server"]), None))
+    if row.address != (rest_url, link_host, link_port):
+        row = row.changed(rest_url=rest_url, link_host=link_host, link_port=link_port, revision=row.revision + 1)
+        rows.put(("servers", row.name), row.to_data())
+
+
+def lease_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The holder of the office `office` ends a lease that was not renewed. Nothing makes it good again."""
+    office = lease_office(rows)
+    if office.number != args["office"]:
+        text = f"leases are granted by {office.holder} since: office {office.number}, not {args['office']}"
+        raise Refused(Reason.STALE_REVISION, text, revision=office.number)
+    row = find_lease(rows, args["server"])
+    if row is None or row.incarnation != args["incarnation"]:
+        raise Refused(Reason.LEASE_OVER, f"{args['server']} has another incarnation since", server=args["server"])
+    return _save(rows, row.changed(phase=LeasePhase.OVER, swept=row.swept and row.phase is LeasePhase.OVER))
+
+
+def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Nothing is left of what earlier incarnations simulated: whoever is returning is alive again.
+
+    `late` and `phase` are those of the row before anybody looked. If they are others now, the log has learned since of
+    something that may be left, or ended the lease of this incarnation too: the row stays as it is, to be swept again.
+    """
+    row = find_lease(rows, args["server"])
+    if row is None or row.incarnation != args["incarnation"]:
+        raise Refused(Reason.LEASE_OVER, f"{args['server']} has another incarnation since", server=args["server"])
+    # A log of before they were told may be applied again.
+    if (row.late, row.phase) != (args.get("late", row.late), LeasePhase(args.get("phase", row.phase))):
+        return row.to_data()
+    phase = LeasePhase.ALIVE if row.phase is LeasePhase.RETURNING else row.phase
+    return _save(rows, row.changed(phase=phase, swept=True))
+
+
+def disk_is_gone(rows: Rows, server: str) -> None:
+    """A server was removed: nobody waits for its disk any more.
+
+    Its row stays, with the number of its last incarnation: other instances may have to ask whether that is over, and
+    whoever is registered under its name later comes after it.
+    """
+    row = find_lease(rows, server)
+    if row is not None and row.sole:
+        _save(rows, row.changed(sole=False))
+
+
+LEASE_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "lease.claim": lease_claim,
+    "lease.expire": lease_expire,
+    "lease.keep_office": office_keep,
+    "lease.swept": lease_swept,
+    "lease.take_office": office_take,
+}

@@ -1,0 +1,214 @@
+"""Which keys this server has seen for which name, and what it takes for it to believe in others.
+
+The first row that is shown for a name is believed and pinned. A later one is believed when it follows from the pin
+(`crypto.continuity`): each version of the keys is signed with those of the version before; or reset, with the reason,
+by a homeserver of its own instance that is pinned here too, with a key that is good now. Anything else is refused, and
+the pinned keys stay in use: so neither a relay nor a directory can put other keys under a name that has been used once,
+nor bring back earlier ones.
+
+Which keys of that homeserver are good now its pin does not tell: it may be old. So whoever is shown a reset looks
+the homeserver's own row up first, has it believed, and names it in `current` (`Pins.believed`).
+
+A name has one role for ever; the roles of others are what certificates and orders are judged by.
+"""
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Collection
+from itertools import chain
+from typing import Final
+
+from authority.model.records import DirectoryRow, Role
+from authority.names import BadName, check_name, instance_of
+from crypto.continuity import Pin, Published, first_pin, follow_untrusted, newest_reset_untrusted
+from crypto.errors import CryptoError, KeyConflict, KeyFileError
+from crypto.keys import PublicIdentity
+from crypto.pin_file import PinFile, PinRecord
+
+__all__ = ["MAX_INSTANCES", "MAX_PINNED_PLAYERS", "MAX_PINNED_SERVERS", "Pins", "published"]
+
+_log = logging.getLogger("authority.trust.key_pinning")
+
+# Each instance fills, and forgets, only its own share: with names that it makes up it can push out its own alone.
+MAX_PINNED_SERVERS: Final = 10_000
+MAX_PINNED_PLAYERS: Final = 100_000
+MAX_INSTANCES: Final = 64
+# Of the latest names whose keys were refused, for people to look at.
+MAX_CONFLICTS: Final = 100
+
+
+def published(row: DirectoryRow) -> Published:
+    """What a row says about keys. Raises CryptoError when it holds none that can be read."""
+    return Published(row.version, PublicIdentity.from_jwks_untrusted(row.keys), row.statements)
+
+
+class Pins:
+    """The pins of one server; kept in `file`, when there is one.
+
+    Raises KeyFileError when the file cannot be used.
+    """
+
+    def __init__(self, file: PinFile | None = None) -> None:
+        self._file: Final = file
+        self._shares: dict[tuple[str, bool], OrderedDict[str, PinRecord]] = {}
+        self.counts: Final[Counter[str]] = Counter()
+        """`keys_pinned`, `keys_followed`, `keys_reset`, `keys_revoked`, `keys_refused`: how often each has happened;
+        and `pins_not_written`: how often a pin was kept in memory alone, because the disk did not take it."""
+        self.conflicts: Final[OrderedDict[str, str]] = OrderedDict()
+        """Names whose keys were refused lately, and why."""
+        for record in () if file is None else file.load().values():
+            self._share(record.name, Role(record.role))[record.name] = record
+
+    def __len__(self) -> int:
+        return sum(len(share) for share in self._shares.values())
+
+    def pin_of(self, name: str) -> Pin | None:
+        """What is pinned of a name, or None."""
+        record = self._record(name)
+        return None if record is None else record.pin
+
+    def role_of(self, name: str) -> Role | None:
+        """In which role a name is pinned, or None; it is believed in no other."""
+        record = self._record(name)
+        return None if record is None else Role(record.role)
+
+    def resetter_of(self, row: DirectoryRow) -> str | None:
+        """The pinned homeserver whose word the row asks us to take: look up its own row before this one is believed."""
+        known = self._record(row.name)
+        if known is None:
+            return None
+        found = newest_reset_untrusted(row.statements, known.pin.version)
+        return found.signer if found is not None and self._may_reset(found.signer, row.name) else None
+
+    def believed(self, row: DirectoryRow, *, now_s: float, current: Collection[str] = ()) -> DirectoryRow:
+        """The row with the keys to use for its name: those it shows if they are believed, else those that are pinned.
+
+        `now_s` is Unix time; `current` are homeservers whose own rows have been believed just now (`resetter_of`).
+
+        Raises KeyConflict when nothing of it can be used: its keys are refused and none are pinned, or it shows a
+        name in another role than before.
+        """
+        try:
+            self.accept(row, now_s=now_s, current=current)
+        except KeyConflict as error:
+            self.counts["keys_refused"] += 1
+            if self.conflicts.pop(row.name, None) != str(error):
+                _log.error("%s", error)
+            self.conflicts[row.name] = str(error)
+            if len(self.conflicts) > MAX_CONFLICTS:
+                self.conflicts.popitem(last=False)
+            record = self._record(row.name)
+            if record is None or record.role != row.role:
+                raise
+            pin = record.pin
+            return row.changed(keys=pin.keys.to_jwks(), version=pin.version, statements=pin.statements)
+        return row
+
+    def accept(self, row: DirectoryRow, *, now_s: float, current: Collection[str] = ()) -> PublicIdentity:
+        """The keys that a row shows, pinned from now on. Raises KeyConflict when they are not to be believed.
+
+        Arguments are those of `believed`.
+        """
+        try:
+            check_name(row.name)
+            shown = published(row)
+        except (BadName, CryptoError) as error:
+            raise KeyConflict(f"the directory row of {row.name} holds no usable keys: {error}") from error
+        known = self._record(row.name)
+        if known is None:
+            self._keep(PinRecord(row.name, row.role, first_pin(row.name, shown)), durable=False)
+            self.counts["keys_pinned"] += 1
+            return shown.keys
+        if known.role != row.role:
+            raise KeyConflict(f"{row.name} is known here as a {known.role}, and now shown as a {row.role}: refused")
+        pin = follow_untrusted(
+            row.name,
+            shown,
+            known.pin,
+            resetter=lambda signer: self._resetter(signer, row.name, current),
+            now_s=now_s,
+        )
+        if pin != known.pin:
+            self._tell(row.name, known.pin, shown)
+            self._keep(PinRecord(row.name, row.role, pin), durable=True)
+        return pin.keys
+
+    def forget(self, name: str) -> bool:
+        """Take a pin back: an operator says that other keys are right. Whether there was one.
+
+        Raises KeyFileError, and the pin stays, when that cannot be written down.
+        """
+        record = self._record(name)
+        if record is None:
+            return False
+        if self._file is not None:
+            self._file.forget(name)
+        del self._share(name, Role(record.role))[name]
+        self.conflicts.pop(name, None)
+        return True
+
+    def _tell(self, name: str, old: Pin, shown: Published) -> None:
+        self.conflicts.pop(name, None)
+        self.counts["keys_followed"] += 1
+        found = newest_reset_untrusted(shown.statements, old.version)
+        if found is not None:
+            self.counts["keys_reset"] += 1
+            _log.warning("%s has reset the keys of %s: %s", found.signer, name, found.statement.reset)
+        _log.info("%s has new keys: version %d, key %s", name, shown.version, shown.keys.signing_kid)
+        if old.keys.signing_kid in shown.keys.revoked:
+            self.counts["keys_revoked"] += 1
+            _log.warning("%s has revoked key %s", name, old.keys.signing_kid)
+
+    def _resetter(self, signer: str, name: str, current: Collection[str]) -> PublicIdentity | None:
+        """The keys of a homeserver that may say that `name` has lost its own."""
+        if not self._may_reset(signer, name):
+            return None
+        if signer not in current:
+            raise KeyConflict(
+                f"{signer} has reset it, and what keys {signer} itself has today is not known: they could not be looked"
+                " up, or do not follow on those that are known here"
+            )
+        pin = self.pin_of(signer)
+        return None if pin is None else pin.keys
+
+    def _may_reset(self, signer: str, name: str) -> bool:
+        record = self._record(signer)
+        if record is None or record.role != Role.HOMESERVER or signer == name:
+            return False
+        return instance_of(signer) == instance_of(name)
+
+    def _record(self, name: str) -> PinRecord | None:
+        try:
+            instance = instance_of(name)
+        except BadName:
+            return None
+        for is_player in (False, True):
+            share = self._shares.get((instance, is_player))
+            if share is not None and name in share:
+                return share[name]
+        return None
+
+    def _share(self, name: str, role: Role) -> OrderedDict[str, PinRecord]:
+        key = (instance_of(name), role is Role.PLAYER)
+        share = self._shares.get(key)
+        if share is None:
+            if len({instance for instance, _ in self._shares} | {key[0]}) > MAX_INSTANCES:
+                raise KeyConflict(f"{name} is of one more instance than the {MAX_INSTANCES} whose keys are kept here")
+            share = self._shares[key] = OrderedDict()
+        return share
+
+    def _keep(self, record: PinRecord, *, durable: bool) -> None:
+        role = Role(record.role)
+        share = self._share(record.name, role)
+        share[record.name] = record
+        share.move_to_end(record.name)
+        if len(share) > (MAX_PINNED_PLAYERS if role is Role.PLAYER else MAX_PINNED_SERVERS):
+            share.popitem(last=False)
+        if self._file is not None:
+            everything = chain.from_iterable(share.values() for share in self._shares.values())
+            try:
+                self._file.write(record, all_records=everything, count=len(self), durable=durable)
+            except KeyFileError as error:
+                # To forget it, or to refuse it, for a full disk would be the greater harm.
+                self.counts["pins_not_written"] += 1
+                _log.error("the keys of %s are kept in memory alone until the next are written: %s", record.name, error)

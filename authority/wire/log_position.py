@@ -1,0 +1,138 @@
+"""What instances say to each other about where their logs stand; see `authority.trust.signed_positions`.
+
+An instance whose log was restored from an older copy learns that from its own servers, as far as they live. What only
+servers of other instances have heard they keep for it, signed by its own homeservers, and its homes ask for it. None of
+it is a numbered hop.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from authority.errors import MessageError
+from authority.names import instance_of
+from authority.trust.certificates import CommitCertificate, Epoch, Name, OwnerName
+from authority.trust.signed_positions import LogPlace, LogPosition
+from authority.wire.base import FencedModel, MessageModel, Token
+from crypto import jose
+from crypto.errors import CryptoError
+
+__all__ = [
+    "MAX_FOREIGN_LOGS",
+    "MAX_HELD",
+    "MAX_OFFICES_ABROAD",
+    "MAX_WITNESSES",
+    "HeldInquiry",
+    "HeldItem",
+    "HeldWord",
+    "LogInquiry",
+    "LogShown",
+    "LogWord",
+    "place_in_untrusted",
+    "place_said_untrusted",
+]
+
+MAX_FOREIGN_LOGS: Final = 16
+"""Signed words of other instances' logs that a server keeps; of more, of each instance those that it heard of last."""
+MAX_OFFICES_ABROAD: Final = 4
+"""Of one instance: the last word under each office, of so many. One that was restored has an office of its own."""
+MAX_WITNESSES: Final = 16
+"""Words of another instance's log that its homes are shown: the last ones under each office."""
+
+MAX_HELD: Final = 256
+"""Entities in one question about what a server has."""
+
+MAX_WENT_ON: Final = 16
+"""Earlier stays of each of them that are named."""
+
+Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class LogShown(MessageModel):
+    """Home → simulation server of another instance: here our log stands, signed; keep it for us."""
+
+    type: Literal["log_shown"] = "log_shown"
+    position: Token
+
+
+class LogInquiry(MessageModel):
+    """Home → home of another instance: where have your servers heard that our log was?"""
+
+    type: Literal["log_inquiry"] = "log_inquiry"
+    number: Number
+
+
+class LogWord(MessageModel):
+    """Home → home of another instance: there, as you signed it, the last under each office; in answer to `number`.
+
+    Servers say so to whoever grants them leases, which is `officer` if it is not who answers.
+    """
+
+    type: Literal["log_word"] = "log_word"
+    number: Number
+    officer: OwnerName = ""
+    witnesses: Annotated[list[Token], Field(max_length=MAX_WITNESSES)] = Field(default_factory=list)
+
+
+class HeldItem(FencedModel):
+    """An entity that a server has simulated under this fence; or `by` another one, whose state is staged here.
+
+    `went_on` are epochs of earlier stays of this server's own that have led to this one, as have all from `since` on:
+    it has not left this server meanwhile.
+    """
+
+    by: OwnerName = ""
+    since: Epoch = 0
+    went_on: Annotated[list[Epoch], Field(max_length=MAX_WENT_ON)] = Field(default_factory=list)
+
+
+class HeldInquiry(MessageModel):
+    """Simulation server → home of these entities, perhaps through its own: which of them are mine?
+
+    Asked with a `position` by one that has followed a log which was taken back, and had been there. Without, by one
+    that simulates entities of another instance, of whose log it has the `words`.
+    """
+
+    type: Literal["held_inquiry"] = "held_inquiry"
+    number: Number
+    server: Name
+    position: Token = ""
+    words: Annotated[list[Token], Field(max_length=MAX_OFFICES_ABROAD)] = Field(default_factory=list)
+    items: Annotated[list[HeldItem], Field(max_length=MAX_HELD)]
+
+
+class HeldWord(MessageModel):
+    """Home → simulation server: these of what was asked in `number` (`authority.procedures.ownership_check`).
+
+    `has_been_there`: the log has been at the position that was named, so the server has followed no other one.
+    """
+
+    type: Literal["held_word"] = "held_word"
+    number: Number
+    has_been_there: bool = False
+    kept: Annotated[list[HeldItem], Field(max_length=MAX_HELD)]
+
+
+def place_in_untrusted(claims: object) -> tuple[str, LogPlace]:
+    """Of which instance's log signed claims say where it stood, and where.
+
+    Raises:
+        MessageError: they say nothing about that.
+    """
+    if isinstance(claims, dict) and claims.get("kind") == "commit":
+        certificate = CommitCertificate.from_claims_untrusted(claims)
+        place = LogPlace.read(certificate.log)
+        if place is None:
+            raise MessageError("a certificate of a commit that does not say where the log stood")
+        return instance_of(certificate.entity), place
+    position = LogPosition.from_claims_untrusted(claims)
+    return position.instance, LogPlace(position.office, position.revision, position.mark[:8])
+
+
+def place_said_untrusted(token: str) -> tuple[str, LogPlace]:
+    """As `place_in_untrusted`, of a token of which nothing is proved. Raises as that."""
+    try:
+        claims: dict[str, Any] = jose.peek_statement_untrusted(token)
+    except CryptoError as error:
+        raise MessageError(f"where a log stands cannot be read: {error}") from error
+    return place_in_untrusted(claims)

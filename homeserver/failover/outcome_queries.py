@@ -1,0 +1,152 @@
+"""What a homeserver answers to simulation servers whose hand-overs did not come to an end by themselves.
+
+A state was staged and nothing was heard since; an entity came by a chain of which the log may not know; or the log gave
+an entity to a server that has no state for it. And what it answers to other homes about the leases of its own servers.
+Everything here may be asked again, of any member.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from authority.errors import MessageError, Reason, Refused
+from authority.model.records import Phase, Role
+from authority.model.standing import LeasePhase
+from authority.names import instance_of
+from authority.procedures.foreign_custody import is_abroad
+from authority.wire.lease import MAX_LEASES, MAX_PEERS, LeaseOf
+from authority.wire.sealing import Opened
+from authority.wire.transfer import (
+    LeaseInquiry,
+    LeaseWord,
+    Message,
+    Passed,
+    ReportReply,
+    StageInquiry,
+    StageWord,
+    Stranded,
+)
+from homeserver.failover.foreign_custody import Abroad
+from homeserver.log.store import Store
+from homeserver.names.directory import Directory
+from homeserver.names.federation import Federation
+from homeserver.transfer.service import Transfers
+
+__all__ = ["Inquiries"]
+
+_Asked = TypeVar("_Asked", StageInquiry, Passed, Stranded)
+
+
+class Inquiries:
+    """One member's answers. What is about entities of another instance is asked there."""
+
+    def __init__(
+        self,
+        transfers: Transfers,
+        store: Store,
+        directory: Directory,
+        federation: Federation,
+        abroad: Abroad,
+        instance: str,
+    ) -> None:
+        self._abroad: Final = abroad
+        self._transfers: Final = transfers
+        self._store: Final = store
+        self._directory: Final = directory
+        self._federation: Final = federation
+        self._instance: Final = instance
+        transfers.answer_by(StageInquiry, self._at_home(StageInquiry, self.stage_word))
+        transfers.answer_by(Passed, self._at_home(Passed, self.passed))
+        transfers.answer_by(Stranded, self._at_home(Stranded, self.stranded))
+        transfers.answer_by(LeaseInquiry, self.lease_word)
+
+    def _at_home(
+        self, kind: type[_Asked], answer: Callable[[_Asked, str], Awaitable[Message]]
+    ) -> Callable[[Opened], Awaitable[Message]]:
+        """Answers what is about entities of this instance, by whom, and has the others answered by theirs."""
+
+        async def answered(opened: Opened) -> Message:
+            message = opened.message
+            if not isinstance(message, kind):
+                raise MessageError(f"{opened.message.type} is no inquiry")
+            await self._check_may_ask(message, opened.sender)
+            home = instance_of(message.entity)
+            if home == self._instance:
+                return await answer(message, opened.sender)
+            reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
+            return reply
+
+        return answered
+
+    async def _check_may_ask(self, message: StageInquiry | Passed | Stranded, sender: str) -> None:
+        """What is about a server is asked by itself, or by its home; a chain speaks for itself, whoever brings it."""
+        if not isinstance(message, Passed):
+            await self._transfers.check_speaks_for(sender, message.target)
+            return
+        row = await self._directory.row(sender)
+        if row is None or row.role not in (Role.SIMSERVER, Role.HOMESERVER):
+            raise MessageError(f"{sender} is no server")
+
+    async def stage_word(self, request: StageInquiry, _sender: str) -> StageWord:
+        """A server asks what became of a state that it has staged."""
+        await self._store.fresh()
+        record, transfer = self._store.entity(request.entity), self._store.transfer(request.transfer_id)
+        if record is not None and transfer is not None and transfer.entity == record.id:
+            is_newest = (record.authority, record.fence) == (transfer.target, transfer.fence)
+            if transfer.phase in (Phase.COMMITTED, Phase.DONE) and is_newest and transfer.target == request.target:
+                certificate = self._transfers.certificates.commit(transfer)
+                return StageWord(transfer_id=transfer.id, word="committed", certificate=certificate)
+        # Frozen under the fence that the log still knows: it may come to a commit yet.
+        is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
+        # While nobody has authority it may be the only state that is left to go on with.
+        is_open |= self._store.recovery(request.entity) is not None
+        return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")
+
+    async def passed(self, message: Passed, sender: str) -> ReportReply:
+        """A server simulates an entity that was passed to it."""
+        await self._transfers.learn_passes(message.entity, message.chain, sender)
+        return ReportReply(transfer_id=message.transfer_id)
+
+    async def stranded(self, message: Stranded, _sender: str) -> StageWord:
+        """A server was given an entity and has no state to begin with."""
+        args = message.model_dump(exclude={"type"})
+        try:
+            taken = await self._store.submit("recovery.strand", **args, source_over=await self._is_source_over(message))
+        except Refused as refused:
+            if refused.reason is Reason.LEASE_HELD:
+                return StageWord(transfer_id=message.transfer_id, word="open")
+            if refused.reason not in (Reason.TOO_LATE, Reason.NOT_FOUND, Reason.GONE):
+                raise
+        else:
+            if taken:
+                self._transfers.recovering(taken)
+        return StageWord(transfer_id=message.transfer_id, word="void")
+
+    async def _is_source_over(self, message: Stranded) -> bool:
+        """Whether a source of another instance is dead, by its home; of one of this instance the log itself knows."""
+        transfer = self._store.transfer(message.transfer_id)
+        # One that was proposed while nobody had the entity has no source.
+        if transfer is None or message.never or not transfer.source or not is_abroad(message.entity, transfer.source):
+            return False
+        lease = (transfer.source, transfer.source_incarnation)
+        return lease in await self._abroad.over(instance_of(transfer.source), [lease])
+
+    async def lease_word(self, opened: Opened) -> LeaseWord:
+        """The home of entities that servers of this instance have asks whether these are dead, and who is alive."""
+        message = opened.message
+        if not isinstance(message, LeaseInquiry):
+            raise MessageError(f"{opened.message.type} is no question about leases")
+        row = await self._directory.row(opened.sender)
+        if row is None or row.role is not Role.HOMESERVER:
+            raise MessageError(f"{opened.sender} is no homeserver")
+        await self._store.confirmed()
+        over, alive = [], []
+        for lease in message.leases:
+            known = self._store.lease(lease.server)
+            if known is not None and known.has_outlived(lease.incarnation):
+                over.append(lease)
+        if message.who_is_alive:
+            rows = [one for one in self._store.leases() if one.phase is not LeasePhase.OVER]
+            alive = [LeaseOf(server=one.server, incarnation=one.incarnation) for one in rows[:MAX_PEERS]]
+            away = self._store.away()[: MAX_LEASES - len(over)]
+            over += [LeaseOf(server=one.server, incarnation=one.incarnation) for one in away]
+        return LeaseWord(number=message.number, over=over, alive=alive)

@@ -1,0 +1,176 @@
+"""Asking the home of a target in another instance whether it would have an entity, in case 1, and for how long.
+
+What is asked is about the target, so one question is for all that came together and go there: those of a group most of
+all. By itself each would cost both homes milliseconds. The entities stand still meanwhile. Their own home alone
+decides, and without an admission it has committed nothing: so it may give a transfer up when the other home says
+nothing, whatever that says later (FAILURES rows 11 and 21).
+"""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from actors.base.clock import Clock
+from authority.errors import Reason
+from authority.names import instance_of
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message
+from homeserver.names.federation import Federation, PeerUnreachable
+
+__all__ = ["GIVEN_UP_NS", "PATIENCE_S", "PAUSE_NS", "TRY_S", "Admissions", "Unanswered"]
+
+_log = logging.getLogger("homeserver.transfer.service")
+
+# As long as a link waits for its peer: a homeserver is restarted, or another member found, in less.
+PATIENCE_S: Final = 5.0
+# Who asks waits for two seconds (`simserver.net.home_client.REQUEST_TIMEOUT_S`) before it turns to another member, and
+# repeats.
+TRY_S: Final = 1.5
+# While its old authority waits, a transfer is asked about every four seconds at least, but of a member in turn, so each
+# of nine hears of it every 36 s or, where each takes its time, 50 s. After a longer pause it is waited for anew.
+PAUSE_NS: Final = 120_000_000_000
+MAX_UNANSWERED: Final = 65_536
+# Who was given up is tried once for each transfer after that, not waited for, whatever it says in between: one that
+# comes and goes would have an entity stand still for the whole time with each move that is ordered.
+GIVEN_UP_NS: Final = 30_000_000_000
+
+
+class Unanswered:
+    """Since when the answer about each transfer is awaited, as far as one member knows; without clocks."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[int, int]] = {}
+
+    def since_ns(self, transfer_id: str, now_ns: int) -> int:
+        """It is asked about now: when it was for the first time."""
+        first_ns, last_ns = self._asked.pop(transfer_id, (now_ns, now_ns))
+        if now_ns - last_ns > PAUSE_NS:
+            first_ns = now_ns
+        if len(self._asked) >= MAX_UNANSWERED:
+            self._asked.pop(next(iter(self._asked)))
+        self._asked[transfer_id] = (first_ns, now_ns)
+        return first_ns
+
+    def over(self, transfer_id: str) -> None:
+        """It is answered, or given up."""
+        self._asked.pop(transfer_id, None)
+
+
+class Admissions:
+    """One member's questions to the homes of targets.
+
+    Args:
+        federation: the way to them.
+        clock: monotonic time.
+        patience_s: how long one of them may be silent about a transfer, before that is refused for `home_unreachable`.
+    """
+
+    def __init__(self, federation: Federation, clock: Clock, patience_s: float = PATIENCE_S) -> None:
+        self._federation: Final = federation
+        self._clock: Final = clock
+        self._patience_ns: Final = round(patience_s * 1e9)
+        self._unanswered: Final = Unanswered()
+        # Until when each instance is not waited for; of those that there is a way to.
+        self._given_up: Final[dict[str, int]] = {}
+
+    async def ask(self, request: HandoffRequest, trace: Trace, left_s: float = math.inf) -> tuple[AdmitReply, Trace]:
+        """Whether the home of its target would have the entity there, and by which incarnation.
+
+        Raises:
+            PeerUnreachable: it does not answer, and has not been silent for so long that this is an answer.
+        """
+        (answer,) = await self.ask_each(instance_of(request.target), [(request, trace)], left_s)
+        if isinstance(answer, PeerUnreachable):
+            raise answer
+        return answer
+
+    async def ask_each(
+        self, home: str, asked: Sequence[tuple[HandoffRequest, Trace]], left_s: float = math.inf
+    ) -> list[tuple[AdmitReply, Trace] | PeerUnreachable]:
+        """`ask` of each of these, whose targets have this `home`: its answer, or what `ask` raises.
+
+        Their sender waits for `left_s` yet. There is one question for each target, since that is what it is about.
+        """
+        if self._federation.hops_to(home) is None:
+            return [(_no(request, Reason.UNKNOWN_TARGET), trace) for request, trace in asked]
+        now_ns, within_s = self._clock.monotonic_ns(), min(TRY_S, left_s)
+        since_ns = {request.transfer_id: self._unanswered.since_ns(request.transfer_id, now_ns) for request, _ in asked}
+        words = await self._words_of(home, asked, within_s)
+        now_ns = self._clock.monotonic_ns()
+        # A home that has had less than its time is not to be given up at once for being silent.
+        is_given_up = now_ns < self._given_up.get(home, 0) and within_s >= TRY_S
+        is_refused = False
+        answers: list[tuple[AdmitReply, Trace] | PeerUnreachable] = []
+        for request, trace in asked:
+            word = words[request.target]
+            if not isinstance(word, PeerUnreachable):
+                answers.append(word.about(request, trace))
+            elif now_ns - since_ns[request.transfer_id] < self._patience_ns and not is_given_up:
+                answers.append(word)
+                continue
+            else:
+                is_refused = True
+                _log.warning("%s is refused: %s", request.transfer_id, word)
+                answers.append((_no(request, Reason.HOME_UNREACHABLE), trace))
+            self._unanswered.over(request.transfer_id)
+        if is_refused:
+            self._given_up[home] = now_ns + GIVEN_UP_NS
+        return answers
+
+    async def _words_of(
+        self, home: str, asked: Sequence[tuple[HandoffRequest, Trace]], within_s: float
+    ) -> dict[str, "_Word | PeerUnreachable"]:
+        """What is said of each target, or why nothing is. The first that goes there asks for all that do."""
+        first = {request.target: (request, trace) for request, trace in reversed(asked)}
+        letters = [Letter(_question(request), trace, on_path=True) for request, trace in first.values()]
+        outcomes = await self._federation.exchange_all(home, letters, within_s=within_s)
+        counts = Counter(request.target for request, _ in asked)
+        return {
+            target: _read(home, request, trace, outcome, counts[target])
+            for (target, (request, trace)), outcome in zip(first.items(), outcomes, strict=True)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What the home of a target has said, and how it came; for the first of `asked`, whose trace was `since` before."""
+
+    reply: AdmitReply
+    trace: Trace
+    since: Trace
+    asked: int
+
+    def about(self, request: HandoffRequest, trace: Trace) -> tuple[AdmitReply, Trace]:
+        """What that is to one of them."""
+        if request.transfer_id == self.reply.transfer_id:
+            return self.reply, self.trace
+        reply = self.reply.model_copy(update={"transfer_id": request.transfer_id})
+        return reply, trace.shared(self.trace, self.since, self.asked)
+
+
+def _question(request: HandoffRequest) -> AdmitRequest:
+    return AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
+
+
+def _read(
+    home: str,
+    request: HandoffRequest,
+    trace: Trace,
+    outcome: tuple[Message, Trace] | PeerUnreachable,
+    asked: int,
+) -> _Word | PeerUnreachable:
+    if isinstance(outcome, PeerUnreachable):
+        return outcome
+    reply, by_way = outcome
+    if not isinstance(reply, AdmitReply) or reply.transfer_id != request.transfer_id:
+        # As if it had said nothing: it must not be able to have the entity stand still for ever either.
+        return PeerUnreachable(f"{home} answered an admission with something else")
+    return _Word(reply, by_way, trace, asked)
+
+
+def _no(request: HandoffRequest, reason: Reason) -> AdmitReply:
+    return AdmitReply(transfer_id=request.transfer_id, accepted=False, reason=reason.value)

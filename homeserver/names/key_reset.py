@@ -1,0 +1,64 @@
+"""Resets in the directory of this instance, vouched for with keys that are good today.
+
+A reset counts for others only while the key it was signed with is good, or whoever steals a key of a homeserver years
+after it was replaced could give keys to every server of its instance. The log keeps the statement as it was signed; to
+whoever asks, the member that answers shows it signed by itself when the first signature has lost its worth: the log
+says that it happened, and its members are trusted to know their log. What is signed stays the same, so later statements
+follow on it as before.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from authority.model.records import DirectoryRow
+from authority.wire.sealing import Sealer
+from crypto import jose
+from crypto.continuity import Reset, Statement, newest_reset_untrusted, sign_again
+from crypto.errors import CryptoError
+from crypto.keys import PublicIdentity
+from homeserver.log.store import Store
+
+__all__ = ["Vouching"]
+
+MAX_KEPT: Final = 1_000
+
+
+class Vouching:
+    """One member's word for the resets in its log."""
+
+    def __init__(self, sealer: Sealer, store: Store) -> None:
+        self._sealer: Final = sealer
+        self._store: Final = store
+        self._kept: dict[tuple[str, str], str] = {}
+
+    def shown(self, row: DirectoryRow, now_s: float) -> DirectoryRow:
+        """The row of this instance as others shall see it at `now_s` (Unix time): this very one, most of the time."""
+        reset = _last_reset(row.statements)
+        if reset is None or row.name == self._sealer.name or self._is_good(row.statements[reset.at], now_s):
+            return row
+        again = self._again(row.statements[reset.at], reset.statement)
+        return row.changed(statements=(*row.statements[: reset.at], again, *row.statements[reset.at + 1 :]))
+
+    def _is_good(self, token: str, now_s: float) -> bool:
+        signer = self._store.row(jose.peek_sender_untrusted(token))
+        if signer is None:
+            return False
+        try:
+            PublicIdentity.from_jwks_untrusted(signer.keys).signing_key(jose.peek_key_untrusted(token), now_s)
+        except CryptoError:
+            return False
+        return True
+
+    def _again(self, token: str, statement: Statement) -> str:
+        key = (token, self._sealer.identity.public.signing_kid)
+        if key not in self._kept:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[key] = sign_again(statement, signer=self._sealer.identity, signer_id=self._sealer.name)
+        return self._kept[key]
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def _last_reset(statements: tuple[str, ...]) -> Reset | None:
+    """What stands before it is not looked at by anybody."""
+    return newest_reset_untrusted(statements)

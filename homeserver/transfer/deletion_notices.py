@@ -1,0 +1,106 @@
+"""Telling servers that entities have ended which they may simulate still, until they say that they have heard.
+
+Whoever deletes an entity tells its authority once. That may be lost, or come before what it is about: then nothing
+would ever end the entity there. So the log keeps who may have it, and the member that grants leases tells them again,
+until each has answered, or can have nothing any more because its lease is over.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import trio
+
+from actors.base.clock import Clock
+from authority.wire.hops import Trace
+from authority.wire.transfer import Despawn, Despawned
+from homeserver.backoff import PAUSE_S, Due, in_goes
+from homeserver.log.store import Store
+from homeserver.transfer.service import NOT_TOLD
+from tree.raft.submissions import OutcomeUnknown
+
+__all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_HEARD", "Farewells"]
+
+_log = logging.getLogger("homeserver.transfer.deletion_notices")
+
+LOOK_S: Final = 1.0
+# It was told when it was deleted. Then after twice the time, and so on.
+FIRST_WAIT_NS: Final = 1_000_000_000
+LAST_WAIT_NS: Final = 60_000_000_000
+# Answers that wait for being told to the log; of more, the servers are asked again.
+MAX_HEARD: Final = 16_384
+_IN_ONE_STEP: Final = 256
+
+
+class Farewells:
+    """One member's part: every member takes answers, the one in office tells those that have not answered.
+
+    Args:
+        post: sends a sealed message to a simulation server (`Transfers.post`).
+        in_office: whether this member grants leases now.
+    """
+
+    def __init__(
+        self, store: Store, post: Callable[..., Awaitable[None]], clock: Clock, in_office: Callable[[], bool]
+    ) -> None:
+        self._store: Final = store
+        self._post: Final = post
+        self._clock: Final = clock
+        self._in_office: Final = in_office
+        # Bounded like the table of tombstones.
+        self._due: dict[str, Due] = {}
+        self._heard: dict[tuple[str, str], int] = {}
+
+    def heard(self, message: Despawned, sender: str) -> None:
+        """A server says that nothing of an entity goes on there."""
+        if len(self._heard) < MAX_HEARD:
+            self._heard[message.entity, sender] = message.epoch
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Tell, and note who has heard, until cancelled."""
+        task_status.started()
+        while True:
+            await self._clock.sleep_s(LOOK_S)
+            if self._in_office():
+                await self._look()
+            else:
+                self._due = {}
+            await self._note_heard()
+
+    async def _look(self) -> None:
+        names = self._store.farewells()
+        now_ns = self._clock.monotonic_ns()
+        self._due = {name: self._due.get(name, Due(now_ns + FIRST_WAIT_NS, FIRST_WAIT_NS)) for name in names}
+        for some in in_goes([name for name in names if self._due[name].at_ns <= now_ns]):
+            for name in some:
+                wait_ns = min(2 * self._due[name].wait_ns, LAST_WAIT_NS)
+                self._due[name] = Due(now_ns + wait_ns, wait_ns)
+                await self._tell(name)
+            await self._clock.sleep_s(PAUSE_S)
+
+    async def _tell(self, entity: str) -> None:
+        row: Mapping[str, Any] | None = self._store.farewell(entity)
+        if row is None:
+            return
+        for server, incarnation in row["servers"].items():
+            lease = self._store.lease(server)
+            if incarnation and lease is not None and lease.has_outlived(incarnation):
+                # It has nothing any more that it may simulate, and will take nothing that was meant for then.
+                self._heard[entity, server] = row["epoch"]
+                continue
+            message = Despawn(entity=entity, epoch=row["epoch"])
+            try:
+                await self._post(message, Trace(f"despawn-{entity}"[:64]), server, on_path=False)
+            except NOT_TOLD as error:
+                _log.info("%s was not told now that %s has ended: %s", server, entity, error)
+
+    async def _note_heard(self) -> None:
+        """Tell the log who has heard; what cannot be noted now comes again, as the servers are told again."""
+        heard, self._heard = self._heard, {}
+        known = [[entity, epoch, server] for (entity, server), epoch in heard.items() if self._store.farewell(entity)]
+        for first in range(0, len(known), _IN_ONE_STEP):
+            try:
+                await self._store.submit("entity.farewell", told=known[first : first + _IN_ONE_STEP])
+            except (*NOT_TOLD, OutcomeUnknown) as error:
+                _log.info("who has heard of the end of entities cannot be noted now: %s", error)
+                return

@@ -1,0 +1,67 @@
+"""Passing on what is about entities of other instances: their homes answer, and the answers go back.
+
+The old authority of a visitor says everything to its own home, which knows the way. What it says in one parcel goes on
+in one, for as long as it waits: a home that is silent keeps nothing waiting that nobody waits for any more.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from actors.base.clock import Clock
+from authority.errors import MessageError
+from authority.names import instance_of
+from authority.wire.batch import Letter
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Decline, HandoffAbort, HandoffReply, HandoffRequest, Message, Report
+from homeserver.names.federation import Federation, PeerUnreachable
+
+__all__ = ["PATIENCE_S", "PassingOn", "home_elsewhere"]
+
+PATIENCE_S: Final = 3.0
+"""How long an answer is waited for at most, also for servers that do not say for how long they wait."""
+
+
+def home_elsewhere(message: Message, instance: str) -> str:
+    """The home that is to answer a message of an old authority, if that is not this `instance`; else nothing."""
+    if not isinstance(message, HandoffRequest | HandoffAbort | Report | Decline):
+        return ""
+    home = instance_of(message.entity)
+    return "" if home == instance else home
+
+
+class PassingOn:
+    """One member's part."""
+
+    def __init__(self, federation: Federation, clock: Clock) -> None:
+        self._federation: Final = federation
+        self._clock: Final = clock
+
+    async def one(self, home: str, opened: Opened) -> Letter:
+        """The answer to a message from the home that it is for.
+
+        Raises:
+            PeerUnreachable: nobody there answers in time.
+            MessageError: what is answered is no answer to it.
+        """
+        (answer,) = await self.each(home, [opened])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def each(self, home: str, opened: Sequence[Opened]) -> list[Letter | PeerUnreachable | MessageError]:
+        """As `one` of each of these, which came together: its answer, or what `one` would raise."""
+        letters = [Letter(one.message, one.trace, isinstance(one.message, HandoffRequest)) for one in opened]
+        within_s = min(PATIENCE_S, opened[0].left_s(self._clock.monotonic_ns()))
+        answers = await self._federation.exchange_all(home, letters, within_s=within_s)
+        return [
+            answer if isinstance(answer, PeerUnreachable) else _read(home, one, Letter(*answer))
+            for one, answer in zip(opened, answers, strict=True)
+        ]
+
+
+def _read(home: str, asked: Opened, answer: Letter) -> Letter | MessageError:
+    if not isinstance(asked.message, HandoffRequest):
+        return Letter(answer.message, asked.trace)
+    if not isinstance(answer.message, HandoffReply):
+        return MessageError(f"{home} answered a hand-off with {answer.message.type}")
+    return Letter(answer.message, answer.trace, on_path=True)

@@ -1,0 +1,87 @@
+"""Who owns what: authorities ask their home instances, and say of whom they have heard nothing for too long."""
+
+import logging
+
+from authority.errors import MessageError, Reason, Refused
+from authority.model.records import EntityRecord
+from authority.names import instance_of
+from authority.wire.sealing import Opened
+from authority.wire.transfer import OwnerRequest, OwnerWord
+from homeserver.log.store import Store
+from homeserver.names.federation import Federation
+from homeserver.transfer.service import NOT_TOLD, Transfers, owner_word
+
+__all__ = ["Owners"]
+
+_log = logging.getLogger("homeserver.transfer.owners")
+
+
+class Owners:
+    """One member's answers to authorities that ask who owns what they simulate."""
+
+    def __init__(self, instance: str, store: Store, federation: Federation, transfers: Transfers) -> None:
+        self._instance = instance
+        self._store = store
+        self._federation = federation
+        self._transfers = transfers
+
+    async def answer(self, opened: Opened) -> OwnerWord:
+        """The log's word, perhaps from another instance; a player that was silent for too long counts as gone first.
+
+        Raises:
+            MessageError, Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: as `Transfers.answer`.
+        """
+        request = opened.message
+        if not isinstance(request, OwnerRequest):
+            raise MessageError(f"{request.type} is no question about an owner")
+        home = instance_of(request.entity)
+        if home != self._instance:
+            reply, _ = await self._federation.exchange(home, request, opened.trace, on_path=False)
+            if not isinstance(reply, OwnerWord):
+                raise MessageError(f"{home} answered a question about an owner with {reply.type}")
+            return reply
+        # Whose owner is silent is asked about in dozens.
+        await self._store.confirmed()
+        record = self._store.entity(request.entity)
+        if record is None:
+            await self._tell_of_end(request.entity)
+            raise Refused(Reason.NOT_FOUND, f"there is no entity {request.entity}", entity=request.entity)
+        if request.silent_s and 0 < record.owner_timeout_s <= request.silent_s:
+            record = await self._gone(request, record, opened.sender)
+        return owner_word(record)
+
+    async def _tell_of_end(self, entity: str) -> None:
+        """Whoever asks about an entity that has ended has not heard of it: its last authority is told once more."""
+        grave = self._store.grave(entity)
+        if grave is None or not grave["authority"]:
+            return
+        try:
+            await self._transfers.despawn(entity, grave["authority"], grave["epoch"])
+        except NOT_TOLD as error:
+            _log.info("%s was not told that %s has ended: %s", grave["authority"], entity, error)
+
+    async def _gone(self, request: OwnerRequest, record: EntityRecord, sender: str) -> EntityRecord:
+        await self._transfers.check_speaks_for(sender, record.authority)
+        answer = await self._store.submit(
+            "entity.owner_silent",
+            entity=record.id,
+            source=record.authority,
+            owner_rev=request.owner_rev,
+            silent_s=request.silent_s,
+        )
+        return await self.carry_out(answer)
+
+    async def carry_out(self, answer: dict[str, object]) -> EntityRecord:
+        """Tell the authority of what the log did because an owner has gone; the record before it ended, or after that.
+
+        An authority that cannot be told asks later, and hears that there is another owner, or no such entity.
+        """
+        record, grave = EntityRecord.from_data(answer["record"]), answer["grave"]
+        try:
+            if isinstance(grave, dict):
+                await self._transfers.despawn(record.id, grave["authority"], grave["epoch"])
+            else:
+                await self._transfers.tell_owner(record)
+        except NOT_TOLD as error:
+            _log.info("the authority of %s was not told that its owner has gone: %s", record.id, error)
+        return record

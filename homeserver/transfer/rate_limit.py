@@ -1,0 +1,73 @@
+"""Refusing, before the log hears of it, what one player asks for too often (FAILURES row 4).
+
+A request that the log refuses is an entry of the log all the same: written, sent to every member, and in the way of
+what others want. So the member that is asked looks first, and has a bucket in memory for each requester, over all
+entities. The log's own buckets, of one entity each (`authority.procedures.rate_limit`), are looked at in this member's
+copy; what that does not know of yet the log still refuses. A player who asks several members has a bucket at each.
+
+A request that is said again changes nothing, and whoever has seen it and holds the client token can say it again. So it
+takes from a second bucket: the first is only for what the requester has signed anew.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from actors.base.clock import Clock
+from authority.procedures.rate_limit import Pace, Rate, spent, spent_of
+from homeserver.log.store import Store
+
+__all__ = ["MAX_COUNTED", "MAX_REQUESTERS", "RATE", "RequestGate"]
+
+RATE: Final = Rate(burst=64, per_s=8.0)
+"""What one player may ask for, of all entities: enough for somebody who takes a whole party along at once."""
+MAX_REQUESTERS: Final = 4096
+"""So many are remembered; who asked longest ago is forgotten first, when its bucket has as a rule been full again."""
+MAX_COUNTED: Final = 16_384
+"""So many requests are remembered as counted, also those that the log refused and so does not know."""
+
+
+class RequestGate:
+    """One member's.
+
+    Args:
+        now_s: a clock that only goes on, in seconds.
+    """
+
+    def __init__(self, store: Store, clock: Clock, rate: Rate = RATE, now_s: Callable[[], float] | None = None) -> None:
+        self._store: Final = store
+        self._clock: Final = clock
+        self._rate: Final = rate
+        self._now_s: Final = now_s or (lambda: clock.monotonic_ns() / 1e9)
+        self._paces: Final[OrderedDict[str, Pace]] = OrderedDict()
+        self._repetition_paces: Final[OrderedDict[str, Pace]] = OrderedDict()
+        self._counted: Final[OrderedDict[tuple[str, str], None]] = OrderedDict()
+
+    def admit(self, requester: str, entity: str, transfer_id: str) -> None:
+        """Count a request, whose proof has been checked.
+
+        Only what the requester signs anew takes its tokens. One that is known already, to the log or to have been
+        counted here, takes a token for repetitions; with these used up, by whoever it is, new requests are taken as
+        before, and what became of the known one can still be read. A member that has neither counted a request nor
+        heard of it from the log counts it as new, once.
+
+        Raises:
+            Refused: (`too_often`) with `retry_after_s`.
+        """
+        request = requester, transfer_id
+        is_in_log = self._store.transfer(transfer_id) is not None
+        if not is_in_log:
+            spent(self._store.paces(entity), requester, self._clock.unix_s())
+        if is_in_log or request in self._counted:
+            self._take(self._repetition_paces, requester)
+            return
+        self._take(self._paces, requester)
+        self._counted[request] = None
+        if len(self._counted) > MAX_COUNTED:
+            self._counted.popitem(last=False)
+
+    def _take(self, paces: OrderedDict[str, Pace], requester: str) -> None:
+        paces[requester] = spent_of(paces.get(requester), requester, self._now_s(), self._rate)
+        paces.move_to_end(requester)
+        if len(paces) > MAX_REQUESTERS:
+            paces.popitem(last=False)

@@ -1,0 +1,53 @@
+"""Requests that wait for the rest of their group, so that they can be answered the moment that it is complete.
+
+Only a matter of time: what is not remembered here is asked again by its authority, and answered then.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from authority.wire.hops import Trace
+
+__all__ = ["MAX_WAITING", "Waiting", "WaitingRequests"]
+
+MAX_WAITING: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One request: the group that it waits for, the trace by which it came, and the old authority."""
+
+    transfer_id: str
+    group: str
+    trace: Trace
+    sender: str
+
+
+class WaitingRequests:
+    """The requests of one homeserver that wait for others of their group; the oldest are forgotten first."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, Waiting] = OrderedDict()
+        self.came: Callable[[], None] = lambda: None
+        """Told of every request that waits from now on."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, waiting: Waiting) -> None:
+        """The latest request of a transfer."""
+        self._waiting[waiting.transfer_id] = waiting
+        self._waiting.move_to_end(waiting.transfer_id)
+        while len(self._waiting) > MAX_WAITING:
+            self._waiting.popitem(last=False)
+        self.came()
+
+    def one_of_each_group(self) -> list[str]:
+        """For each group that is waited for the transfer of one of the requests."""
+        return list({waiting.group: name for name, waiting in self._waiting.items()}.values())
+
+    def take(self, transfer_id: str) -> Waiting | None:
+        """The request of a transfer, which waits no longer."""
+        return self._waiting.pop(transfer_id, None)

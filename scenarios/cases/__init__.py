@@ -1,0 +1,1 @@
+"""Room scenarios/cases."""

@@ -1,0 +1,59 @@
+"""Errors that are nobody's mistake in batonpass: the sentence and the exit status with which `baton` ends for each.
+
+It knows the errors of every package, so the command imports it only when something went wrong.
+"""
+
+import errno
+import socket
+from pathlib import Path
+
+from actors import Exit, RestartLimitReached
+from authority.node.config import ConfigError
+from crypto.errors import KeyFileError
+from scenarios.cluster.topology import BadSpec
+from scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED
+from tree.disk.disk import DiskFailed, disk_failed
+from tree.disk.journal import JournalConflict, JournalDamaged, JournalForeign
+from tree.disk.snapshot import SnapshotDamaged
+from tree.member.replica import DirectoryInUse
+from tree.net.certificates import InstanceSecretTooShort, KeyFileExposed
+
+__all__ = ["foreseeable"]
+
+
+def foreseeable(error: Exception) -> tuple[str, int] | None:
+    """The sentence and exit status of an error that is not our own fault; None if it is."""
+    match error:
+        case RemoteRefused():
+            return str(error), BAD_RESULT
+        case BadSpec() | ConfigError():
+            return str(error), BAD_USAGE
+        case (EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse()) | (
+            DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged()
+        ):
+            return str(error), CLUSTER_FAILED
+        case OSError() if why := _cannot_listen(error):
+            return why, CLUSTER_FAILED
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EIO, filename=str(path)):
+            return str(disk_failed(error, Path(path), "using")), CLUSTER_FAILED
+        case RestartLimitReached() | Exit():
+            # It was worth restarting, but that did not help; the log has what went before.
+            known = foreseeable(error.__cause__) if isinstance(error.__cause__, Exception) else None
+            return known or (f"this server cannot go on: {error}", CLUSTER_FAILED)
+        case ExceptionGroup():
+            # A server is a tree of tasks, so what ends it arrives in groups.
+            problems = [foreseeable(inner) for inner in error.exceptions]
+            return None if None in problems else problems[0]
+        case _:
+            return None
+
+
+def _cannot_listen(error: OSError) -> str:
+    """Why a server cannot listen where its configuration says; empty if that is not what is wrong."""
+    if error.errno == errno.EADDRINUSE:
+        return "an address that this server should listen on is in use; is it running already?"
+    is_strange = error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or isinstance(error, socket.gaierror)
+    if not is_strange and (error.errno != errno.EACCES or error.filename is not None):
+        return ""
+    return f"this server cannot listen at an address of its configuration ({error.strerror}): give one of this machine"

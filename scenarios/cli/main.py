@@ -1,0 +1,620 @@
+"""The `baton` command: clusters, scenarios, and the servers themselves.
+
+Only what every command needs is imported at the top; each command imports the rest when it runs, so that `--help` and
+typing mistakes are answered at once.
+"""
+
+import gc
+import logging
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from scenarios.common.options import FiniteRange, telemetry_handler_option
+from scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
+
+if TYPE_CHECKING:
+    from scenarios.cluster.topology import ClusterSpec
+
+__all__ = ["BAD_RESULT", "BAD_USAGE", "CLUSTER_FAILED", "INTERRUPTED", "OK", "cli", "main", "run_command"]
+
+SECONDS = FiniteRange(min=0.0, max=86_400.0)
+LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
+
+# Those of scenarios.remote.observe, which is imported only when it is used.
+_OBSERVE_ACTIONS = ("state", "replace", "suspend", "resume", "trace", "statistics", "terminate")
+
+_EPILOG = """\
+\b
+Examples:
+  baton run cases                          the transfer cases on a fresh cluster, with a report
+  baton bench tree --quick                 the replicated tree against etcd, in a minute
+  baton bench actors --quick               actors against other libraries and bare trio
+  baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
+  baton bench transfers --quick            hand-overs of authority, and the floor below them
+  baton up                                 a cluster to play with, until Ctrl-C
+  baton up --instances alpha:3 --dir here  the same one again tomorrow
+  baton homeserver --config alpha.h1.toml  one server by hand
+  baton observe http://127.0.0.1:17103     the actors of a live server
+
+\b
+Exit status:
+    0  all is well, or a cluster was stopped as asked
+    1  a run's result is bad: hops differ from the formula, an invariant is broken, a demand is missed;
+       or a server refused what was asked
+    2  wrong usage or configuration
+    3  the cluster or its environment failed
+    4  `baton homeserver`: its instance has let it go, and it is no member any more
+  130  interrupted
+"""
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands live in modules that are imported when one of them is used."""
+
+    def __init__(self, *args: Any, members: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._members = members
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *self._members})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._members:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = self._members[cmd_name][0].partition(":")
+        command = getattr(import_module(module), name or "command")
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{name or 'command'} of {module} is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        here = {name: command.get_short_help_str(limit=100) for name, command in self.commands.items()}
+        lazy = {name: member[1] for name, member in self._members.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted((here | lazy).items()))
+
+
+class _DefaultGroup(_LazyGroup):
+    """A group that takes flags without a command as those of one of its commands."""
+
+    def __init__(self, *args: Any, default: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_LazyGroup,
+    members={
+        "backup": ("scenarios.cli.backups:backup", "Write the metadata of a homeserver into one file, while it runs."),
+        "drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server."),
+        "put-aside": (
+            "scenarios.remote.put_aside:put_aside",
+            "What a simulation server was told to give up, on its disk.",
+        ),
+        "recoveries": ("scenarios.remote.recoveries:recoveries", "What dead servers left, and who goes on with it."),
+        "restore": ("scenarios.cli.backups:restore", "Have a stopped homeserver begin with a backup."),
+        "why": ("scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),
+    },
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(version("batonpass"), "--version", message="batonpass %(version)s")
+def cli() -> None:
+    """Pass authority over simulated entities between servers like a baton: sealed, signed, fenced, counted hop by hop.
+
+    A cluster consists of logical instances. Each has homeservers, which agree in a replicated log on who may act on an
+    entity, and simulation servers, which hold the entities as actors and hand them over.
+    """
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "cases": (
+            "scenarios.cases.cases",
+            "the transfer cases: hops on the wire against the formula, latency, invariants",
+        ),
+        "sectors": ("scenarios.sectors.run", "aircraft crossing sector borders: every border is a hand-over"),
+    },
+    short_help="Run a scenario on a fresh cluster and report.",
+)
+def run() -> None:
+    """Run a scenario on a fresh local cluster and report what was measured."""
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "actors": ("scenarios.bench.actors.command", "actors against other Python actor libraries and bare trio"),
+        "drain": ("scenarios.bench.drain", "how long it takes to empty a server of very many entities"),
+        "link": ("scenarios.bench.link.command", "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes"),
+        "transfers": ("scenarios.bench.transfers.command", "hand-overs of authority, above bare UDP and cryptography"),
+        "tree": ("scenarios.bench.command", "the replicated tree against etcd, on this machine"),
+    },
+    short_help="Measure on this machine.",
+)
+def bench() -> None:
+    """Measure on this machine, against demands and against others that do the same work."""
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "transfers": (
+            "scenarios.chaos.transfers",
+            "kill or stop either end, or the leader, in hand-overs",
+        ),
+        "tree": ("scenarios.chaos.tree", "kill, stop, partition, power cut, torn and corrupted journals"),
+    },
+    short_help="Break things on purpose, and judge what becomes of it.",
+)
+def chaos() -> None:
+    """Let faults happen to real processes on this machine, and judge what becomes of what they acknowledged."""
+
+
+@cli.group(
+    cls=_DefaultGroup,
+    default="servers",
+    members={
+        "machines": ("scenarios.simulation.machines.command", "whole clusters of the pure machines, as fast as can be"),
+        "raft": ("scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
+        "servers": ("scenarios.simulation.servers.command", "whole clusters of servers; what flags alone mean"),
+        "transfers-search": ("scenarios.simulation.search_command", "every state that a small hand-over can reach"),
+    },
+    short_help="Run real code on a virtual clock, network and disk.",
+)
+def simulate() -> None:
+    """Run real code on a virtual clock, network and disk: what takes days and bad luck elsewhere takes minutes here.
+
+    `baton simulate --seeds 1000` is `baton simulate servers --seeds 1000`.
+    """
+
+
+# ---- a running instance ----
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "delete": ("scenarios.remote.tree:delete", "remove a node and everything below it"),
+        "export": ("scenarios.remote.tree:export", "write nodes as JSON lines to stdout"),
+        "get": ("scenarios.remote.tree:get", "show a node: its data, versions and children"),
+        "import": ("scenarios.remote.tree:import_", "write nodes from an export"),
+        "ls": ("scenarios.remote.tree:ls", "list the nodes below a node, or those that match a pattern"),
+        "put": ("scenarios.remote.tree:put", "set a node's data"),
+        "tx": ("scenarios.remote.tree:tx", "several operations as one, under conditions"),
+        "watch": ("scenarios.remote.tree:watch", "follow what happens to nodes"),
+    },
+    short_help="Read, write and follow the tree of a running instance.",
+)
+def tree() -> None:
+    """Read, write and follow the tree of a running instance, through any of its homeservers.
+
+    \b
+    Where it is, and the client token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_TOKEN_FILE=playground/secrets/alpha.client-token
+      baton tree put jobs/7 '{"n": 1}'
+      baton tree ls jobs
+
+    Paths are names with slashes between them. The rows of authority (entities, transfers, ...) can be read, not
+    written.
+    """
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "accept-loss": ("scenarios.remote.cluster:accept_loss", "accept that the log is an older one than it was"),
+        "add": ("scenarios.remote.cluster:add", "let a new member in"),
+        "remove": ("scenarios.remote.cluster:remove", "let a member go"),
+        "replace": ("scenarios.remote.cluster:replace", "let a new member in, and an old one go"),
+        "status": ("scenarios.remote.cluster:status", "who the members are, who leads, how far each is"),
+        "transfer": ("scenarios.remote.cluster:transfer", "hand the leadership over"),
+    },
+    short_help="Look at the members of a running instance, and change them.",
+)
+def cluster() -> None:
+    """Look at the members of a running instance, and change them, through any of its homeservers.
+
+    \b
+    Where it is, and the operator token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
+      baton cluster status
+      baton cluster transfer alpha.h2
+    """
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "add": ("scenarios.remote.servers:add", "start one more in a running `baton up`"),
+        "balance": ("scenarios.remote.servers:balance", "hold moves from hot to cool ones still, or let them go on"),
+        "load": ("scenarios.remote.servers:load", "how much each of them has to do"),
+        "remove": ("scenarios.remote.servers:remove", "drain one, and take it out of the directory"),
+    },
+    short_help="The simulation servers of a running instance: load, adding, removing.",
+)
+def server() -> None:
+    """Look at the simulation servers of a running instance, through any of its homeservers.
+
+    \b
+    Where it is, and the operator token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
+      baton server load
+      baton drain alpha.s2
+      baton server add --dir playground
+      baton server remove alpha.s2 --dir playground
+    """
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "export": ("scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
+        "forget": ("scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
+        "new": ("scenarios.keys.commands:new", "make the keys of a new server"),
+        "reset": ("scenarios.keys.commands:reset", "give a server new keys that has lost its own"),
+        "revoke": ("scenarios.keys.commands:revoke", "have nobody believe a key any longer, for ever"),
+        "rotate": ("scenarios.keys.commands:rotate", "put new keys in the place of the current ones, with an overlap"),
+        "show": ("scenarios.keys.commands:show", "which keys a server has, and until when they are good"),
+    },
+    short_help="The keys of servers: make, show, rotate, revoke, export.",
+)
+def keys() -> None:
+    """The keys of servers: one that signs and one that agrees on secrets, which make a generation.
+
+    The current generation signs. One that was rotated out is good until its overlap ends. A revoked one never is again.
+    Others believe in new keys because the old ones have signed them; docs/keys.md tells the whole life of a key.
+
+    \b
+    Keys are those of a server that runs (--url), or in files (--config, --dir):
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
+      baton keys show
+      baton keys rotate --overlap 3600
+      baton keys show --dir playground/alpha.s1/state
+    """
+
+
+@cli.command(short_help="Look into a live server: its actors, and one of them from inside.")
+@click.argument("node")
+@click.argument("action", required=False, type=click.Choice(_OBSERVE_ACTIONS))
+@click.argument("actor", required=False)
+@click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@click.option("--every", "every_s", type=FiniteRange(0.1, 3600.0), default=1.0, metavar="SECONDS", help="With --watch.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=200, metavar="N", help="Rows shown. [default: 200]")
+@click.option("--seconds", type=FiniteRange(0.1, 3600.0), default=60.0, help="How long to trace. [default: 60]")
+@click.option("--events", type=click.IntRange(1, 100_000), default=1000, help="Traced at most. [default: 1000]")
+@click.option("--off", is_flag=True, help="Switch the statistics off.")
+@click.option("--to", metavar="JSON", help="The new state: as `state` shows it, but for what shall change.")
+@click.option("--url", envvar="BATON_URL", metavar="URL", help="Of a homeserver, if NODE is a name.")
+@click.option(
+    "--token-file",
+    envvar="BATON_OPERATOR_TOKEN_FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With NODE's operator token; homeservers and simulation servers have different ones.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteRange(min=0.1, max=600.0),
+    default=35.0,
+    metavar="SECONDS",
+    help="For an answer. [default: 35]",
+)
+def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
+    """Look into NODE, a live server: its URL, or its name.
+
+    Without an ACTION it shows all its actors, as a tree, and needs no token.
+
+    \b
+    The actions look into one ACTOR (its pid, or its name, id or path in the tree) or change it, and need the
+    operator token:
+      state        what it holds, or, if it is stuck, in which callback, since when and where
+      replace      put the state --to in its place, if it has the same shape
+      suspend      have it handle no messages: they are kept, calls time out
+      resume       have it go on
+      trace        what it is sent and what it answers, from now on
+      statistics   how much it does: counted from the first such command, until --off
+      terminate    end it; its supervisor starts it again, if that is how it is supervised
+
+    \b
+    Examples:
+      baton observe http://127.0.0.1:17103
+      baton observe alpha.s1 --url http://127.0.0.1:17103 --watch
+      baton observe alpha.s1 state 12 --token-file playground/secrets/alpha.simserver-operator-token
+
+    What an actor has handled is only counted while its statistics are on. The exit status is 1 when there is no such
+    actor, no state to show, or a state that cannot be replaced so.
+    """
+    from scenarios.remote.observe import Wanted
+    from scenarios.remote.observe import observe as look
+
+    wanted = Wanted(**{name: flags[name] for name in Wanted.__dataclass_fields__})
+    return look(
+        node, action, actor, wanted, url=flags["url"], token_file=flags["token_file"], timeout_s=flags["timeout_s"]
+    )
+
+
+# ---- a cluster to play with ----
+
+
+@cli.command(short_help="Start a cluster on this machine, until Ctrl-C.")
+@click.option(
+    "--instances", metavar="NAME:COUNT,...", help="Homeservers per logical instance. [default: alpha:3,beta:3]"
+)
+@click.option("--simservers", type=int, metavar="K", help="Simulation servers per instance. [default: 2]")
+@click.option("--relays", type=int, metavar="N", help="Relays between instances. [default: 0]")
+@click.option("--route", "routes", multiple=True, metavar="A:B=r1,r2", help="Let A and B talk through relays only.")
+@click.option("--world", metavar="MODULE:CLASS", help="The simulation. [default: that of the simulation server]")
+@click.option("--world-option", "world_options", multiple=True, metavar="KEY=VALUE", help="Handed to the world.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep configurations, keys, journals and logs here, and go on from them at the next start.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
+@click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
+@telemetry_handler_option
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    default=180.0,
+    metavar="SECONDS",
+    help="For one more server to become ready. [default: 180]",
+)
+@click.option("--grace", "grace_s", type=SECONDS, default=10.0, metavar="SECONDS", help="For all to end. [default: 10]")
+def up(**flags: Any) -> int:
+    """Start a cluster of real processes on this machine and run it until Ctrl-C.
+
+    With --dir, what is not given on the command line is as it was at the last start in that directory.
+
+    \b
+    Examples:
+      baton up
+      baton up --instances alpha:3,beta:3,gamma:1 --relays 1 --route alpha:gamma=r1
+      baton up --instances alpha:3 --dir ./playground
+      baton up --json --simservers 4 > cluster.jsonl
+    """
+    spec = _spec_of(flags)
+    from scenarios.cli.up_command import JsonScreen, TerminalScreen, run_until_asked_to_end
+
+    screen = JsonScreen() if flags["as_json"] else TerminalScreen()
+    return run_until_asked_to_end(spec, screen, timeout_s=flags["timeout_s"], grace_s=flags["grace_s"])
+
+
+def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
+    from dataclasses import replace
+
+    from scenarios.cluster.topology import ClusterSpec, parse_instances, parse_route
+
+    given = {
+        "instances": flags["instances"] and parse_instances(flags["instances"]),
+        "simservers": flags["simservers"],
+        "relays": flags["relays"],
+        "routes": tuple(parse_route(route) for route in flags["routes"]) or None,
+        "world": flags["world"],
+        "world_options": dict(_key_and_value(option) for option in flags["world_options"]) or None,
+        "directory": flags["directory"] and flags["directory"].absolute(),
+        "log_level": flags["log_level"],
+        "telemetry_handlers": flags["telemetry_handlers"],
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if "directory" in given:
+        from scenarios.cluster.blueprint import remembered_spec
+
+        earlier = remembered_spec(given["directory"])
+        if earlier is not None:
+            return replace(earlier, **given)
+    return ClusterSpec(**{"instances": {"alpha": 3, "beta": 3}, **given})
+
+
+# ---- the servers ----
+
+
+def _server_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The options that all servers share: where the configuration is, and what overrides it."""
+    options = (
+        click.option(
+            "--config",
+            "config_file",
+            required=True,
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="The TOML file.",
+        ),
+        click.option("--name", metavar="INSTANCE.LOCAL", help="Override its name."),
+        click.option("--listen", metavar="HOST:PORT", help="Override where REST listens."),
+        click.option("--directory", metavar="DIR", help="Override where its state lives."),
+        click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Override any field, dotted."),
+        click.option("--log-level", type=LOG_LEVEL, help="Override it."),
+        click.option("--parent-pipe", is_flag=True, help="End when stdin, a pipe held by the parent, closes."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cli.command(short_help="Run one homeserver.")
+@_server_options
+@click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
+def homeserver(**flags: Any) -> int:
+    """Run one homeserver: a member of an instance's log, with its REST interface."""
+    with _starting(flags):
+        from homeserver.config import HomeserverConfig
+        from scenarios.common.import_path import look_here_first
+
+        look_here_first()
+        config = HomeserverConfig.load(flags["config_file"], _overrides(flags))
+        _start_logging(config.log_level)
+        from homeserver.server.main import main as serve
+    return serve(config)
+
+
+@cli.command(short_help="Run one simulation server.")
+@_server_options
+@click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
+def simserver(**flags: Any) -> int:
+    """Run one simulation server: entities as actors, and their hand-over."""
+    with _starting(flags):
+        from scenarios.common.import_path import look_here_first
+        from simserver.server.config import SimserverConfig
+
+        look_here_first()
+        config = SimserverConfig.load(flags["config_file"], _overrides(flags))
+        _start_logging(config.log_level)
+        from simserver.server.main import main as serve
+    return serve(config)
+
+
+@cli.command(short_help="Run one relay.")
+@_server_options
+def relay(**flags: Any) -> int:
+    """Run one relay: it passes sealed messages on between instances and can read none of them."""
+    with _starting(flags):
+        from homeserver.config import RelayConfig
+
+        config = RelayConfig.load(flags["config_file"], _overrides(flags))
+        _start_logging(config.log_level)
+        from homeserver.server.relay import main as serve
+    return serve(config)
+
+
+@contextmanager
+def _starting(flags: dict[str, Any]) -> Iterator[None]:
+    """Around everything that a server does before it serves, which is mostly importing."""
+    # First of all: an orphan shall not even finish its imports.
+    if flags["parent_pipe"]:
+        from scenarios.cluster.subreaper import die_with_parent
+
+        die_with_parent()
+    # Imports make some 150,000 objects and hardly any garbage. Not looking for it saves an eighth of the start-up time,
+    # and what is frozen afterwards is never looked through again while the server serves.
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
+
+
+def _overrides(flags: dict[str, Any]) -> dict[str, Any]:
+    overrides: dict[str, Any] = dict(_key_and_value(setting) for setting in flags["settings"])
+    overrides |= {field: flags[field] for field in ("name", "directory", "log_level") if flags[field] is not None}
+    for flag, field in (("listen", "rest"), ("link", "link")):
+        if flags.get(flag) is not None:
+            overrides[f"{field}.host"], overrides[f"{field}.port"] = _host_and_port(f"--{flag}", flags[flag])
+    return overrides
+
+
+def _start_logging(level: str) -> None:
+    import time
+
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    if level.upper() != "DEBUG":
+        # It reports every request that it makes, several for each hand-over.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+# ---- reading the command line ----
+
+
+def _host_and_port(flag: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit():
+        raise click.UsageError(f"{flag} {text!r} is not HOST:PORT, for example 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def _key_and_value(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.UsageError(f"{text!r} is not KEY=VALUE")
+    try:
+        # A TOML value if it is one (4, true, [1, 2]), else the text as it stands, so that words need no quotes.
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
+
+
+# ---- the end ----
+
+
+def main() -> NoReturn:
+    """Run `baton` and exit with its status; each foreseeable error is one line on stderr."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run `baton` with these arguments and return the exit status; foreseeable errors are one line on stderr."""
+    try:
+        status = cli.main(args=arguments, prog_name="baton", standalone_mode=False)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as error:
+        return _misused(error)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except click.Abort:
+        return _fail("interrupted", INTERRUPTED)
+    except BaseException as error:
+        if _is_interrupt(error):
+            return _fail("interrupted", INTERRUPTED)
+        if not isinstance(error, Exception):
+            raise
+        from scenarios.cli.expected_errors import foreseeable
+
+        problem = foreseeable(error)
+        if problem is None:
+            traceback.print_exc()
+            return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
+        return _fail(*problem)
+    return status if isinstance(status, int) else OK
+
+
+def _misused(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # A group without a command: its help, which is no sentence about a mistake.
+        click.echo(error.format_message(), err=True)
+        return BAD_USAGE
+    hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
+    return _fail(error.format_message() + hint, BAD_USAGE)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which a run's tree of tasks may have wrapped in groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _fail(sentence: str, status: int) -> int:
+    click.echo(f"baton: {sentence}", err=True)
+    return status
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What `baton run` shows while it works: the cluster coming up, then a progress bar per case."""
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from scenarios.cluster.cluster import LocalCluster
+from scenarios.cluster.events import ClusterEvent, Crashed, Kept, Ready, Started
+
+__all__ = ["RunScreen"]
+
+# What the report's table needs; a narrower terminal folds lines.
+MIN_WIDTH = 100
+
+
+class RunScreen:
+    """Progress on stderr, results on stdout.
+
+    Args:
+        bars: the title of each bar, in order.
+        total: what each bar counts to.
+    """
+
+    def __init__(self, bars: Sequence[str], total: int) -> None:
+        self.console = _console(stderr=False)
+        self._err = _console(stderr=True)
+        self._titles = list(bars)
+        self._total = total
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._err,
+            disable=not self._err.is_terminal,
+        )
+        self._starting: TaskID | None = None
+        self._bars: list[TaskID] = []
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def cluster_event(self, event: ClusterEvent) -> None:
+        """Something happened to the cluster."""
+        match event:
+            case Started(servers=servers):
+                self._err.print(Text(event.sentence, style="dim"), soft_wrap=True)
+                self._starting = self._progress.add_task("starting servers", total=servers)
+            case Ready(ready=ready) if self._starting is not None:
+                self._progress.update(self._starting, completed=ready)
+            case Crashed() | Kept():
+                self._err.print(Text(event.sentence, style="bold red" if isinstance(event, Crashed) else "dim"))
+            case _:
+                pass
+
+    def cluster_ready(self, cluster: LocalCluster) -> None:
+        """Say who runs, with process ids: so that somebody can kill one and watch."""
+        names = ", ".join(f"{server.name} {server.pid}" for server in cluster.servers)
+        self._err.print(Text(f"{len(cluster.servers)} servers are ready (name pid): {names}", style="dim"))
+
+    def progress(self, bar: int, done: int) -> None:
+        """Bar number `bar` has come to `done`."""
+        while len(self._bars) <= bar:
+            title = self._titles[len(self._bars)]
+            self._bars.append(self._progress.add_task(title, total=self._total))
+        self._progress.update(self._bars[bar], completed=done)
+        if done == self._total and not self._err.is_terminal:
+            self._err.print(f"{self._titles[bar]}: {done} done")
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(file=sys.stderr if stderr else sys.stdout)
+    if console.width < MIN_WIDTH:
+        console = Console(file=sys.stderr if stderr else sys.stdout, width=MIN_WIDTH)
+    return console

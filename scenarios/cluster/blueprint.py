@@ -1,0 +1,442 @@
+"""A cluster on disk: its directory, secrets, ports, and one configuration file per server.
+
+```
+DIR/                    0700
+  cluster.json          what the cluster consists of and which ports it uses, for the next start
+  cluster.lock          held while the cluster runs
+  secrets/              0600 each: <instance>.raft, .join, .client-token, .operator-token and
+                        .simserver-operator-token, and federation
+  alpha.h1/             one folder per server
+    config.toml         written anew at every start
+    server.log
+    state/              the server's own: keys, journal, checkpoints
+```
+
+Nothing here starts a process or waits.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from authority.node.config import Address, Settings, TelemetrySettings
+from homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
+from scenarios.cluster.ports import Ports, PortTaken
+from scenarios.cluster.toml_writer import to_toml
+from scenarios.cluster.topology import BadSpec, ClusterSpec, NextHop, Route
+from scenarios.common.errors import EnvironmentFailed
+from simserver.server.config import SimserverConfig
+
+__all__ = [
+    "Blueprint",
+    "DirectoryUnusable",
+    "Role",
+    "ServerPlan",
+    "hold_directory",
+    "lay_out",
+    "remembered_spec",
+    "require_unused",
+]
+
+MANIFEST = "cluster.json"
+LOCK = "cluster.lock"
+FORMAT = 1
+SECRET_BYTES = 32
+
+
+class DirectoryUnusable(EnvironmentFailed):
+    """The cluster directory cannot be used; the sentence names the path and the remedy."""
+
+
+class Role(StrEnum):
+    """What a server process is; also the command of `baton` that runs it."""
+
+    HOMESERVER = "homeserver"
+    SIMSERVER = "simserver"
+    RELAY = "relay"
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """One server to be started: who it is, where it will be reached, and where its files are."""
+
+    name: str
+    role: Role
+    instance: str
+    rest_url: str
+    link_address: tuple[str, int] | None
+    directory: Path
+    config_file: Path
+    log_file: Path
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All servers of a cluster in the order in which they are started, with their files in place."""
+
+    spec: ClusterSpec
+    directory: Path
+    servers: tuple[ServerPlan, ...]
+
+    def client_token_file(self, instance: str) -> Path:
+        """The file with the bearer token that a client of `instance` shows."""
+        return _client_token_file(self.directory, instance)
+
+    def operator_token_file(self, instance: str) -> Path:
+        """The file with the bearer token that an operator of `instance` shows to its homeservers."""
+        return _operator_token_file(self.directory, instance)
+
+    def simserver_operator_token_file(self, instance: str) -> Path:
+        """The file with the bearer token that an operator of `instance` shows to its simulation servers."""
+        return _simserver_operator_token_file(self.directory, instance)
+
+
+@contextmanager
+def hold_directory(directory: Path) -> Iterator[None]:
+    """Create `directory` (0700) if it is missing and keep others from running a cluster in it meanwhile.
+
+    Raises:
+        BadSpec: it cannot be made.
+        DirectoryUnusable: it is open to other users, or a cluster runs in it.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = directory.stat().st_mode
+    except OSError as error:
+        text = f"dir: cannot create the cluster directory {directory}: {error.strerror}; give one that can be made"
+        raise BadSpec(text) from error
+    if mode & 0o077:
+        raise DirectoryUnusable(
+            f"the cluster directory {directory} is open to other users and will hold secrets; "
+            f"run: chmod 700 {directory}"
+        )
+    with (directory / LOCK).open("a") as lock:
+        try:
+            # Freed by the kernel when the last holder is gone, so a killed cluster leaves no stale lock.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK:
+                raise
+            raise DirectoryUnusable(
+                f"a cluster is running in {directory}; stop it first, or give another --dir"
+            ) from error
+        yield
+
+
+def remembered_spec(directory: Path) -> ClusterSpec | None:
+    """The cluster that an earlier start left in `directory`, or None if there is none.
+
+    Raises:
+        DirectoryUnusable: there is one, but its description cannot be read.
+    """
+    manifest = _read_manifest(directory)
+    return None if manifest is None else manifest.spec
+
+
+def require_unused(directory: Path | None) -> None:
+    """For runs that begin with an empty log: refuse a directory that holds a cluster already.
+
+    Raises:
+        BadSpec: it does.
+    """
+    if directory is not None and remembered_spec(directory) is not None:
+        raise BadSpec(f"dir: {directory} holds a cluster with its log already; a run needs a new or empty directory")
+
+
+def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:
+    """Write everything the servers of `spec` need into `directory`; keep the secrets and ports that are there.
+
+    Done again while the cluster runs, with the same `ports`, it makes room for servers that are added to it.
+
+    Raises:
+        BadSpec: the directory holds other instances than `spec`, or a world option has no TOML form.
+        DirectoryUnusable: the directory cannot be written, or what is there cannot be read.
+        PortTaken: a port used by the earlier start is in use now, or none is free.
+    """
+    directory = directory.resolve()
+    try:
+        to_toml(spec.world_options)
+    except TypeError as error:
+        raise BadSpec(f"world option {error}") from error
+    earlier = _read_manifest(directory)
+    if earlier is not None and dict(earlier.spec.instances) != dict(spec.instances):
+        raise BadSpec(
+            f"{directory} holds the instances {_written(earlier.spec)}, not {_written(spec)}; members are part of an "
+            "instance's log, so start it with the same --instances, or give another --dir"
+        )
+    try:
+        _write_secrets(spec, directory)
+        drafts = _draft(spec, directory, _PortTable(ports, {} if earlier is None else earlier.ports, spec.hosts))
+        for config in drafts.configs:
+            _write_config(config, directory)
+        _write_manifest(_Manifest(replace(spec, directory=directory), drafts.ports), directory)
+    except OSError as error:
+        raise DirectoryUnusable(f"cannot write {error.filename or directory}: {error.strerror}") from error
+    servers = tuple(_plan(config, directory) for config in drafts.configs)
+    return Blueprint(replace(spec, directory=directory), directory, servers)
+
+
+# ---- configurations ----
+
+_Config = HomeserverConfig | SimserverConfig | RelayConfig
+_ROLES: dict[type[Settings], Role] = {
+    HomeserverConfig: Role.HOMESERVER,
+    SimserverConfig: Role.SIMSERVER,
+    RelayConfig: Role.RELAY,
+}
+
+
+@dataclass(frozen=True)
+class _Drafts:
+    configs: tuple[_Config, ...]
+    ports: dict[str, dict[str, int]]
+
+
+class _PortTable:
+    """Ports by server and purpose: those of the earlier start where there are any, else newly chosen.
+
+    A cluster that runs holds its ports already; only those of new servers are new.
+    """
+
+    def __init__(self, ports: Ports, earlier: dict[str, dict[str, int]], hosts: Mapping[str, str]) -> None:
+        self._ports = ports
+        self._hosts = hosts
+        self._earlier = earlier
+        self._held = set(ports.held)
+        self.table: dict[str, dict[str, int]] = {}
+
+    def port(self, server: str, purpose: str) -> int:
+        mine = self.table.setdefault(server, {})
+        if purpose not in mine:
+            known = self._earlier.get(server, {}).get(purpose)
+            if known is None:
+                mine[purpose] = self._ports.choose()
+            elif known in self._held:
+                self._held.remove(known)
+                mine[purpose] = known
+            else:
+                try:
+                    self._ports.claim(known)
+                except PortTaken as error:
+                    raise PortTaken(f"{server} cannot have its {purpose} port back: {error}") from error
+                mine[purpose] = known
+        return mine[purpose]
+
+    def address(self, server: str, purpose: str) -> Address:
+        return Address(host=self.host(server), port=self.port(server, purpose))
+
+    def host(self, server: str) -> str:
+        return self._hosts.get(server, Address().host)
+
+
+def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
+    hops = spec.next_hops()
+    homes = {i: tuple(ports.address(n, "rest").url for n in spec.homeserver_names(i)) for i in spec.instances}
+    relays = {name: (ports.address(name, "rest").url,) for name in spec.relay_names}
+    telemetry = TelemetrySettings(handlers=spec.telemetry_handlers)
+
+    def peers(of: str) -> tuple[PeerConfig, ...]:
+        def urls(target: str, hop: NextHop) -> tuple[str, ...]:
+            return homes[target] if hop.via is None else relays[hop.via]
+
+        return tuple(PeerConfig(instance=to, urls=urls(to, hop), hops=hop.hops) for to, hop in hops[of].items())
+
+    configs: list[_Config] = [
+        RelayConfig(
+            name=name,
+            directory=directory / name / "state",
+            rest=ports.address(name, "rest"),
+            peers=peers(name),
+            log_level=spec.log_level,
+        )
+        for name in spec.relay_names
+    ]
+    for instance in spec.instances:
+        members = tuple(
+            MemberConfig(
+                name=n, host=ports.host(n), raft_port=ports.port(n, "raft"), rest_url=ports.address(n, "rest").url
+            )
+            for n in spec.homeserver_names(instance)
+        )
+        configs += [
+            HomeserverConfig(
+                name=name,
+                instance=instance,
+                directory=directory / name / "state",
+                rest=ports.address(name, "rest"),
+                link=ports.address(name, "link"),
+                members=members,
+                peers=peers(instance),
+                raft_secret_file=_secret_file(directory, f"{instance}.raft"),
+                join_token_file=_secret_file(directory, f"{instance}.join"),
+                client_token_file=_client_token_file(directory, instance),
+                federation_secret_file=_secret_file(directory, "federation"),
+                operator_token_file=_operator_token_file(directory, instance),
+                log_level=spec.log_level,
+                telemetry=telemetry,
+                lease_term_s=DEFAULT_LEASE_TERM_S if spec.lease_term_s is None else spec.lease_term_s,
+            )
+            for name in spec.homeserver_names(instance)
+        ]
+    chosen = {"world": spec.world, "tick_hz": spec.tick_hz}
+    optional: dict[str, Any] = {key: value for key, value in chosen.items() if value is not None}
+    configs += [
+        SimserverConfig(
+            name=name,
+            instance=instance,
+            directory=directory / name / "state",
+            rest=ports.address(name, "rest"),
+            link=ports.address(name, "link"),
+            home_urls=homes[instance],
+            join_token_file=_secret_file(directory, f"{instance}.join"),
+            operator_token_file=_simserver_operator_token_file(directory, instance),
+            world_options=dict(spec.world_options),
+            log_level=spec.log_level,
+            telemetry=telemetry,
+            **optional,
+        )
+        for instance in spec.instances
+        for name in spec.simserver_names(instance)
+    ]
+    return _Drafts(tuple(configs), ports.table)
+
+
+def _plan(config: _Config, directory: Path) -> ServerPlan:
+    link = None if isinstance(config, RelayConfig) else (config.link.host, config.link.port)
+    folder = directory / config.name
+    return ServerPlan(
+        name=config.name,
+        role=_ROLES[type(config)],
+        instance=config.name.partition(".")[0],
+        rest_url=config.rest.url,
+        link_address=link,
+        directory=folder,
+        config_file=folder / "config.toml",
+        log_file=folder / "server.log",
+    )
+
+
+def _write_config(config: _Config, directory: Path) -> None:
+    plan = _plan(config, directory)
+    text = to_toml(config.model_dump(mode="json", exclude_none=True))
+    (plan.directory / "state").mkdir(mode=0o700, parents=True, exist_ok=True)
+    plan.directory.chmod(0o700)
+    heading = f"# {plan.name}: {plan.role}; written anew at every start of the cluster in {directory}\n"
+    _write_private(plan.config_file, heading + text)
+
+
+# ---- secrets ----
+
+
+def _secret_file(directory: Path, name: str) -> Path:
+    return directory / "secrets" / name
+
+
+def _client_token_file(directory: Path, instance: str) -> Path:
+    return _secret_file(directory, f"{instance}.client-token")
+
+
+def _operator_token_file(directory: Path, instance: str) -> Path:
+    return _secret_file(directory, f"{instance}.operator-token")
+
+
+def _simserver_operator_token_file(directory: Path, instance: str) -> Path:
+    # Not the homeservers' token: whoever takes over a simulation server must not be able to change the members.
+    return _secret_file(directory, f"{instance}.simserver-operator-token")
+
+
+def _write_secrets(spec: ClusterSpec, directory: Path) -> None:
+    (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
+    names = ["federation"]
+    for instance in spec.instances:
+        kinds = ("raft", "join", "client-token", "operator-token", "simserver-operator-token")
+        names += [f"{instance}.{kind}" for kind in kinds]
+    for name in names:
+        path = _secret_file(directory, name)
+        if not path.exists():
+            _write_private(path, secrets.token_urlsafe(SECRET_BYTES) + "\n")
+
+
+# ---- the manifest ----
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    spec: ClusterSpec
+    ports: dict[str, dict[str, int]]
+
+
+def _write_manifest(manifest: _Manifest, directory: Path) -> None:
+    spec = manifest.spec
+    data = {
+        "format": FORMAT,
+        "instances": dict(spec.instances),
+        "simservers": spec.simservers,
+        "simserver_numbers": {name: list(numbers) for name, numbers in spec.simserver_numbers.items()},
+        "relays": spec.relays,
+        "routes": [[route.first, route.last, list(route.through)] for route in spec.routes],
+        "world": spec.world,
+        "world_options": dict(spec.world_options),
+        "tick_hz": spec.tick_hz,
+        "lease_term_s": spec.lease_term_s,
+        "log_level": spec.log_level,
+        "telemetry_handlers": list(spec.telemetry_handlers),
+        "ports": manifest.ports,
+    }
+    _write_private(directory / MANIFEST, json.dumps(data, indent=2) + "\n")
+
+
+def _read_manifest(directory: Path) -> _Manifest | None:
+    path = directory / MANIFEST
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise DirectoryUnusable(
+                f"{path} has format {data['format']}, this version reads {FORMAT}; give another --dir"
+            )
+        spec = ClusterSpec(
+            instances=data["instances"],
+            simservers=data["simservers"],
+            simserver_numbers={n: tuple(map(int, rows)) for n, rows in data.get("simserver_numbers", {}).items()},
+            relays=data["relays"],
+            routes=tuple(Route(first, last, tuple(through)) for first, last, through in data["routes"]),
+            world=data["world"],
+            world_options=data["world_options"],
+            tick_hz=data["tick_hz"],
+            lease_term_s=data.get("lease_term_s"),
+            log_level=data["log_level"],
+            telemetry_handlers=tuple(map(str, data.get("telemetry_handlers", ()))),
+            directory=directory,
+        )
+        ports = {name: {what: int(port) for what, port in mine.items()} for name, mine in data["ports"].items()}
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DirectoryUnusable(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DirectoryUnusable(f"{path} is damaged ({error}); restore it, or give another --dir") from error
+    return _Manifest(spec, ports)
+
+
+def _written(spec: ClusterSpec) -> str:
+    return ",".join(f"{name}:{count}" for name, count in spec.instances.items())
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Replace `path` by a file that only we may read, all of it or nothing."""
+    fresh = path.with_name(f".{path.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        fresh.unlink()
+    # Never readable by others, not even before a chmod.
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    fresh.replace(path)

@@ -1,0 +1,601 @@
+"""Copies of entities: those of this server's entities that others keep, and those of others' that it keeps itself.
+
+An authority sends what has changed to its followers every `interval_s`, not all at one moment, and writes it to its
+own store (`Ledger.checkpoint`) more slowly, also what is not copied just then
+(`simserver.durability.checkpoint_schedule`). What a follower says to keep is durable: the sources of inputs are told.
+`authority.machines.replica_choice` has the rules of keeping, and of what happens when the authority is dead.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from actors.base.clock import Clock
+from actors.base.errors import is_stopping
+from actors.net.endpoint import LinkDown, LinkFull
+from actors.net.link_service import LinkService
+from authority.fence import Fence
+from authority.machines.replica_choice import Copy, CopyTable, followers_of
+from authority.model.standing import CopySource
+from authority.names import instance_of
+from authority.wire.recovery import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
+from authority.wire.transfer import Copies, CopiesKept, LinkMessage, encode_link
+from simserver.durability.checkpoint_schedule import CheckpointTimes
+from simserver.durability.ledger import Ledger
+from simserver.durability.retained_states import HandedOver
+from simserver.entity.sleep import Sleep
+from simserver.entity.state import Frozen, Life, state_hash
+from simserver.entity.table import Holding, Holdings
+from simserver.lease.keeper import LeaseKeeper
+from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from simserver.net.outbox import STATE_CHANNEL
+
+__all__ = ["Copier", "new_copy"]
+
+_log = logging.getLogger("simserver.durability.replication")
+
+# An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
+_PARTS: Final = 10
+# After so many copies the others have their turn: each takes tens of microseconds, and a part may have thousands.
+_AT_ONCE: Final = 128
+# And they have it for so many times as long as the copies took, at most for so long: of very many entities copies are
+# made less often, and not instead of simulating them.
+_REST: Final = 4
+_MAX_REST_S: Final = 1.0
+# What was spawned here or has come here since the last part is copied with the next one: until then nobody else has it,
+# or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own part.
+_NEW_IN_A_PART: Final = 64
+# What has not changed is copied again after so many intervals, for its tick; and if its follower has forgotten it.
+_AGAIN_AFTER: Final = 10
+# Who sleeps on is copied ever more seldom, down to once in so many intervals. That is for how long a follower that was
+# restarted within its lease may be without the copy, and how late a timer of a sleeper may end after a takeover.
+_ASLEEP_AGAIN_AFTER: Final = 60
+# A round of very many takes longer than its interval. Nobody is copied again later than after so many times what its
+# rounds are meant to take: its follower would think that nobody relies on its copy any more.
+_AGAIN_LATE: Final = 2
+# So it thinks after so many times as long as all that takes, and the term of the lease of an authority that has died
+# since. What is older makes room for others.
+_STALE_AFTER: Final = 4
+# Others may send copies at another interval than this server, or it none at all.
+_LEAST_INTERVAL_S: Final = 0.5
+_WARN_AGAIN_NS: Final = 60_000_000_000
+# Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
+_MAX_UNDER_WAY: Final = 8
+_OWN_SOURCES: Final = frozenset({CopySource.OWN, CopySource.CHECKPOINT})
+_PUT_AWAY: Final = object()
+"""In place of the state that was copied last, of an entity that is put away: it is not the same as any other."""
+_MESSAGE_BYTES: Final = 64 * 1024
+
+
+def new_copy(fence: Fence, tick: int, state: bytes, source: CopySource) -> Copy:
+    """A copy, with the hash by which it is recognised."""
+    return Copy(fence, tick, state, state_hash(state), source)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A copy on its way: who has not said yet that it keeps it, and what was applied by then."""
+
+    fence: Fence
+    tick: int
+    sent_ns: int
+    applied: dict[str, int]
+    waits_for: set[str]
+    followers: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Copied:
+    """What was copied last of an entity, and which copies are under way."""
+
+    world: Any
+    marks: tuple[Any, ...]
+    followers: tuple[str, ...]
+    peers: tuple[str, ...]
+    round: int
+    taken_ns: int
+    sleep: Sleep | None = None
+    again_after: int = _AGAIN_AFTER
+    under_way: list[_Sent] = field(default_factory=list)
+    kept_by: tuple[str, ...] = ()
+    """Who keeps the last copy that all of its followers have said to keep; nobody if no other one can be made."""
+
+    def leans_on(self, aside: frozenset[str], peers: tuple[str, ...], heard_since_ns: int) -> bool:
+        """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet.
+
+        Or may be about to say so of one that is under way: that is durable then, by this copy alone.
+        """
+        if self.peers is peers and self.kept_by == self.followers:
+            return False
+        sent = [one for one in self.under_way if one.sent_ns >= heard_since_ns]
+        return not aside.isdisjoint({*self.kept_by, *(name for one in sent for name in one.followers)})
+
+    def lasts(self, life: Life, peers: tuple[str, ...]) -> bool:
+        """Whether the entity has slept since, so that nothing has changed but its tick, and the followers are these."""
+        return self.sleep is not None and self.sleep is life.sleep and self.peers is peers
+
+    def again_of_sleeper(self) -> int:
+        """After how many intervals it is copied again if it sleeps on: ever more, once all who follow have it."""
+        is_kept = not self.under_way or not self.under_way[-1].waits_for
+        return min(2 * self.again_after, _ASLEEP_AGAIN_AFTER) if is_kept else _AGAIN_AFTER
+
+
+class Copier:
+    """Sends copies of what lives here while it is served, and keeps those of others.
+
+    Args:
+        table: the copies that are kept here.
+        interval_s: how often what has changed is copied; 0 for never.
+        checkpoint_s: within which time what has begun or changed is written to the own store; 0 for never.
+        followers: to how many other servers.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        holdings: Holdings,
+        table: CopyTable,
+        lease: LeaseKeeper,
+        ledger: Ledger,
+        home: Home,
+        link: LinkService,
+        clock: Clock,
+        counts: Counter[str],
+        *,
+        interval_s: float,
+        checkpoint_s: float,
+        followers: int,
+    ) -> None:
+        self._server = server
+        self._holdings = holdings
+        self.table: Final = table
+        self._lease = lease
+        self._ledger = ledger
+        self._home = home
+        self._link = link
+        self._clock = clock
+        self._counts = counts
+        self._interval_s = interval_s
+        self._checkpoint_ns = round(checkpoint_s * 1e9)
+        # Two parts ahead: it may be due just after one, and the store takes a moment.
+        self._times: Final = CheckpointTimes(self._checkpoint_ns, round(2 * interval_s / _PARTS * 1e9))
+        self._count = followers
+        self._copied: dict[str, _Copied] = {}
+        self._writing: list[tuple[Life, dict[str, int]]] = []
+        self._round = 0
+        self._again_ns = round(_AGAIN_LATE * _ASLEEP_AGAIN_AFTER * interval_s * 1e9)
+        self._renewed_ns = round(_ASLEEP_AGAIN_AFTER * max(interval_s, _LEAST_INTERVAL_S) * 1e9)
+        self.table.fresh_ns = _STALE_AFTER * self._renewed_ns
+        self._looked_ns = self._without_lease_ns = 0
+        self._warn_from_ns = 0
+        # What lived here when this interval began, and what has begun (again) since it was last looked at.
+        self._turn: list[Holding] = []
+        self._begun: dict[str, None] = {}
+        self._on_disk: dict[str, int] = {}
+        """The last tick of each entity that may be durable by the own disk alone."""
+        self.handed_over: Final = HandedOver(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
+        self._tell_of_kept: Callable[[str, Fence], None] = lambda _entity, _fence: None
+
+    @property
+    def copies(self) -> bool:
+        """Whether copies or checkpoints are kept, so that only what is in one is durable."""
+        return self._interval_s > 0 and (self._count > 0 or self._checkpoint_ns > 0)
+
+    # --- as an authority -------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Copy what has changed, until cancelled."""
+        task_status.started()
+        while not self._interval_s:
+            # It copies nothing, and keeps what others send: the time without a lease is to be known.
+            await self._clock.sleep_s(_LEAST_INTERVAL_S)
+            self._kept_at_ns()
+        rest_s = 0.0
+        while True:
+            for part in range(_PARTS):
+                await self._clock.sleep_s(max(self._interval_s / _PARTS, rest_s))
+                self._kept_at_ns()
+                due = self._due(part)
+                rest_s = await self._in_turns(due, self._copy) if due else 0.0
+                if self._checkpoint_ns and (late := self._without_checkpoint()):
+                    rest_s = max(rest_s, await self._in_turns(late, self._check_in_late))
+                if self._writing:
+                    await self._written()
+                self.handed_over.sweep()
+            self._round += 1
+            living = self._holdings.ids()
+            for table in (self._copied, self._on_disk):
+                for gone in table.keys() - living:
+                    del table[gone]
+
+    def put_away(self, entity: str) -> None:
+        """The entity is put away: keep nothing of its state, nor of copies before the last."""
+        copied = self._copied.get(entity)
+        if copied is not None:
+            copied.world = _PUT_AWAY
+            del copied.under_way[:-1]
+
+    def begun(self, entity: str) -> None:
+        """A stay of an entity has begun here: nobody else has a copy under its fence."""
+        if self._interval_s:
+            self._begun[entity] = None
+            if self._checkpoint_ns:
+                self._times.begun(entity, self._clock.monotonic_ns())
+
+    def first_of(self, entity: str) -> None:
+        """An entity has begun here that nobody handed over: what it begins with stands in no ledger but this one's."""
+        if self._interval_s and self._checkpoint_ns:
+            self._times.hurry(entity)
+
+    def awaited_of(self, entity: str) -> tuple[bool, bool]:
+        """Whether followers are going to have a copy of what begins here, and the own store a checkpoint."""
+        if not self._interval_s:
+            return False, False
+        followers = followers_of(entity, self._server, self._lease.may_follow, self._count)
+        return bool(followers), self._checkpoint_ns > 0
+
+    def tell_of_kept(self, kept: Callable[[str, Fence], None]) -> None:
+        """Have this told of every entity of which all followers have a copy, and under which fence."""
+        self._tell_of_kept = kept
+
+    async def copy_now(self, due: Sequence[Holding]) -> None:
+        """Copy these, and note checkpoints of them, whose turn it is not; without a lease there are no copies."""
+        await self._copy(due)
+        if late := [holding for holding in due if self._times.owes(holding.id)]:
+            await self._check_in_late(late)
+
+    def owes_checkpoint(self, entity: str) -> bool:
+        """Whether something of an entity was not given to the own store yet."""
+        return self._times.owes(entity)
+
+    def left(self, entity: str, frozen: Frozen) -> None:
+        """Another server has begun with this, which was here."""
+        if self._interval_s:
+            self.handed_over.keep(entity, frozen)
+
+    def _due(self, part: int) -> list[Holding]:
+        """Whose turn it is: those of this part of the interval, and those that are new."""
+        if part == 0:
+            self._turn = list(self._holdings)
+        due = [holding for holding in self._turn[part::_PARTS] if _is_simulated(holding.life)]
+        new: list[Holding] = []
+        while self._begun and len(new) < _NEW_IN_A_PART:
+            entity = next(iter(self._begun))
+            del self._begun[entity]
+            holding = self._holdings.get(entity)
+            if holding is not None and _is_simulated(holding.life) and self._is_new(holding):
+                new.append(holding)
+        return new + due
+
+    def _is_new(self, holding: Holding) -> bool:
+        copied = self._copied.get(holding.id)
+        return copied is None or copied.marks[0] != holding.fence
+
+    async def _in_turns(self, due: Sequence[Holding], work: Callable[[Sequence[Holding]], Awaitable[None]]) -> float:
+        """Work through them, others in between; how long others should have their turn after it, in seconds."""
+        rest_s = 0.0
+        for start in range(0, len(due), _AT_ONCE):
+            if start:
+                await self._clock.sleep_s(rest_s)
+            began_ns = self._clock.monotonic_ns()
+            await work(due[start : start + _AT_ONCE])
+            rest_s = min(_REST * (self._clock.monotonic_ns() - began_ns) / 1e9, _MAX_REST_S)
+        return rest_s
+
+    async def _copy(self, due: Sequence[Holding]) -> None:
+        """Copy those of them that have changed."""
+        await self._send(self._take(due))
+
+    def _take(self, due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
+        """What is to be sent now, by follower."""
+        outgoing: dict[str, list[CopyItem]] = defaultdict(list)
+        if not self._lease.may_act(self._clock.monotonic_ns()):
+            return outgoing
+        for holding in due:
+            # It may have left, or begun to, since it was its turn.
+            if _is_simulated(holding.life):
+                self._take_one(holding, outgoing)
+        return outgoing
+
+    def _take_one(self, holding: Holding, outgoing: dict[str, list[CopyItem]]) -> None:
+        life, copied, peers = holding.life, self._copied.get(holding.id), self._lease.may_follow
+        again_after = _AGAIN_AFTER
+        if copied is not None and copied.lasts(life, peers):
+            if self._is_recent(copied, copied.again_after):
+                return
+            again_after = copied.again_of_sleeper()
+        heard = life.heard
+        marks = (life.fence, life.ownership, life.broken, *heard)
+        if copied is not None and copied.peers is peers:
+            followers = copied.followers
+        else:
+            followers = followers_of(holding.id, self._server, peers, self._count)
+            if copied is not None and copied.followers == followers:
+                copied.peers = peers
+        if (
+            copied is not None
+            and (copied.marks, copied.followers) == (marks, followers)
+            and self._is_recent(copied, _AGAIN_AFTER)
+            and life.passive is None
+            and _are_equal(copied.world, life.world)
+        ):
+            return
+        state = life.encoded_if_portable()
+        under_way, kept_by = (list[_Sent](), ()) if copied is None else (copied.under_way, copied.kept_by)
+        now_ns, sleep = self._clock.monotonic_ns(), life.sleep
+        world = _PUT_AWAY if life.passive is not None else life.world
+        copied = _Copied(world, marks, followers, peers, self._round, now_ns, sleep, again_after, under_way, kept_by)
+        self._copied[holding.id] = copied
+        if state is None:
+            # Nor is that tried again before it has changed, or its time has come.
+            copied.kept_by = ()
+            return
+        applied = {name: upto for name, _, upto in heard}
+        self._check_in(life, copied, state, applied)
+        if len(state) > MAX_COPY_BYTES:
+            self._counts["copy_too_large"] += 1
+            copied.kept_by = ()
+            return
+        if followers:
+            copied.under_way.append(_Sent(life.fence, life.tick, now_ns, applied, set(followers), followers))
+            del copied.under_way[:-_MAX_UNDER_WAY]
+        item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
+        for follower in followers:
+            outgoing[follower].append(item)
+
+    def _is_recent(self, copied: _Copied, again_after: int) -> bool:
+        """Whether it was copied less than so many intervals ago, and if those take long, not too long ago either."""
+        is_late = self._clock.monotonic_ns() - copied.taken_ns >= self._again_ns
+        return self._round - copied.round < again_after and not is_late
+
+    def _check_in(self, life: Life, copied: _Copied, state: bytes, applied: dict[str, int]) -> None:
+        """Write a checkpoint, if the last one is long enough ago, or if nobody else gets a copy.
+
+        Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
+
+        It makes something durable only while this disk counts by the log (`authority.procedures.single_survivor`).
+        Another server may come back with an older copy, which would be gone on with if this server died then.
+        """
+        alone = not copied.followers
+        if not self._checkpoint_ns:
+            return
+        if not self._times.changed(life.id, self._clock.monotonic_ns()) and not alone:
+            return
+        is_written = self._write(life, state)
+        if is_written and alone and self._lease.is_alone and instance_of(life.id) == instance_of(self._server):
+            self._on_disk[life.id] = life.tick
+            self._writing.append((life, applied))
+
+    def _without_checkpoint(self) -> list[Holding]:
+        """Whose state has to be written now, because there may be no copy of it to send for long.
+
+        Also who stands still for a hand-over, and while this server has no lease: it may be needed all the same.
+        """
+        entities = self._times.due(self._clock.monotonic_ns())
+        if not entities:
+            return []
+        due = {entity: self._holdings.get(entity) for entity in entities}
+        for entity in [one for one, holding in due.items() if holding is None]:
+            self._times.gone(entity)
+        return [holding for holding in due.values() if holding is not None]
+
+    async def _check_in_late(self, due: Sequence[Holding]) -> None:
+        """Write checkpoints of what no copy was made of when it was time; nothing is durable by them alone."""
+        for entity in [holding.id for holding in due]:
+            # It may have left while others had their turn, and another stay may have begun.
+            holding = self._holdings.get(entity)
+            if holding is None or holding.life.over:
+                self._times.gone(entity)
+            elif (state := holding.life.encoded_if_portable()) is not None:
+                self._write(holding.life, state)
+            else:
+                self._times.tried(entity, self._clock.monotonic_ns(), is_written=False)
+
+    def _write(self, life: Life, state: bytes) -> bool:
+        is_written = self._ledger.checkpoint(life.id, life.fence, life.tick, state)
+        self._times.tried(life.id, self._clock.monotonic_ns(), is_written=is_written)
+        if not is_written:
+            self._counts["checkpoint_too_large"] += 1
+        return is_written
+
+    async def _written(self) -> None:
+        """Wait until the checkpoints of those of whom nobody else can have a copy are on the disk: durable then."""
+        writing, self._writing = self._writing, []
+        if writing:
+            await self._ledger.flush()
+        for life, applied in writing:
+            life.made_durable(applied)
+
+    def check_in_all(self) -> None:
+        """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
+        for holding in self._holdings if self._checkpoint_ns else ():
+            life = holding.life
+            state = life.encoded_if_portable()
+            if state is not None and not self._ledger.checkpoint(life.id, life.fence, life.tick, state):
+                self._counts["checkpoint_too_large"] += 1
+
+    async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:
+        for follower, items in outgoing.items():
+            try:
+                row = await self._home.row(follower)
+            except (HomeUnreachable, HomeRefused) as error:
+                _log.info("no copies for %s now: %s", follower, error)
+                continue
+            if row is None or not row.link_port:
+                # It has registered, but not where its link is.
+                continue
+            for together in _in_messages(items):
+                self._counts["copies_sent"] += len(together)
+                self._post(follower, (row.link_host, row.link_port), Copies(items=together))
+
+    def _post(self, to: str, where: tuple[str, int], message: LinkMessage) -> None:
+        try:
+            self._link.post(to, where, encode_link(message), channel=STATE_CHANNEL)
+        except (LinkDown, LinkFull) as error:
+            self._counts["copies_unsent"] += 1
+            _log.info("no copies for %s now: %s", to, error)
+
+    def kept(self, message: CopiesKept, follower: str) -> None:
+        """A follower keeps copies: what was applied by then is durable, once all followers say so.
+
+        Only if both certainly have their leases at this moment. Else it may be the word of a dead server, or a dead one
+        may be what hears it, and who is asked for copies need not have this one.
+        """
+        heard_since_ns = self._heard_since_ns()
+        for item in message.items:
+            copied, holding = self._copied.get(item.entity), self._holdings.get(item.entity)
+            if copied is None or holding is None:
+                continue
+            for sent in [one for one in copied.under_way if (one.fence, one.tick) == (item.fence, item.tick)]:
+                if sent.sent_ns >= heard_since_ns:
+                    is_last = sent.waits_for == {follower}
+                    sent.waits_for.discard(follower)
+                    if not sent.waits_for and holding.fence == sent.fence:
+                        if is_last:
+                            copied.kept_by = sent.followers
+                        self._is_kept(holding, sent)
+                else:
+                    # The follower had its lease after this was sent, which is too long ago to say that it still has it.
+                    self._counts["copies_kept_too_late"] += 1
+                    copied.under_way.remove(sent)
+                    copied.round = self._round - copied.again_after
+
+    def _heard_since_ns(self) -> int:
+        """What was sent before this is too old to be heard of now: its follower may have died since."""
+        now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
+        return now_ns - terms.certain_ns if terms is not None and self._lease.may_act(now_ns) else now_ns
+
+    def _is_kept(self, holding: Holding, sent: _Sent) -> None:
+        """All followers have a copy, and would be asked for it."""
+        if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
+            del self._on_disk[holding.id]
+        holding.life.made_durable(sent.applied)
+        self._tell_of_kept(holding.id, sent.fence)
+
+    def leaning(self) -> int:
+        """Of how many entities here a server that is drained has the copy that is to be elsewhere from now on."""
+        aside, peers = self._lease.aside, self._lease.may_follow
+        if not aside:
+            return 0
+        since_ns = self._heard_since_ns()
+        return sum(copied.leans_on(aside, peers, since_ns) for copied in self._copied.values())
+
+    def gone_on_with(self, entity: str, tick: int) -> None:
+        """This server goes on with a copy, which may be durable by its own disk alone."""
+        self._on_disk[entity] = tick
+        self.first_of(entity)
+
+    def has_shared(self) -> bool:
+        """Whether followers keep a copy of all that may be durable by the own disk alone, and there are any."""
+        return not self._on_disk and len(self._lease.peers) > 1
+
+    # --- as a follower ---------------------------------------------------------------------------------------------
+
+    def keep(self, message: Copies, authority: str, where: tuple[str, int]) -> None:
+        """Keep what an authority sends, and say what is kept; only servers of this instance are listened to.
+
+        A follower whose lease has run out keeps and says nothing: if the authority dies too, it is not asked. Nor does
+        it know whether the log by which that one is the authority is the one that it followed itself.
+        """
+        if authority not in self._lease.peers:
+            self._counts["copies_of_strangers"] += 1
+            return
+        if not self._lease.may_act(self._clock.monotonic_ns()):
+            self._counts["copies_without_lease"] += len(message.items)
+            return
+        kept = [item for item in message.items if self._keep_one(item)]
+        self._counts["copies_refused"] += len(message.items) - len(kept)
+        self._tell_of_room()
+        if kept:
+            items = [KeptItem(entity=one.entity, epoch=one.epoch, sub=one.sub, tick=one.tick) for one in kept]
+            self._post(authority, where, CopiesKept(items=items))
+
+    def _keep_one(self, item: CopyItem) -> bool:
+        if self._holdings.is_past(item.entity, item.fence):
+            return False
+        copy = new_copy(item.fence, item.tick, item.state, CopySource.FOLLOWER)
+        return self.table.offer(item.entity, copy, self._kept_at_ns())
+
+    def keep_own(self, entity: str, copy: Copy) -> None:
+        """Keep what this server itself had, whatever else has to make room for it."""
+        self.table.keep(entity, copy, self._kept_at_ns())
+        self._tell_of_room()
+
+    def give_up(self, kept: Collection[tuple[str, Fence]], is_ours: Callable[[str], bool]) -> None:
+        """Forget the copies of all entities that are ours, but for stays of this server itself that are `kept`."""
+        own = [
+            (entity, copy)
+            for entity, fence in kept
+            if (copy := self.table.get(entity)) is not None and copy.fence == fence and copy.source in _OWN_SOURCES
+        ]
+        self.table.forget(is_ours)
+        for entity, copy in own:
+            self.keep_own(entity, copy)
+        for entity in [one for one in self._on_disk if is_ours(one)]:
+            del self._on_disk[entity]
+
+    def asked_for(self, entity: str) -> None:
+        """Home asks for the copy of an entity: it is not to make room while others are waited for."""
+        self.table.asked(entity, self._kept_at_ns())
+
+    def _kept_at_ns(self) -> int:
+        """The time of the table, which stands still while this server has no lease.
+
+        Where there is no quorum nobody has one, and nobody sends copies. All would be stale when there is one again.
+        """
+        now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
+        if not self._lease.may_act(now_ns):
+            self._without_lease_ns += now_ns - self._looked_ns
+        self._looked_ns = now_ns
+        if terms is not None:
+            self.table.fresh_ns = _STALE_AFTER * (self._renewed_ns + terms.granter_ns)
+        return now_ns - self._without_lease_ns
+
+    def _tell_of_room(self) -> None:
+        """Count what has no room, and say now and then what to do about it."""
+        table, now_ns = self.table, self._clock.monotonic_ns()
+        news = {"copies_without_room": table.without_room, "copies_evicted": table.evicted}
+        if all(self._counts[name] == count for name, count in news.items()):
+            return
+        self._counts.update({name: count - self._counts[name] for name, count in news.items()})
+        if now_ns >= self._warn_from_ns:
+            self._warn_from_ns = now_ns + _WARN_AGAIN_NS
+            _log.warning(
+                "no room for more copies than these %d (%d bytes): %d were refused since the start, so their inputs "
+                "are not durable, and %d had to go that others may rely on. Raise max_copies_bytes, or add servers",
+                len(table),
+                table.bytes,
+                table.without_room,
+                table.evicted,
+            )
+
+
+def _is_simulated(life: Life) -> bool:
+    return not (life.frozen or life.over)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two states are known to be the same. They are data of a world, which may be nested too deep for that."""
+    try:
+        return bool(one == other)
+    except BaseException as error:
+        if is_stopping(error):
+            raise
+        return False
+
+
+def _in_messages(items: Iterable[CopyItem]) -> Iterable[list[CopyItem]]:
+    together: list[CopyItem] = []
+    size_bytes = 0
+    for item in items:
+        if together and (size_bytes + len(item.state) > _MESSAGE_BYTES or len(together) == MAX_COPIES):
+            yield together
+            together, size_bytes = [], 0
+        together.append(item)
+        size_bytes += len(item.state)
+    if together:
+        yield together

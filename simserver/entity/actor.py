@@ -1,0 +1,137 @@
+"""An entity as an actor: it ticks, and takes the inputs of its players.
+
+The actor runs the world's code on the entity's `Life`, which outlives it: whatever ends the actor, the next one goes on
+from the last tick that was completed. It ticks while the life is not frozen; frozen, it only takes inputs, which the
+life keeps in its journal.
+
+A world that raises is no reason to crash: it would raise on this state on every server. The entity stands still then,
+with its inputs, until people have looked at it. So it does if the world gives a state that could not travel: that is
+not committed, and the entity has its last good one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from actors.base.errors import is_stopping
+from actors.core.ref import From
+from actors.core.server import IGNORE, Ignore, Reply, Server
+from simserver.entity.sleep import may_sleep
+from simserver.entity.state import EntityEnvironment, Life
+from simserver.world.api import a_destination
+from simserver.world.pending_input import PendingInput
+from simserver.world.step import Carried, Step
+
+__all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
+
+
+@dataclass(frozen=True, slots=True)
+class TickNow:
+    """Cast: one tick of the server's 20 Hz has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewInput:
+    """Cast: an input arrived (from its player, or forwarded)."""
+
+    source: str
+    owner_rev: int
+    seq: int
+    data: bytes
+    base: int = 0
+    floor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Call: how the entity is, as plain data; `with_state` adds the world's state as CBOR in hex."""
+
+    with_state: bool = False
+
+
+class Entity(Server[Life]):
+    """One entity; started with `(EntityEnvironment, Life)`, any number of times for one life."""
+
+    _is_ready = False
+
+    def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
+        """Go on where the life is; a life that is over wants no actor."""
+        self._env, life = arg
+        if life.over:
+            return IGNORE
+        life.taken_up_by(self.ref)
+        if life.owes_tick:
+            # The round came before this did.
+            life.owes_tick = False
+            self.ref.cast(TickNow())
+        return life
+
+    def handle_cast(self, message: Any, state: Life) -> None:
+        """Ticks and inputs."""
+        if type(message) is TickNow:
+            # By far the most of them.
+            self._tick(state)
+            return
+        match message:
+            case NewInput(source, owner_rev, seq, data, base, floor):
+                state.take_input(source, owner_rev, seq, data, base, floor)
+            case other:
+                raise TypeError(f"an entity takes no {other!r}")
+
+    def handle_call(self, request: Any, from_: From, state: Life) -> Reply[Life]:
+        """Inspection."""
+        match request:
+            case Inspect(with_state):
+                return Reply(state.inspected(with_state=with_state))
+            case other:
+                raise TypeError(f"an entity answers no {other!r}")
+
+    def _tick(self, life: Life) -> None:
+        if life.frozen or life.broken or life.ownership.stands_still:
+            return
+        if life.sleep is not None and not life.wakes_now():
+            return
+        now_ns = done_ns = life.enter()
+        try:
+            world, carried = self._step(life)
+            life.require_portable(world)
+            destination = a_destination(self._env.world.destination(world, self._env.server, life.ticks_here + 1))
+            wants_sleep = may_sleep(self._env.world, world)
+        except BaseException as error:
+            if is_stopping(error):
+                raise
+            life.failed(error)
+            return
+        finally:
+            done_ns = life.leave(now_ns)
+        if not self._env.may_act(done_ns):
+            # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it. If it was by the tick
+            # itself, the entity may be stopped for it now.
+            self._env.count("ticks_without_lease")
+            return
+        # What comes after the commit may fail: the tick is done then all the same, and is not done again.
+        if applied := life.commit(world, now_ns, carried, done_ns):
+            self._acknowledge(life, applied)
+        if life.leaves_at_ns and self._is_ready:
+            self._env.ready_to_leave(life.id)
+        life.wants = "" if destination is None or destination == self._env.server else destination
+        if life.wants:
+            self._env.wants_to_go(life.id, life.wants)
+        elif wants_sleep:
+            life.fall_asleep()
+
+    def _step(self, life: Life) -> tuple[Any, Carried | None]:
+        """The world one tick later, and what the entity carries then if its world has any use for it."""
+        pending, period_s = tuple(life.inbox.pending), self._env.period_s
+        advance = getattr(self._env.world, "advance", None)
+        if advance is None:
+            return self._env.world.step(life.seen, pending, period_s), None
+        now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
+        leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
+        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id)
+        world = advance(life.seen, pending, period_s, step)
+        self._is_ready = step.is_ready
+        return world, step.carried()
+
+    def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:
+        for source, upto in life.inbox.sources_of(applied).items():
+            life.acknowledge(source, upto)

@@ -1,0 +1,211 @@
+"""Whom this server was simulating when it died, or lost its lease: so that it does not go from one server to the next.
+
+A world that raises is caught (`simserver.entity.actor`). What ends the process is not: a fault in C code, the
+out-of-memory killer, a loop without end. The entity is gone on with elsewhere, with the inputs that it died of, and
+kills that server next. Nobody can tell from outside which of thousands of entities it was, so the server writes down
+whose step it has begun before it begins it, and takes that back afterwards, in a page of memory that outlives the
+process: two slices of a `mmap`, half a microsecond of a tick. Whoever starts in the same directory finds the name and
+keeps it for an hour.
+
+A step that takes longer than a lease does the same to a server that stays alive: its entities are given to others while
+it computes, and this one with the input that takes so long. So a step counts as a death too if the lease of the server
+ran out during it, and it took so long that a renewal was due meanwhile (`LeaseKeeper.is_lost_by`). That is so for all
+that a world is asked about an entity: `simserver.entity.state` has each of its methods called `at_work`.
+
+A server that is asked for copies says of how many such deaths it knows (`authority.wire.recovery.Collected`), its
+own and those it has heard of, and home tells them all to the server that takes the entity over. At `TOO_OFTEN` deaths,
+of one server or of several, it stands still there, as if its world had raised: one death may be bad luck, since
+somebody is being simulated at most moments at which a busy server is killed. A server that is not started again says
+nothing. Home waits a little for one that may have died of what others have died of (`homeserver.failover.takeover`).
+
+A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
+of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`): deaths under earlier
+ones count no more. No clock is needed for that: what a server has died of goes on under a higher epoch, so all deaths
+before a release are of lower ones, also those that a server finds only when it is started long after.
+"""
+
+import json
+import logging
+import mmap
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from authority.fence import MAX_EPOCH, check_epoch
+from authority.names import BadName, check_name
+from authority.wire.recovery import MAX_DEATHS, TOO_OFTEN
+from tree.disk.disk import DiskFailed, replace_file
+
+__all__ = ["TOO_OFTEN", "BlackBox"]
+
+_log = logging.getLogger("simserver.entity.crash_guard")
+
+REMEMBERED_S: Final = 3600.0
+MAX_ENTITIES: Final = 64
+MAX_HEARD: Final = 4096
+_BYTES: Final = 256
+
+
+class _Death(NamedTuple):
+    """A server died of an entity under this epoch; that was found or heard of at this Unix time."""
+
+    at_s: float
+    epoch: int
+
+
+class BlackBox:
+    """The entity whose world is at work, kept in two files of `directory`; without one nothing is kept or known."""
+
+    def __init__(self, directory: Path | None = None, unix_s: Callable[[], float] = lambda: 0.0) -> None:
+        """Reads what an earlier life has left, and says so in the log; `unix_s` says what time it is.
+
+        Whoever cannot have the files is a server all the same: it simulates without them.
+        """
+        self._file: Final = None if directory is None else directory / "deaths.json"
+        self._unix_s: Final = unix_s
+        self._deaths: dict[str, list[_Death]] = {}
+        # What was heard of others, of entities that this server was given or is about to be given.
+        self._heard: OrderedDict[str, list[_Death]] = OrderedDict()
+        self._page: mmap.mmap | bytearray = bytearray(_BYTES)
+        if directory is not None and self._file is not None:
+            try:
+                self._page = _mapped(directory / "simulating")
+                self._deaths = _read(self._file, unix_s())
+            except OSError as error:
+                _log.warning("who kills this server will not be known: %s", error)
+            self._autopsy()
+
+    def _autopsy(self) -> None:
+        entity, epoch = _left_in(self._page)
+        self._page[0] = 0
+        if entity:
+            times = self.died(entity, epoch)
+            _log.error("this server died while it simulated %s, %d times in an hour", entity, times)
+
+    def died(self, entity: str, epoch: int) -> int:
+        """Note a death of an entity under this epoch; of how many this server knows by itself, within the last hour."""
+        deaths = self._deaths.setdefault(entity, [])
+        deaths.append(_Death(self._unix_s(), epoch))
+        del deaths[:-MAX_DEATHS]
+        while len(self._deaths) > MAX_ENTITIES:
+            del self._deaths[next(iter(self._deaths))]
+        self._write()
+        return len(self._lately(deaths))
+
+    @contextmanager
+    def simulating(self, entity: str, epoch: int) -> Iterator[None]:
+        """While the world is at work on this entity, under a fence of this epoch; perhaps within another such time."""
+        before = bytes(self._page[: 1 + self._page[0]])
+        self.enter(entity, epoch)
+        try:
+            yield
+        finally:
+            self._page[: len(before)] = before
+
+    def enter(self, entity: str, epoch: int) -> None:
+        """The world begins to work on this entity, under a fence of this epoch."""
+        line = f"{entity} {epoch}".encode()
+        size = len(line)
+        self._page[1 : 1 + size] = line
+        self._page[0] = size
+
+    def leave(self) -> None:
+        """It has come back."""
+        self._page[0] = 0
+
+    def deaths(self, entity: str) -> list[int]:
+        """Under which epochs servers have died of an entity within the last hour, an epoch for each death, in order.
+
+        This server, and those of which it has heard.
+        """
+        own, heard = self._deaths.get(entity), self._heard.get(entity)
+        if not (own or heard):
+            return []
+        # What was heard has some of its own, and an entity has one authority in each epoch.
+        known = Counter(self._lately(own or ())) | Counter(self._lately(heard or ()))
+        return sorted(known.elements())[-MAX_DEATHS:]
+
+    def heard(self, entity: str, deaths: Iterable[int]) -> None:
+        """Under these epochs servers have died of it, this one included, as its home instance has heard."""
+        now_s = self._unix_s()
+        # What was heard before is no younger for being heard again.
+        since = {death.epoch: death.at_s for death in self._heard.get(entity, ())}
+        if heard := [_Death(since.get(epoch, now_s), epoch) for epoch in deaths]:
+            self._heard[entity] = heard
+            self._heard.move_to_end(entity)
+            if len(self._heard) > MAX_HEARD:
+                self._heard.popitem(last=False)
+
+    def _lately(self, deaths: Iterable[_Death]) -> list[int]:
+        now_s = self._unix_s()
+        return [death.epoch for death in deaths if _is_remembered(death.at_s, now_s)]
+
+    def verdict(self, entity: str, released_epoch: int = 0) -> str:
+        """Why nobody should simulate it until people have looked at it; empty if nothing is known against it.
+
+        `released_epoch` is the epoch under which they have done so last: what was before does not count.
+        """
+        deaths = sum(epoch >= released_epoch for epoch in self.deaths(entity))
+        if deaths < TOO_OFTEN:
+            return ""
+        return f"servers died, or lost their leases, {deaths} times while they simulated it"
+
+    def forget(self, entity: str) -> None:
+        """People have looked at it: its next death is its first. Others know that by what its state says."""
+        self._heard.pop(entity, None)
+        if self._deaths.pop(entity, None) is not None:
+            self._write()
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        try:
+            replace_file(self._file, json.dumps(self._deaths).encode())
+        except (OSError, DiskFailed) as error:
+            _log.warning("%s is not written: %s", self._file, error)
+
+
+def _mapped(file: Path) -> mmap.mmap:
+    with file.open("a+b") as opened:
+        opened.truncate(_BYTES)
+        return mmap.mmap(opened.fileno(), _BYTES)
+
+
+def _left_in(page: mmap.mmap | bytearray) -> tuple[str, int]:
+    """The name and the epoch that were left there; the name is empty if there is none that could be one."""
+    try:
+        name, _, epoch = bytes(page[1 : 1 + page[0]]).decode().partition(" ")
+        return (check_name(name), check_epoch(int(epoch))) if name else ("", 0)
+    except (BadName, ValueError, OverflowError):
+        return "", 0
+
+
+def _is_remembered(at_s: float, now_s: float) -> bool:
+    # Who was written down by a clock that was ahead is believed for an hour too.
+    return abs(now_s - at_s) < REMEMBERED_S
+
+
+def _read(file: Path, now_s: float) -> dict[str, list[_Death]]:
+    """The deaths of the last hour; none if the file is not what was written, or there is none."""
+    try:
+        rows = json.loads(file.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    if not isinstance(rows, Mapping):
+        return {}
+    recent = {
+        entity: [death for row in deaths if (death := _death_in(row)) and _is_remembered(death.at_s, now_s)]
+        for entity, deaths in rows.items()
+        if isinstance(deaths, list)
+    }
+    return {entity: deaths for entity, deaths in recent.items() if deaths}
+
+
+def _death_in(row: Any) -> _Death | None:
+    match row:
+        case [int() | float() as at_s, int() as epoch] if 0 <= epoch <= MAX_EPOCH:
+            return _Death(at_s, epoch)
+        case _:
+            return None

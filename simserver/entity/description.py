@@ -1,0 +1,32 @@
+"""How an entity is, for people and tools that look."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simserver.entity.inputs import Inbox
+    from simserver.entity.state import Life
+
+__all__ = ["described"]
+
+
+def described(life: "Life", inbox: "Inbox") -> dict[str, Any]:
+    """A life and its inbox as plain data, without the world's state."""
+    return {
+        "id": life.id,
+        "kind": life.kind,
+        "epoch": life.fence.epoch,
+        "sub": life.fence.sub,
+        "owner": life.ownership.owner,
+        "owner_rev": life.ownership.rev,
+        "stands_still": bool(life.ownership.stands_still),
+        "tick": life.tick,
+        "frozen": life.frozen,
+        "asleep": life.sleep is not None,
+        "passive": life.passive is not None,
+        "broken": life.broken,
+        "pending_inputs": len(inbox.pending),
+        "sources": {
+            name: {"accepted": c.accepted, "applied": c.applied, "digest": c.digest.hex()}
+            for name, c in inbox.cursors.items()
+        },
+    }

@@ -1,0 +1,104 @@
+"""Encoding one entity again and again: what has not changed since the last time is not encoded another time.
+
+It is encoded when it comes, when it is copied, when it is written down and when it leaves, and between two ticks it is
+the same. With a tick the world's state changes, and seldom anything else: what stands beside that is kept encoded, and
+put around it in the order of canonical CBOR.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import cbor2
+
+from simserver.world.portability import portable
+
+if TYPE_CHECKING:
+    from simserver.entity.inputs import Inbox
+    from simserver.entity.state import Life
+
+__all__ = ["LifeEncoder"]
+
+# The whole of a larger one is not kept beside what it is of.
+_MAX_KEPT_BYTES: Final = 4096
+_TICK: Final = cbor2.dumps("tick")
+_WORLD: Final = cbor2.dumps("world")
+
+
+# A world has few kinds.
+@lru_cache(maxsize=256)
+def _front(kind: str, fields: int) -> bytes:
+    """The head of the whole map, which has so many fields, and what it has up to the number of the tick."""
+    return bytes([0xA0 | fields]) + cbor2.dumps({"kind": kind})[1:] + _TICK
+
+
+class LifeEncoder:
+    """Encodes one life: the same as `Snapshot.encode` of it, as it stands.
+
+    What is carried and the world are known by their identity, since they are replaced and never changed; a world that
+    changes its state in place does so with a tick. The inbox counts its changes.
+
+    Raises `NotPortable` of a world that cannot be written, or could not be read again.
+    """
+
+    __slots__ = ("_beside", "_inbox", "_whole", "world_bytes")
+
+    def __init__(self) -> None:
+        self.world_bytes = 0
+        """How long its world was when it was encoded last."""
+        self._beside: tuple[Any, ...] = (None,)
+        self._inbox: tuple[int, bytes] = (-1, b"")
+        self._whole: tuple[Any, ...] = (None,)
+
+    def encode(self, life: "Life") -> bytes:
+        """The life between two ticks."""
+        tick, world = life.tick, life.world
+        (front, back), inbox = self._around(life), self._inbox_of(life.inbox)
+        whole = self._whole
+        # The parts are the same objects while they are of the same.
+        if whole[0] == tick and whole[1] is world and whole[2] is inbox and whole[3] is back:
+            state: bytes = whole[4]
+            return state
+        state = b"".join((front, cbor2.dumps(tick), inbox, self.of_world(world), back))
+        self._whole = (tick, world, inbox, back, state) if len(state) <= _MAX_KEPT_BYTES else (None,)
+        return state
+
+    def around_tick(self, life: "Life") -> tuple[bytes, bytes]:
+        """The same up to the number of the tick, and from there on."""
+        front, back = self._around(life)
+        return front, b"".join((self._inbox_of(life.inbox), self.of_world(life.world), back))
+
+    def of_world(self, world: Any) -> bytes:
+        """The world's state alone."""
+        encoded = portable(world)
+        self.world_bytes = len(encoded)
+        return encoded
+
+    def _around(self, life: "Life") -> tuple[bytes, bytes]:
+        """Up to the number of the tick, and after the world."""
+        beside, broken, released = self._beside, life.quarantine, life.released_epoch
+        if (
+            beside[0] is not life.carried
+            or beside[1] != life.ownership
+            or beside[2] != life.schema
+            or beside[3] != broken
+            or beside[4] != released
+        ):
+            after = {"ownership": life.ownership.to_data(), "schema": life.schema} | life.carried.to_data()
+            after |= {"broken": broken} if broken else {}
+            after |= {"released": released} if released else {}
+            front = _front(life.kind, len(("kind", "tick", "inbox", "world")) + len(after))
+            # Without the head of a map of its own, which is one byte for fewer than 24 fields.
+            back = cbor2.dumps(after, canonical=True)[1:]
+            beside = self._beside = (life.carried, life.ownership, life.schema, broken, released, (front, back))
+        around: tuple[bytes, bytes] = beside[5]
+        return around
+
+    def _inbox_of(self, inbox: "Inbox") -> bytes:
+        """From after the tick up to the world."""
+        changes = inbox.changes
+        if self._inbox[0] != changes:
+            data = inbox.to_data()
+            # As it stands it is in order, but for the names of several sources.
+            encoded = cbor2.dumps({"inbox": data}, canonical=len(data["cursors"]) > 1)
+            self._inbox = (changes, encoded[1:] + _WORLD)
+        return self._inbox[1]

@@ -1,0 +1,52 @@
+"""What an entity may use of its server."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from authority.wire.transfer import InputAck, NotOwner
+from simserver.entity.crash_guard import BlackBox
+from simserver.entity.custody_log import CustodyLog
+from simserver.entity.sleep import Rounds
+from simserver.entity.world_faults import WorldFaults
+from simserver.world.api import World
+
+if TYPE_CHECKING:
+    from simserver.entity.state import Life
+
+__all__ = ["EntityEnvironment"]
+
+
+@dataclass(frozen=True)
+class EntityEnvironment:
+    """What an entity may use of its server."""
+
+    server: str
+    world: World
+    period_s: float
+    custody: CustodyLog
+    monotonic_ns: Callable[[], int]
+    acknowledge: Callable[[str, InputAck], None]
+    correct: Callable[[str, NotOwner], None]
+    wants_word_of_owner: Callable[[str], None]
+    wants_to_go: Callable[[str, str], None]
+    count: Callable[[str], None]
+    # Whether this server has its lease at this moment.
+    may_act: Callable[[int], bool]
+    # Whether what took so long, from when until when, has cost this server the lease that it had.
+    is_lost_by: Callable[[int, int], bool]
+    # Whether copies are kept elsewhere: only what is in one is durable then.
+    keeps_copies: Callable[[], bool]
+    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
+    # By which those that sleep count their ticks.
+    rounds: Rounds = field(default_factory=Rounds)
+    # Whose step has begun is written down there first.
+    black_box: BlackBox = field(default_factory=BlackBox)
+    # Told of every stint that begins: what is new here is copied first.
+    begun: Callable[[str], None] = lambda _entity: None
+    # Told of every life that was put away, and needs an actor again.
+    wants_actor: Callable[["Life"], None] = lambda _life: None
+    # Told of every life that was stopped.
+    stands_still: Callable[[str], None] = lambda _entity: None
+    # What its world did wrong is said there.
+    faults: WorldFaults = field(default_factory=WorldFaults)

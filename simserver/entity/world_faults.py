@@ -1,0 +1,41 @@
+"""What a world did wrong, in the log of its server: the first of each kind at once, and then one line a minute.
+
+A world that fails fails on thousands of entities, with every tick or whenever somebody asks. Each of them would be a
+traceback, and the lines that an operator needs would drown in them. All are counted.
+"""
+
+import logging
+from collections import OrderedDict
+from typing import Final
+
+from actors.base.errors import traceback_of
+
+__all__ = ["INTERVAL_NS", "MAX_KINDS", "WorldFaults"]
+
+_log = logging.getLogger("simserver.world.api")
+
+INTERVAL_NS: Final = 60_000_000_000
+MAX_KINDS: Final = 64
+"""Kinds of faults that are told apart; the one with the oldest line is forgotten first."""
+
+
+class WorldFaults:
+    """Of each kind of fault: when there was a line, and how many went without since."""
+
+    def __init__(self) -> None:
+        self._kinds: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
+
+    def failed(self, what: str, error: BaseException, now_ns: int) -> bool:
+        """A world failed: `what` says on whom and in doing what, in one sentence; whether there is a line about it."""
+        kind = (what.partition(":")[0], type(error).__name__)
+        written_ns, quiet = self._kinds.get(kind, (now_ns - INTERVAL_NS, 0))
+        if now_ns - written_ns < INTERVAL_NS:
+            self._kinds[kind] = written_ns, quiet + 1
+            return False
+        self._kinds.pop(kind, None)
+        if len(self._kinds) >= MAX_KINDS:
+            self._kinds.popitem(last=False)
+        self._kinds[kind] = now_ns, 0
+        more = f" ({quiet} more like it since the last line)" if quiet else ""
+        _log.error("the world failed, %s%s\n%s", what, more, traceback_of(error))
+        return True

@@ -1,0 +1,147 @@
+"""Entities of other instances that live here: whether their homes say so, too.
+
+What another instance's log has given to this server may have been taken back with that log, when it had been restored
+from an older copy and the newest one was put back (`authority.procedures.ownership_check`). Nobody tells this server of
+it: the log of its own home is as it was, and by the other one it has nothing. So it asks now and then, and gives up
+what is not its own. In good times all is: who is about to leave is not asked about, and what was committed a moment ago
+the log knows.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from actors.base.clock import Clock
+from authority.fence import Fence
+from authority.names import instance_of
+from authority.wire.hops import Trace
+from authority.wire.log_position import MAX_HELD, MAX_OFFICES_ABROAD, HeldInquiry, HeldItem, HeldWord
+from simserver.entity.table import Holding, Holdings
+from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from simserver.transfer.source.departures import Departures
+from tree.disk.disk import DiskFailed
+
+__all__ = ["Visitors"]
+
+_log = logging.getLogger("simserver.failover.foreign_entities")
+
+# One question to each home in that time, about `MAX_HELD` entities: those of more have their turn later.
+ASK_EVERY_S: Final = 10.0
+
+
+class Visitors:
+    """Asks about them while it is served.
+
+    Args:
+        words_of: what this server has heard of another instance's log; see `simserver.lease.log_watermark`.
+        may_act: whether anything may be simulated at a moment; without a lease all stands still, and nothing is asked.
+        disown: gives up what lives here under this fence and is not this server's.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        home: Home,
+        holdings: Holdings,
+        departures: Departures,
+        words_of: Callable[[str], list[str]],
+        may_act: Callable[[int], bool],
+        disown: Callable[[str, Fence], Awaitable[None]],
+        clock: Clock,
+        counts: Counter[str],
+    ) -> None:
+        self._server: Final = server
+        self._home: Final = home
+        self._holdings: Final = holdings
+        self._departures: Final = departures
+        self._words_of: Final = words_of
+        self._may_act: Final = may_act
+        self._disown: Final = disown
+        self._clock: Final = clock
+        self._counts: Final = counts
+        self._number = 0
+        # The last of each instance that was asked about, and what its home did not know as this server's then.
+        self._last: Final[dict[str, str]] = {}
+        self._unknown: Final[dict[str, Fence]] = {}
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Ask from time to time, until cancelled."""
+        task_status.started()
+        while True:
+            await self._clock.sleep_s(ASK_EVERY_S)
+            if self._may_act(self._clock.monotonic_ns()):
+                await self.ask_all()
+
+    async def ask_all(self) -> None:
+        """One question to the home of each instance that has entities here."""
+        here, visitors = instance_of(self._server), defaultdict[str, list[Holding]](list)
+        for holding in self._holdings:
+            if (instance := instance_of(holding.id)) != here:
+                visitors[instance].append(holding)
+        for entity in [one for one in self._unknown if self._holdings.get(one) is None]:
+            del self._unknown[entity]
+        for instance, all_of_it in visitors.items():
+            try:
+                await self._ask(instance, self._next(instance, all_of_it))
+            except (HomeUnreachable, HomeRefused) as error:
+                _log.info("whether %s knows of its entities here cannot be found out now: %s", instance, error)
+
+    def _next(self, instance: str, visitors: list[Holding]) -> list[Holding]:
+        """Whose turn it is: in the order of their names, from the last one on."""
+        after = self._last.get(instance, "")
+        # What was not known the last time is asked about again before others are: it may be simulated elsewhere.
+        visitors.sort(key=lambda one: (one.id not in self._unknown, one.id <= after, one.id))
+        some = visitors[:MAX_HELD]
+        self._last[instance] = some[-1].id
+        return some
+
+    async def _ask(self, instance: str, visitors: list[Holding]) -> None:
+        self._number += 1
+        before = self._departures.handed_on.before
+        items = [
+            HeldItem(
+                entity=one.id,
+                epoch=one.fence.epoch,
+                sub=one.fence.sub,
+                went_on=before(one.id, one.fence.epoch),
+                since=one.since,
+            )
+            for one in visitors
+            if not self._departures.is_under_way(one.id)
+        ]
+        if not items:
+            return
+        words = self._words_of(instance)[-MAX_OFFICES_ABROAD:]
+        question = HeldInquiry(number=self._number, server=self._server, words=words, items=items)
+        answer = await self._home.ask(question, Trace(f"visit-{self._number:08d}"), on_path=False)
+        word = None if answer is None else answer.message
+        if not isinstance(word, HeldWord) or word.number != question.number:
+            return
+        known = {(item.entity, item.fence) for item in word.kept}
+        for item in items:
+            await self._judge(item.entity, item.fence, is_known=(item.entity, item.fence) in known)
+
+    async def _judge(self, entity: str, fence: Fence, *, is_known: bool) -> None:
+        """What is not known twice, under the same fence and while it does not leave, is somebody else's."""
+        holding = self._holdings.get(entity)
+        if is_known or holding is None or holding.fence != fence or self._departures.is_under_way(entity):
+            self._unknown.pop(entity, None)
+        elif self._unknown.get(entity) != fence:
+            self._unknown[entity] = fence
+        else:
+            _log.error(
+                "%s is simulated here under %s, and by the log of its home it is not this server's: it is put aside "
+                "(docs/operations.md, what was put aside)",
+                entity,
+                fence,
+            )
+            try:
+                await self._disown(entity, fence)
+            except DiskFailed as error:
+                _log.error("%s cannot be put aside, and stays for now: %s", entity, error)
+                return
+            del self._unknown[entity]
+            self._counts["disowned"] += 1

@@ -1,0 +1,166 @@
+"""How entities begin on a server for the first time, and how they end there for good: by their home instance's word.
+
+That one has begun is said when it would outlive this server (`simserver.durability.creation_barrier`).
+"""
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
+
+from actors.base.errors import said, traceback_of
+from authority.fence import Fence
+from authority.model.ownership import Ownership
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Despawn, Despawned, NotHere, Spawn, Spawned
+from simserver.durability.creation_barrier import Newborns
+from simserver.entity.table import Holdings, StateTooLarge, WorldFailed
+from simserver.net.outbox import Courier
+from simserver.transfer.source.admission import Reception
+from simserver.transfer.source.departures import Departures
+
+__all__ = ["MAX_REFUSED", "Births", "Refusal"]
+
+_log: Final = logging.getLogger(__name__)
+
+# Entities that this server would not have; the oldest are forgotten first, and then may be had if they are asked again.
+MAX_REFUSED: Final = 4096
+
+
+class Refusal(NamedTuple):
+    """Why an entity does not begin here, and the stable code of that, if it has one. Without a text, it does or did."""
+
+    text: str = ""
+    code: Literal["", "state_too_large"] = ""
+
+
+class Births:
+    """One server's part. Who may say so is checked by whoever hands a message in.
+
+    Args:
+        incarnation: of this server's lease; 0 for none.
+        fence_raised: has arrivals listen to nothing of an entity under a lower fence.
+        newborns: have what begins here kept before anybody is told; without, it is told at once.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        reception: Reception,
+        departures: Departures,
+        courier: Courier,
+        incarnation: Callable[[], int],
+        fence_raised: Callable[[str, Fence], None],
+        counts: Counter[str],
+        *,
+        newborns: Newborns | None = None,
+    ) -> None:
+        self._holdings: Final = holdings
+        self._reception: Final = reception
+        self._departures: Final = departures
+        self._courier: Final = courier
+        self._incarnation: Final = incarnation
+        self._fence_raised: Final = fence_raised
+        self._counts: Final = counts
+        self._newborns: Final = newborns
+        self._refused: OrderedDict[str, tuple[int, Refusal]] = OrderedDict()
+
+    def spawn(self, message: Spawn, opened: Opened) -> None:
+        """The home instance has created an entity and gives it to this server to simulate first."""
+        if message.incarnation and message.incarnation != self._incarnation():
+            self._counts["leave_of_another_life"] += 1
+            return
+        refusal = self._why_not(message)
+        if refusal is None:
+            refusal = self._begun(message)
+        answer = Spawned(entity=message.entity, reason=refusal.text, epoch=message.epoch, code=refusal.code)
+
+        def tell() -> None:
+            self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+        if refusal.text or self._newborns is None:
+            tell()
+        else:
+            self._newborns.when_kept(message.entity, opened.sender, tell)
+
+    def _why_not(self, message: Spawn) -> Refusal | None:
+        """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
+        epoch, refusal = self._refused.get(message.entity, (0, Refusal()))
+        if epoch >= message.epoch:
+            # Whoever asked first may have taken the entity back by now: there must be one answer, whoever asks again.
+            return refusal
+        entity, fence = message.entity, Fence(message.epoch)
+        holding, gone, lived = self._holdings.get(entity), self._holdings.gone(entity), self._holdings.lived(entity)
+        if holding is not None:
+            if holding.fence >= fence:
+                return Refusal()
+            # The log has forgotten the deletion of an earlier one of this name before this server had heard of it.
+            is_over = self._ended(entity, fence)
+            return None if is_over else self._keep(message, Refusal("an earlier entity of its name is still leaving"))
+        # What is known of lower fences is of an earlier one of this name, which the log has forgotten.
+        if gone is not None and gone.fence >= fence:
+            return Refusal() if gone.moved_to else Refusal("it has ended")
+        # What lived here before a restart is given back by its home instance, with what is left of it.
+        return Refusal() if lived is not None and lived >= fence else None
+
+    def _begun(self, message: Spawn) -> Refusal:
+        try:
+            if self._reception.is_full():
+                raise ValueError("this server has no room for another entity")
+            ownership = Ownership(message.owner, message.owner_rev)
+            self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch), ownership)
+        except StateTooLarge as error:
+            return self._keep(message, Refusal(str(error), "state_too_large"))
+        except ValueError as error:
+            return self._keep(message, Refusal(_sentence(error) or "the world would not have it"))
+        except WorldFailed as error:
+            # Without an answer the record would stay, of an entity that nobody simulates.
+            self._counts["spawn_failed"] += 1
+            text = "the world failed to spawn %s, a %s\n%s"
+            _log.error(text, message.entity, message.kind, traceback_of(error))
+            return self._keep(message, Refusal(_sentence(error)))
+        self._refused.pop(message.entity, None)
+        if self._newborns is not None:
+            self._newborns.born(message.entity, Fence(message.epoch))
+        return Refusal()
+
+    def _keep(self, message: Spawn, refusal: Refusal) -> Refusal:
+        self._refused[message.entity] = (message.epoch, refusal)
+        self._refused.move_to_end(message.entity)
+        while len(self._refused) > MAX_REFUSED:
+            self._refused.popitem(last=False)
+        return refusal
+
+    def despawn(self, message: Despawn, opened: Opened) -> None:
+        """The entity was deleted: it ends here, and never begins under an earlier fence.
+
+        Unless it is on its way out: then the log says so to who asks, and home hears of it when it says so again.
+        """
+        fence = Fence(message.epoch)
+        if not self._ended(message.entity, fence):
+            self._counts["despawn_not_yet"] += 1
+            return
+        answer = Despawned(entity=message.entity, epoch=message.epoch)
+        self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+    def _ended(self, entity: str, fence: Fence) -> bool:
+        """See that nothing of it goes on here under a lower fence; whether that is so."""
+        holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
+        if holding is not None and holding.fence < fence and self._departures.is_leaving(entity):
+            return False
+        self._fence_raised(entity, fence)
+        if (holding is not None and holding.fence >= fence) or (gone is not None and gone.fence >= fence):
+            return True
+        for source in self._holdings.leave(entity, "", fence):
+            self._courier.tell_player(source, NotHere(entity=entity, epoch=fence.epoch))
+        return True
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says, as it fits a message: its text is of the world, which may have taken it from anywhere."""
+    try:
+        text = str(error)
+    except Exception:
+        text = said(error)
+    return text[:200].encode(errors="replace").decode()

@@ -1,0 +1,1 @@
+"""Room simserver/owners."""

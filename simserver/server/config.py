@@ -1,0 +1,58 @@
+"""Configuration of a simulation server, as read from TOML."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from authority.limits import MAX_STATE_BYTES
+from authority.node.config import (
+    Address,
+    ConfigError,
+    InstanceName,
+    LinkAddress,
+    RestAddress,
+    RotationPeriod,
+    ServerName,
+    ServerUrl,
+    Settings,
+    TelemetrySettings,
+)
+
+__all__ = ["ConfigError", "SimserverConfig"]
+
+
+class SimserverConfig(Settings):
+    """Everything a simulation server needs to know before it starts.
+
+    `world` names the simulation as `package.module:ClassName` (see `simserver.world.api.World`); `world_options` is
+    handed to it as it stands.
+    """
+
+    name: ServerName
+    instance: InstanceName
+    directory: Path
+    rest: RestAddress = Address()
+    link: LinkAddress = Address()
+    home_urls: tuple[ServerUrl, ...] = Field(min_length=1)
+    join_token_file: Path
+    # Without it, nobody can look into its actors over HTTP.
+    operator_token_file: Path | None = None
+    # Keys of this age are replaced by the server itself; 0: never.
+    rotate_keys_every_s: RotationPeriod = 0.0
+    tick_hz: float = Field(default=20.0, gt=0, le=1000)
+    # Of other servers it takes entities up to this number, and none whose encoded state is longer.
+    max_entities: int = Field(default=100_000, ge=0)
+    max_state_bytes: int = Field(default=MAX_STATE_BYTES, ge=1024, le=MAX_STATE_BYTES)
+    # How often what has changed is copied to other servers, so that they can go on with it when this one dies, and to
+    # how many; and how often it is written to the own store, to go on after a restart. 0 for never.
+    copy_interval_s: float = Field(default=0.5, ge=0, le=3600)
+    copies: int = Field(default=1, ge=0, le=8)
+    checkpoint_interval_s: float = Field(default=5.0, ge=0, le=3600)
+    max_copies_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
+    # Who has slept for so long has its memory given back, until it is needed; 0 for never.
+    passivate_after_s: float = Field(default=120.0, ge=0, le=86_400)
+    world: str = "simserver.world.demo_balls:Balls"
+    world_options: dict[str, Any] = Field(default_factory=dict)
+    telemetry: TelemetrySettings = TelemetrySettings()
+    log_level: str = "INFO"

@@ -1,0 +1,477 @@
+"""One simulation server's parts, wired by `simserver.server.main`: the link's inbox and the tick."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import trio
+
+from actors.base.clock import InstanceClock
+from actors.core.system import System
+from actors.core.telemetry import Telemetry
+from actors.net.endpoint import Received
+from actors.net.key_service import KeyService
+from actors.net.link_service import LinkService
+from actors.net.taking import Rest, take_each
+from actors.supervision.application import LastWord
+from authority.errors import MessageError
+from authority.fence import Fence
+from authority.machines.source import Mode
+from authority.model.records import Role
+from authority.names import instance_of
+from authority.node.rejected_peers import Audit
+from authority.node.spans import Spans
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
+    Activate,
+    Activated,
+    Adopt,
+    CensusRequest,
+    Collect,
+    Copies,
+    CopiesKept,
+    Delegation,
+    Despawn,
+    DirectHandoff,
+    ForwardInputs,
+    Grant,
+    HandoffReply,
+    Input,
+    InputItem,
+    KeyAhead,
+    LetGo,
+    LogShown,
+    Moves,
+    NotHere,
+    Order,
+    OwnerHint,
+    OwnerWord,
+    Parcel,
+    Precopied,
+    Precopy,
+    Present,
+    Release,
+    Reserve,
+    Reserved,
+    Spawn,
+    Stage,
+    Staged,
+    StageDiscard,
+    StandingInquiry,
+    StateTransfer,
+    decode_link_untrusted,
+)
+from crypto import jose
+from crypto.errors import CryptoError
+from simserver.durability.creation_barrier import Newborns
+from simserver.durability.ledger import Ledger
+from simserver.durability.replication import Copier
+from simserver.entity.actor import NewInput, TickNow
+from simserver.entity.custody_log import CustodyLog
+from simserver.entity.passivation import Passivation
+from simserver.entity.state import EntityEnvironment
+from simserver.entity.table import Holdings
+from simserver.failover.adoption import Recovery
+from simserver.failover.foreign_entities import Visitors
+from simserver.failover.spawn import Births
+from simserver.lease.keeper import LeaseKeeper
+from simserver.lease.log_watermark import HomeLog
+from simserver.lease.renewal_lane import RenewalLane
+from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from simserver.net.outbox import Courier
+from simserver.owners.inactivity import Silences
+from simserver.owners.lookup import Owners
+from simserver.server.config import SimserverConfig
+from simserver.server.load_report import Loads
+from simserver.server.standings import Standings
+from simserver.transfer.source.admission import Admissions, Reception
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.target.arrivals import Arrivals
+from simserver.transfer.target.staged_outcome import Inquiries
+from simserver.transfer.target.staged_states import Stages
+from simserver.transfer.target.unresolved import LooseEnds
+
+__all__ = ["Node"]
+
+_log = logging.getLogger("simserver")
+
+# Parcels that are being opened or wait for a key at one time; more wait in the link's inbox, whose credit then stops.
+MAX_CONCURRENT_PARCELS: Final = 256
+# What an entity stands still for until it has been taken: the leave to begin with it, and the answer.
+_AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
+# What one simulation server says to another, and what is acted on before any certificate proves that it may.
+_OF_SERVERS: Final = (StateTransfer, Stage, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
+
+
+@dataclass
+class Node:
+    """Everything that the link's inbox, the tick and the status routes need."""
+
+    config: SimserverConfig
+    clock: InstanceClock
+    sealer: Sealer
+    home: Home
+    link: LinkService
+    courier: Courier
+    environment: EntityEnvironment
+    holdings: Holdings
+    departures: Departures
+    arrivals: Arrivals
+    admissions: Admissions
+    reception: Reception
+    stages: Stages
+    inquiries: Inquiries
+    owners: Owners
+    custody: CustodyLog
+    ledger: Ledger
+    counts: Counter[str]
+    keys: KeyService
+    lease: LeaseKeeper
+    operator_token: bytes | None = field(default=None, repr=False)
+    last_word: LastWord = field(default_factory=LastWord)
+    audit: Audit = field(default_factory=Audit)
+    system: System = field(init=False, repr=False)
+    births: Births = field(init=False, repr=False)
+    newborns: Newborns = field(init=False, repr=False)
+    loads: Loads = field(init=False, repr=False)
+    copier: Copier = field(init=False, repr=False)
+    recovery: Recovery = field(init=False, repr=False)
+    passivation: Passivation = field(init=False, repr=False)
+    silences: Silences = field(init=False, repr=False)
+    loose_ends: LooseEnds = field(init=False, repr=False)
+    home_log: HomeLog = field(init=False, repr=False)
+    visitors: Visitors = field(init=False, repr=False)
+    renewals: RenewalLane = field(init=False, repr=False)
+    telemetry: Telemetry = field(init=False, repr=False)
+    spans: Spans = field(init=False, repr=False)
+    registered: bool = False
+    ticks: int = field(default=0)
+
+    # --- ticking ---------------------------------------------------------------------------------------------------
+
+    async def serve_ticks(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Tick every entity at whole multiples of the period of the monotonic clock.
+
+        Servers of one machine therefore tick together, and a hand-over that fits between two ticks costs none. No tick
+        begins before the entities have had the last one: those that are due meanwhile are skipped. Who has just
+        arrived or been woken, or is busy with its inputs, may have it a moment later than the others, unmeasured.
+        """
+        period_ns = round(1e9 / self.config.tick_hz)
+        task_status.started()
+        last_due_ns = self.clock.monotonic_ns() // period_ns * period_ns
+        while True:
+            now_ns = self.clock.monotonic_ns()
+            due_ns = (now_ns // period_ns + 1) * period_ns
+            await self.clock.sleep_s((due_ns - now_ns) / 1e9)
+            self.ticks += 1
+            late_periods = max(0, self.clock.monotonic_ns() - due_ns) // period_ns
+            skipped = (due_ns - last_due_ns) // period_ns - 1 + late_periods
+            last_due_ns = due_ns + late_periods * period_ns
+            if skipped > 0:
+                self.counts["ticks_skipped"] += skipped
+            if not self.tick_all():
+                continue
+            self.loads.meter.began(due_ns)
+            await self.system.round_over()
+            self.loads.meter.ticked(self.clock.monotonic_ns() - due_ns)
+
+    def tick_all(self) -> bool:
+        """Have every entity tick; false if this server has no lease for that."""
+        if not self.lease.may_act(self.clock.monotonic_ns()):
+            # Somebody else may be given what lives here, from a moment on that this server cannot know.
+            self.counts["ticks_without_lease"] += 1
+            return False
+        tick, rounds = TickNow(), self.environment.rounds
+        rounds.count += 1
+        for holding in self.holdings:
+            life = holding.life
+            # Who stands still for a hand-over has nothing to do with it: in bulk that is every second one.
+            if not life.frozen and (life.sleep is None or life.sleep.is_over(rounds.count)):
+                holding.cast(tick)
+        return True
+
+    # --- the link's inbox ------------------------------------------------------------------------------------------
+
+    async def serve_link(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Take messages from the link until cancelled.
+
+        Inputs are taken at once and in order; parcels may have to wait for a key and are taken beside each other.
+        """
+        task_status.started()
+        await take_each(self.link.inbox, self._take_link_untrusted, self._failed, at_most=MAX_CONCURRENT_PARCELS)
+        # The link has ended: what restarts it, restarts this.
+        await trio.sleep_forever()
+
+    def _take_link_untrusted(self, received: Received) -> Rest | None:
+        """Take one message of a peer; what may have to wait is for later."""
+        message = decode_link_untrusted(received.message)
+        self.courier.heard_from(received.peer, received.address)
+        if isinstance(message, Parcel) and self.lease.log_went_back:
+            # What others decide by that log would be done under fences that were given before.
+            self.counts["dropped_log_went_back"] += 1
+        elif isinstance(message, Parcel):
+            if message.kind in _AT_ONCE and self.link.inbox.is_empty and self._take_at_once(message, received):
+                return None
+            return partial(self._take, message, received)
+        elif isinstance(message, Copies):
+            self.copier.keep(message, received.peer, received.address)
+        elif isinstance(message, CopiesKept):
+            self.copier.kept(message, received.peer)
+        elif isinstance(message, Input):
+            self._input(message, received.peer)
+        elif isinstance(message, LetGo):
+            self.silences.heard(received.peer)
+            self.departures.let_go(message.entity, received.peer)
+        elif isinstance(message, Present):
+            self._present(message, received.peer)
+        elif isinstance(message, KeyAhead):
+            self.sealer.told_untrusted(received.peer, message.header, self.clock.unix_s())
+        else:
+            self.counts["unexpected_message"] += 1
+        return None
+
+    def _failed(self, received: Received, error: Exception) -> None:
+        """What taking a message has raised: it is a bad one, cannot be taken now, or ran into an error of ours."""
+        if isinstance(error, MessageError | CryptoError):
+            self.counts["bad_message"] += 1
+            self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
+        elif isinstance(error, HomeUnreachable | HomeRefused):
+            # Keys or roles could not be looked up now: as if it had been lost; it will be repeated.
+            self.counts["undecided"] += 1
+            _log.info("could not take a message of %s now: %s", received.peer, error)
+        else:
+            # One message of one peer must not take the server down with it; people find it in the log and the counter.
+            self.counts["internal_error"] += 1
+            # It may come again at once: with the traceback one in a minute of each peer is told of.
+            if self.audit.dropped(received.peer, error, self.clock.monotonic_ns()):
+                _log.error("a message of %s ran into an error of ours", received.peer, exc_info=error)
+
+    def _input(self, message: Input, player: str) -> None:
+        self.counts["inputs"] += 1
+        self.silences.heard(player)
+        if not self.lease.may_act(self.clock.monotonic_ns()):
+            # It is not acknowledged, so the player repeats it, to whoever has authority then.
+            self.counts["input_without_lease"] += 1
+            return
+        holding = self.holdings.get(message.entity)
+        if holding is not None:
+            given = NewInput(player, message.owner_rev, message.seq, message.data, message.base, message.floor)
+            holding.cast(given)
+            return
+        fields = message.model_dump(include={"owner_rev", "seq", "data", "base", "floor"})
+        item = InputItem(source=player, **fields)
+        if self.arrivals.keep_early(message.entity, item):
+            return
+        self.counts["input_not_here"] += 1
+        self._tell_where(message.entity, player)
+
+    def _present(self, message: Present, player: str) -> None:
+        self.silences.heard(player)
+        if message.entity and self.holdings.get(message.entity) is None:
+            self._tell_where(message.entity, player)
+
+    def _tell_where(self, entity: str, player: str) -> None:
+        """It is not here (any more): where it went, as far as this server knows."""
+        gone = self.holdings.gone(entity)
+        if gone is None:
+            answer = NotHere(entity=entity)
+        else:
+            answer = NotHere(entity=entity, moved_to=gone.moved_to, epoch=gone.fence.epoch, sub=gone.fence.sub)
+        self.courier.tell_player(player, answer)
+
+    def _take_at_once(self, parcel: Parcel, received: Received) -> bool:
+        """Open and do what somebody waits for, if nobody has to be asked for keys; whether that is so.
+
+        A task of its own for it would begin two turns of the scheduler later, a tenth of a hand-over.
+        """
+        try:
+            sender, kid = jose.peek_untrusted(parcel.sealed)
+            keys = self.home.keys_at_hand(sender, kid)
+            if keys is None:
+                return False
+            now_ns, now_s = self.clock.monotonic_ns(), self.clock.unix_s()
+            opened = self.sealer.open_untrusted(parcel, sender=keys, now_ns=now_ns, now_s=now_s)
+            _check_peer(opened.sender, received)
+        except Exception as error:
+            self._failed(received, error)
+            return True
+        return self._done_at_once(opened, received)
+
+    def _done_at_once(self, opened: Opened, received: Received) -> bool:
+        """Do what somebody waits for, if nobody has to be asked for keys; whether that is so."""
+        message = opened.message
+        try:
+            if isinstance(message, Activated):
+                self.departures.activated(opened, message)
+            elif isinstance(message, DirectHandoff):
+                return self.arrivals.direct_at_hand(message, opened)
+            elif isinstance(message, Grant):
+                return self.arrivals.grant_at_hand(message, opened)
+            else:
+                return False
+        except Exception as error:
+            self._failed(received, error)
+        return True
+
+    async def _take(self, parcel: Parcel, received: Received) -> None:
+        # Before anybody is asked for keys: a peer can name whom it likes.
+        _check_peer(jose.peek_sender_untrusted(parcel.sealed), received)
+        opened = await self._open_untrusted(parcel)
+        _check_peer(opened[0].sender, received)
+        for one in opened:
+            # Of a parcel of many most is done so, without three coroutines for each.
+            if not self._done_at_once(one, received):
+                await self._dispatch_guarded(one, received)
+
+    async def _dispatch_guarded(self, opened: Opened, received: Received) -> None:
+        try:
+            if isinstance(opened.message, Moves | CensusRequest):
+                await self._placement(opened.message, opened.sender)
+            else:
+                await self._dispatch(opened)
+        except Exception as error:
+            self._failed(received, error)
+
+    async def _open_untrusted(self, parcel: Parcel) -> list[Opened]:
+        sender, kid = jose.peek_untrusted(parcel.sealed)
+        keys = await self.home.keys_of(sender, kid)
+        if keys is None:
+            raise MessageError(f"no keys are known for the sender {sender}")
+        return self.sealer.open_all_untrusted(
+            parcel, sender=keys, now_ns=self.clock.monotonic_ns(), now_s=self.clock.unix_s()
+        )
+
+    async def _dispatch(self, opened: Opened) -> None:
+        if isinstance(opened.message, _OF_SERVERS):
+            await self._check_simserver(opened.sender)
+        match opened.message:
+            case StateTransfer() as message:
+                await self.arrivals.state(message, opened)
+            case Grant() as message:
+                await self.arrivals.grant(message, opened)
+            case Activate() as message:
+                await self.arrivals.activate(message, opened)
+            case DirectHandoff() as message:
+                await self.arrivals.direct(message, opened)
+            case ForwardInputs() as message:
+                await self.arrivals.forwarded(message, opened)
+            case OwnerHint() as message:
+                self.arrivals.hints.came(message)
+            case Stage() as message:
+                await self.arrivals.stage(message, opened)
+            case Precopy() as message:
+                self.arrivals.precopy(message, opened)
+            case StageDiscard() as message:
+                self.arrivals.stage_void(message.transfer_id, opened.sender)
+            case _:
+                await self._dispatch_to_departures(opened)
+
+    async def _dispatch_to_departures(self, opened: Opened) -> None:
+        """Answers to what this server asked for its own entities."""
+        match opened.message:
+            case Precopied() as message:
+                self.departures.copied_ahead(opened, message)
+            case Staged() as message:
+                self.departures.staged(opened, message)
+            case Activated() as message:
+                self.departures.activated(opened, message)
+            case HandoffReply() as message:
+                await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
+                self.departures.replied(opened, message)
+            case Reserve() as message:
+                self.reception.asked(opened, message)
+            case Reserved() as message:
+                self.admissions.answered(opened, message)
+            case _:
+                await self._dispatch_of_home(opened)
+
+    async def _dispatch_of_home(self, opened: Opened) -> None:
+        """What only homeservers of an entity's instance say."""
+        match opened.message:
+            case Order() as message:
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                self.departures.begin(_plan(message))
+            case OwnerWord() as message:
+                await self.arrivals.owner(message, opened)
+            case Delegation() as message:
+                await self.arrivals.delegation(message, opened)
+            case Despawn() as message:
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                self.births.despawn(message, opened)
+            case Release() as message:
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                self.release(message.entity, discard_inputs=message.discard_inputs)
+            case Spawn() as message:
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                self.births.spawn(message, opened)
+            case LogShown() as message:
+                await self._check_homeserver(opened.sender, instance_of(opened.sender))
+                self.lease.shown_abroad(opened.sender, message.position)
+            case Collect() as message:
+                await self._check_home_of(opened.sender, message)
+                self.recovery.collect(message, opened.sender)
+            case Adopt() as message:
+                await self._check_home_of(opened.sender, message)
+                self.recovery.adopt(message, opened.sender)
+            case StandingInquiry() as message:
+                for instance in sorted({instance_of(entity) for entity in message.entities}):
+                    await self._check_homeserver(opened.sender, instance)
+                asked = Standings(self.holdings, self.departures, self.clock, self.lease.why_unleased)
+                self.courier.send(asked.answer(message), Trace("standing"), opened.sender, on_path=False)
+            case other:
+                raise MessageError(f"a simulation server takes no {other.type}")
+
+    def release(self, entity: str, *, discard_inputs: bool) -> bool:
+        """Simulate an entity again that stands still; whether there is one."""
+        holding = self.holdings.get(entity)
+        return holding is not None and holding.life.release(discard_inputs=discard_inputs)
+
+    async def _placement(self, message: Moves | CensusRequest, sender: str) -> None:
+        """Where this server's home instance wants its entities to be, and what it asks for that."""
+        await self._check_homeserver(sender, instance_of(self.sealer.name))
+        match message:
+            case Moves():
+                self.departures.relocate(message.moves)
+            case CensusRequest():
+                self.loads.census(message, sender, self.environment.world, self.environment.period_s)
+
+    async def _check_home_of(self, sender: str, message: Collect | Adopt) -> None:
+        """Only the home of entities says what becomes of them, of whichever instance this server is."""
+        for instance in sorted({instance_of(item.entity) for item in message.items}):
+            await self._check_homeserver(sender, instance)
+
+    async def _check_simserver(self, sender: str) -> None:
+        """Players have keys too, and hand over nothing. Which instance is asked for keys is decided elsewhere."""
+        if await self.home.role_of(sender) is not Role.SIMSERVER:
+            raise MessageError(f"{sender} is no simulation server")
+
+    async def _check_homeserver(self, sender: str, instance: str) -> None:
+        row = await self.home.row(sender)
+        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance:
+            raise MessageError(f"{sender} is no homeserver of {instance}")
+
+
+def _check_peer(sender: str, received: Received) -> None:
+    if sender != received.peer:
+        raise MessageError(f"sealed by {sender}, not by the peer that sent it")
+
+
+def _plan(order: Order) -> Plan:
+    mode = Mode(order.mode)
+    return Plan(
+        order.transfer_id,
+        order.entity,
+        order.target,
+        order.direct,
+        order.transport,
+        ordered=True,
+        mode=mode,
+        grouped=order.grouped,
+        notice_ms=order.notice_ms,
+        freeze_budget_ms=order.freeze_budget_ms,
+        undecided_at=Fence(order.epoch, order.sub),
+    )

@@ -1,0 +1,58 @@
+"""Who waits to leave for one server leaves in company: a place that becomes free alone is kept until there are more.
+
+What leaves at the same moment shares its seals, its messages, its signatures and its steps of the log, all the way to
+its report, and each of those costs about as much for a hundred entities as for one. Were every free place taken at
+once, the company would come apart: what one of them loses on its way, in the queue of a busy server say, it would never
+make up for, and in the end each would leave by itself. What waits here is simulated meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from actors.base.clock import Clock
+from simserver.net.timer import SpawnTask
+from simserver.transfer.source.concurrency_limit import Turnstile
+from simserver.transfer.source.departure import Plan
+
+__all__ = ["GATHER_S", "Convoys"]
+
+GATHER_S: Final = 0.05
+"""A place is kept free for so long at most: some of those under way may take long, or for ever."""
+
+
+class Convoys:
+    """Has those `begin` who wait at `turnstile`, many at a time."""
+
+    def __init__(self, clock: Clock, spawn: SpawnTask, begin: Callable[[Plan], None]) -> None:
+        """`begin` takes a place for the plan, if it still makes sense, and must not raise."""
+        self.turnstile: Turnstile[Plan] = Turnstile()
+        self._clock: Final = clock
+        self._spawn: Final = spawn
+        self._begin: Final = begin
+        # Targets for which somebody keeps the time.
+        self._gathering: set[str] = set()
+
+    def go_on(self) -> None:
+        """Somebody serves again: whoever kept the time is gone."""
+        self._gathering.clear()
+        for target in self.turnstile.targets():
+            self._leave(target)
+
+    def place_free(self, target: str) -> None:
+        """Somebody who left for `target` is there, or stays."""
+        if self.turnstile.is_worth_while(target) or not self._keeps_time(target):
+            self._leave(target)
+
+    def _keeps_time(self, target: str) -> bool:
+        if target not in self._gathering and self._spawn(self._leave_later, target):
+            self._gathering.add(target)
+        return target in self._gathering
+
+    async def _leave_later(self, target: str) -> None:
+        await self._clock.sleep_s(GATHER_S)
+        self._gathering.discard(target)
+        self._leave(target)
+
+    def _leave(self, target: str) -> None:
+        while (following := self.turnstile.following(target)) is not None:
+            self._begin(following)

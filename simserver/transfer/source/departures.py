@@ -1,0 +1,764 @@
+"""The old authority at work: performs what the `Outgoing` machine of each leaving entity decides.
+
+Whatever a machine decides is performed in one step that does not wait: freezing, taking the journal, resuming, retiring
+are changes of the entity's life, and messages are handed to the courier. So nobody who is ended while he brings a
+message can leave a decision half performed. What takes time (timers, requests, reports) runs while this is served;
+served again, it goes on with every transfer that is under way.
+"""
+
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from actors.base.breakpoints import nowhere
+from actors.base.clock import Clock
+from authority.errors import Reason
+from authority.fence import Fence
+from authority.machines import source as machine
+from authority.machines.capacity import Need
+from authority.machines.source import Case, Mode, Outgoing
+from authority.names import instance_of
+from authority.node.breakpoints import BREAKPOINT_OF, Breakpoint, BreakpointReached
+from authority.node.spans import SILENT, Spans
+from authority.trust.certificates import MAX_CHAIN
+from authority.wire.hops import Trace
+from authority.wire.placement import MoveItem
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
+    Activated,
+    HandoffAbort,
+    HandoffReply,
+    HandoffRequest,
+    NotHere,
+    Precopied,
+    Stage,
+    Staged,
+    StateTransfer,
+)
+from simserver.entity.state import Frozen
+from simserver.entity.table import Holding, Holdings
+from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from simserver.net.outbox import Courier
+from simserver.net.timer import Alarm
+from simserver.transfer.source.admission import Admission
+from simserver.transfer.source.batching import Convoys
+from simserver.transfer.source.circuit_breaker import ClosedBorders
+from simserver.transfer.source.departure import Departure, Plan
+from simserver.transfer.source.notice_timer import LeaveTaking
+from simserver.transfer.source.pass_signing import Passes
+from simserver.transfer.source.precopy import CopyingAhead
+from simserver.transfer.source.reasons import Waits
+from simserver.transfer.source.released_epochs import HandedOn
+from simserver.transfer.source.reports import Reports
+from simserver.transfer.source.retry_backoff import Stayers
+from simserver.transfer.source.retry_timeout import EACH_NS, Patience
+from simserver.transfer.source.seen_orders import Begun
+from simserver.transfer.source.spans import begin_spans
+from simserver.transfer.source.targets import Targets
+from simserver.transfer.source.waiting_for_home import HomeAwaited
+from simserver.world.portability import NotPortable
+
+__all__ = ["Departures"]
+
+_log = logging.getLogger("simserver.transfer.source.departures")
+_HOME_SILENT: Final = "order_home_silent"
+# What keeps an order from being followed yet, and not for good.
+_WAITS: Final = {
+    _HOME_SILENT: "its home instance does not answer, so nobody could decide",
+    "order_without_lease": "its server has no lease at the moment",
+}
+
+# Large states take longer to be staged: time for 10 MB a second.
+STAGE_NS_PER_BYTE = 100
+# Reasons for which a request may be refused, and the transfer that it is for have no result.
+_OF_THE_REQUEST: Final = frozenset({Reason.NOT_HOLDER, Reason.NO_DELEGATION})
+_RANDOM_ID: Final = partial(secrets.token_hex, 12)
+
+
+class Departures:
+    """Every entity that is leaving this server."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        home: Home,
+        courier: Courier,
+        holdings: Holdings,
+        admission: Admission,
+        clock: Clock,
+        counts: Counter[str],
+        new_id: Callable[[], str] = _RANDOM_ID,
+        reached: BreakpointReached = nowhere,
+        kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
+        spans: Spans = SILENT,
+        *,
+        may_act: Callable[[int], bool],
+        home_answers: Callable[[int], bool],
+    ) -> None:
+        """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
+
+        `kept` is told of every state that is not needed here any more, because somebody else has begun with it.
+        `may_act`: whether this server's lease lasts at a moment; `home_answers`: whether the home instance answers when
+        it is asked to renew it.
+        """
+        self.may_act = may_act
+        self.home_answers = home_answers
+        self._kept: Final = kept
+        self.handed_on: Final = HandedOn()
+        self._spans: Final = spans
+        self._reached = reached
+        self._sealer = sealer
+        self._home = home
+        self._courier = courier
+        self._holdings = holdings
+        self._admission = admission
+        self._clock = clock
+        self._nursery: trio.Nursery | None = None
+        self._counts = counts
+        # Entities that go on being simulated here while their targets are asked for room.
+        self._asking_for_room: set[str] = set()
+        self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
+        self._begun: Final = Begun()
+        self.waits: Final = Waits()
+        self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
+        self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
+        self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, spans)
+        self._new_id = new_id
+        self._home_awaited: Final = HomeAwaited(
+            clock,
+            self._spawn,
+            # As they are by then.
+            lambda now_ns: self.may_act(now_ns),  # noqa: PLW0108
+            lambda now_ns: self.home_answers(now_ns),  # noqa: PLW0108
+        )
+        self._leaving: dict[str, Departure] = {}
+        self._by_transfer: dict[str, Departure] = {}
+        self.stayers = Stayers(clock)
+        self._targets: Final = Targets(home, clock, self._spawn, self.went_wrong)
+        self._borders: Final = ClosedBorders(clock)
+        self._convoys: Final = Convoys(clock, self._spawn, lambda plan: self._safely(self._enter, plan, True))
+        self._patience = Patience()
+        self._alarm: Final = Alarm(clock, self._spawn, self._next_timer_ns, self._ring)
+
+    def __len__(self) -> int:
+        return len(self._leaving)
+
+    def is_leaving(self, entity: str) -> bool:
+        """Whether an entity stands still because it is being handed over."""
+        return entity in self._leaving
+
+    def home_is_back(self) -> None:
+        """The home instance grants this server's lease again: what waits for a decision need not wait for its turn."""
+        for departure in list(self._leaving.values()):
+            self._perform(departure, departure.machine.asks())
+
+    def departure_of(self, entity: str) -> Departure | None:
+        """How far the hand-over is for which an entity is frozen, if it is."""
+        return self._leaving.get(entity)
+
+    def step_down(self) -> None:
+        """This server's lease is over: whatever is refused from here on is not gone on with here."""
+        for departure in self._leaving.values():
+            departure.stays_nowhere = True
+
+    def taken_away(self, entity: str) -> None:
+        """The log has raised its fence, and asked what there is of it: what is refused is not gone on with here.
+
+        Such a word may be of before that. If the entity is given to this server since, it is told from what to go on.
+        """
+        if (departure := self._leaving.get(entity)) is not None:
+            departure.stays_nowhere = True
+
+    def give_up(self, entities: Collection[str]) -> None:
+        """These have never been this server's to hand over: whatever it has begun is not gone on with."""
+        for departure in [one for one in self._leaving.values() if one.plan.entity in entities]:
+            self._forget(departure)
+        for entity in entities:
+            # What this server is given next did not come of that.
+            self.handed_on.forget(entity)
+
+    @property
+    def under_way(self) -> int:
+        """How many entities are on their way out, or wait for their turn."""
+        return len(self._leaving) + self._convoys.turnstile.waiting
+
+    def is_under_way(self, entity: str) -> bool:
+        """Whether an entity is on its way out, or waits for its turn."""
+        asking = (self._asking_for_room, self._leave_taking, self._ahead, self._home_awaited)
+        return (
+            any(entity in some for some in asking) or self._convoys.turnstile.waits(entity) or entity in self._leaving
+        )
+
+    def may_be_moved(self, entity: str) -> bool:
+        """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""
+        return self.stayers.may_be_moved(entity) and not self.is_under_way(entity)
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self.passes.forget()
+            self._alarm.go_on()
+            self.reports.resume()
+            self._leave_taking.go_on()
+            self._ahead.go_on()
+            self._convoys.go_on()
+            self._targets.go_on()
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    # --- beginning -------------------------------------------------------------------------------------------------
+
+    def wants_to_go(self, entity: str, destination: str) -> None:
+        """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
+        if self.is_under_way(entity) or self.stayers.stay(entity, destination) is not None:
+            return
+        if not self._borders.may_try(destination):
+            self._counts["departure_closed"] += 1
+            return
+        if self._convoys.turnstile.is_full(destination):
+            # Before the target is asked: its places are for those who can use them.
+            self._counts["departure_crowded"] += 1
+            return
+        direct = self._may_pass(entity, destination)
+        if not (direct or self.home_answers(self._clock.monotonic_ns())):
+            # As in `_why_not`; said with each tick, so nothing is logged of it.
+            self._counts["departure_home_silent"] += 1
+            return
+        plan = Plan(self._new_id(), entity, destination, direct=direct)
+        # With its next tick the world says so again, or has thought of somewhere else.
+        self._safely(self.begin, plan, may_wait=False)
+
+    def why_it_stays(self, entity: str, destination: str) -> tuple[str, int]:
+        """Why an entity is here still that its world wants at `destination`, and for how many nanoseconds it is so.
+
+        Without a reason it is about to leave.
+        """
+        now_ns = self._clock.monotonic_ns()
+        if (stay := self.stayers.stay(entity, destination)) is not None:
+            again_s = (stay.pause.until_ns - now_ns) / 1e9
+            return f"{stay.words}; it is tried again in {again_s:.0f} s", now_ns - stay.since_ns
+        if self.is_under_way(entity):
+            return f"{destination} is being asked whether it has room for it", 0
+        if self._borders.is_closed(destination):
+            return "the home of that instance does not say whether it would have it", 0
+        if self._convoys.turnstile.is_full(destination):
+            return "as many as may be are on their way there", 0
+        return ("" if self.home_answers(now_ns) else _WAITS[_HOME_SILENT]), 0
+
+    def _may_pass(self, entity: str, destination: str) -> bool:
+        holding = self._holdings.get(entity)
+        return holding is not None and holding.may_pass_to(destination)
+
+    def begin(self, plan: Plan, *, may_wait: bool = True) -> None:
+        """Hand an entity over as soon as its target has a place for it, and it is its turn.
+
+        A plan that makes no sense (now), or may not wait and would have to, is dropped; a refused one is declined.
+        """
+        if (holding := self._sensible(plan, partial(self.begin, plan, may_wait=may_wait))) is None:
+            return
+        if plan.target == self._sealer.name:
+            # It came here since it was asked for. The log leaves as it is what brought it here and is ordered again.
+            self._admitted(plan, may_wait, Reason.SAME_SERVER)
+            return
+        self._asking_for_room.add(plan.entity)
+        self._wait(plan, f"{plan.target} has not said yet whether it has room for it")
+        need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
+        # Who may wait goes because home says so, not only its world.
+        ask = partial(self._admission.ask, plan.target, need, partial(self._admitted, plan, may_wait), afresh=may_wait)
+        if plan.is_wish and not plan.direct:
+            self._targets.ask(plan.target, partial(self._safely, self._known, plan, ask))
+        else:
+            ask()
+
+    def _known(self, plan: Plan, ask_for_room: Callable[[], None], why_not: str) -> None:
+        """The target of a wish is a simulation server, or why it is none as far as anybody can say."""
+        if why_not:
+            self._admitted(plan, may_wait=False, reason=why_not)
+        else:
+            ask_for_room()
+
+    def _sensible(self, plan: Plan, again: Callable[[], None]) -> Holding | None:
+        """The entity, if the plan makes sense now. If it will once home answers, it is tried `again` then."""
+        holding = self._holdings.get(plan.entity)
+        if (reason := self._why_not(plan, holding)) or holding is None:
+            self._counts[reason] += 1
+            if holding is not None and reason in _WAITS:
+                self._wait(plan, _WAITS[reason])
+            if reason == _HOME_SILENT and plan.ordered:
+                self._home_awaited.hold(plan.entity, partial(self._safely, again))
+            _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
+            return None
+        return holding
+
+    def _admitted(self, plan: Plan, may_wait: bool, reason: str) -> None:
+        """The target has room, or the reason why it does not take the entity: that stays, and home hears of it."""
+        self._asking_for_room.discard(plan.entity)
+        if not reason:
+            go = partial(self._safely, self._copy_ahead, plan, may_wait)
+            self._wait(plan, "its owner and its world have notice, or its state goes ahead of it")
+            self._safely(self._leave_taking.begin, plan, go)
+        else:
+            self._counts[f"declined_{reason}"] += 1
+            self._safely(self._decline, plan, reason)
+
+    def _copy_ahead(self, plan: Plan, may_wait: bool) -> None:
+        """Let a large state go ahead while the entity is simulated; then, or at once, it is the entity's turn."""
+        if (holding := self._sensible(plan, partial(self._copy_ahead, plan, may_wait))) is not None:
+            self._ahead.begin(plan, holding, partial(self._safely, self._copied_ahead, may_wait))
+
+    def _copied_ahead(self, may_wait: bool, plan: Plan, why_not: str) -> None:
+        if why_not:
+            self._counts[f"declined_{why_not}"] += 1
+            self._decline(plan, why_not)
+        else:
+            self._enter(plan, may_wait)
+
+    def copied_ahead(self, opened: Opened, message: Precopied) -> None:
+        """A target has got a part of a state that goes ahead."""
+        self._ahead.answered(opened, message)
+
+    def ready_to_leave(self, entity: str) -> None:
+        """The world has finished what it wanted to do before this entity leaves."""
+        self._leave_taking.ready(entity)
+
+    def let_go(self, entity: str, player: str) -> None:
+        """A player has finished; it counts if it owns the entity."""
+        self._leave_taking.let_go(entity, player)
+
+    def _decline(self, plan: Plan, reason: str) -> None:
+        if self._is_worth_a_line(plan, reason):
+            _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
+        self.waits.over(plan.entity, plan.transfer_id)
+        if plan.ordered:
+            self.reports.tell(plan.declined(self._sealer.name, reason))
+
+    def _is_worth_a_line(self, plan: Plan, reason: str) -> bool:
+        """The wish of a world comes again with each tick: it has a pause, and a line only if the reason is new."""
+        return not plan.is_wish or self.stayers.wished_in_vain(plan.entity, plan.target, reason)
+
+    def _enter(self, plan: Plan, may_wait: bool) -> None:
+        """Freeze the entity now, or when it is its turn."""
+        if (holding := self._sensible(plan, partial(self._enter, plan, may_wait))) is None:
+            return
+        if not plan.grouped and not self._convoys.turnstile.enter(plan, holding.life.state_bytes):
+            self._counts["departure_crowded"] += 1
+            if may_wait:
+                self._wait(plan, f"as many as may be are on their way to {plan.target}: it waits for its turn")
+                self._convoys.turnstile.wait(plan)
+            else:
+                self.waits.over(plan.entity, plan.transfer_id)
+            return
+        try:
+            self._freeze(plan, holding)
+        finally:
+            if plan.entity not in self._leaving:
+                self._convoys.turnstile.leave(plan.entity)
+
+    def _freeze(self, plan: Plan, holding: Holding) -> None:
+        began_ns = self._clock.monotonic_ns() if plan.freeze_budget_ms else 0
+        if (frozen := self._frozen(plan, holding)) is None:
+            return
+        if plan.freeze_budget_ms:
+            within = plan.within_budget(len(frozen.state), self._clock.monotonic_ns() - began_ns)
+            if within is None:
+                # It is gone on with at once: nobody has been asked anything.
+                self._thaw(plan, holding, Reason.FREEZE_BUDGET)
+                return
+            plan = within
+        try:
+            departure = self._depart(plan, holding, frozen)
+        except Exception:
+            # Nothing has left this server yet.
+            holding.life.thaw()
+            raise
+        # What has not begun is ordered again, and not to be taken for a repetition then.
+        self._begun.begins(plan.transfer_id, frozen.fence.epoch)
+        self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
+        departure.spans = begin_spans(self._spans, departure)
+        self._reached(Breakpoint.FROZEN, plan.transfer_id)
+        self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
+        self._alarm.by(departure.machine.next_timer_ns)
+
+    def _frozen(self, plan: Plan, holding: Holding) -> Frozen | None:
+        """What it stands still with from now on; None if it goes on, and that was said to whoever is to hear it."""
+        try:
+            frozen = holding.life.freeze()
+        except NotPortable as error:
+            # So it is wherever it would go, and with every order that is repeated.
+            holding.life.cannot_be_encoded(error)
+            self.stayers.note(plan.entity, Reason.INCOMPATIBLE)
+            self.stayers.refused(plan.entity)
+            self._decline(plan, Reason.INCOMPATIBLE)
+            return None
+        if frozen is None:
+            self._counts["order_busy"] += 1
+            return None
+        if self.stayers.is_too_large(plan.entity, len(frozen.state)):
+            self._thaw(plan, holding, Reason.STATE_TOO_LARGE)
+            return None
+        return frozen
+
+    def _thaw(self, plan: Plan, holding: Holding, reason: Reason) -> None:
+        holding.life.thaw()
+        self._counts[reason.value] += 1
+        self._decline(plan, reason)
+
+    def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
+        case = self._case(plan, holding)
+        trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
+        # Of a group all are staged at the same moment, and each waits for those before it.
+        before_it_ns = EACH_NS * len(self._leaving) if plan.grouped else 0
+        outgoing = Outgoing(
+            case,
+            frozen.fence,
+            frozen.frozen_ns,
+            self._patience.first_retry_beside_ns(plan.others(len(self._leaving))),
+            plan.mode,
+            machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state) + before_it_ns,
+            plan.budget_ns,
+            self._sealer.name,
+        )
+        departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
+        departure.target_incarnation = self._admission.incarnation_of(plan.target)
+        if plan.ahead is not None:
+            departure.counters.update(precopy_rounds=plan.ahead.round, precopied_bytes=plan.ahead.sent_bytes)
+        return departure
+
+    def _why_not(self, plan: Plan, holding: Holding | None) -> str:
+        if holding is None:
+            return "order_not_here"
+        if self._begun.is_repeated(plan, holding):
+            return "order_repeated"
+        if self.is_under_way(plan.entity):
+            return "order_busy"
+        now_ns = self._clock.monotonic_ns()
+        if not self.may_act(now_ns):
+            # Whom a takeover does not ask, because he came after it, is not to be passed what it has taken. Whoever is
+            # known as a target under the lease has come before. Home orders again what is dropped.
+            return "order_without_lease"
+        if not (self.home_answers(now_ns) or plan.grouped or self._goes_directly(plan, holding)):
+            # It would stand still until somebody there can decide. Those of a group are waited for by others.
+            return _HOME_SILENT
+        return ""
+
+    def _wait(self, plan: Plan, why: str) -> None:
+        """An order goes on as soon as this is over; what nobody ordered is nobody's question."""
+        if plan.ordered:
+            self.waits.note(plan.entity, plan.transfer_id, why, self._clock.monotonic_ns())
+
+    def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
+        """Run a part of one departure beside the others; what goes wrong in it stays its own.
+
+        False if nobody serves at the moment: whoever does so next finds what there is to do.
+        """
+        if self._nursery is None:
+            return False
+        self._nursery.start_soon(self._guarded, function, *args)
+        return True
+
+    async def _guarded(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await function(*args)
+        except Exception:
+            self.went_wrong()
+
+    def _safely(self, function: Callable[..., object], *args: Any, **how: Any) -> None:
+        """Do it; what goes wrong in it stays its own."""
+        try:
+            function(*args, **how)
+        except Exception:
+            self.went_wrong()
+
+    def went_wrong(self) -> None:
+        """Count an error of ours that kept a departure from going on as it should."""
+        self._counts["internal_error"] += 1
+        _log.exception("a departure ran into an error of ours")
+
+    def _case(self, plan: Plan, holding: Holding) -> Case:
+        here = instance_of(self._sealer.name)
+        if self._goes_directly(plan, holding):
+            return Case.DIRECT
+        if plan.direct:
+            self._counts["direct_through_the_log"] += 1
+        same = here == instance_of(plan.entity) == instance_of(plan.target)
+        return Case.SAME_HOME if same else Case.DIFFERENT_HOMES
+
+    def _goes_directly(self, plan: Plan, holding: Holding) -> bool:
+        """Whether it may be passed on: the target is of its group, and nothing was passed for this plan before."""
+        is_allowed = plan.direct and holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN
+        return is_allowed and self._begun.may_be_passed(plan, holding)
+
+    def _next_timer_ns(self) -> int | None:
+        timers = (departure.machine.next_timer_ns for departure in self._leaving.values())
+        return min((due_ns for due_ns in timers if due_ns is not None), default=None)
+
+    def _ring(self, now_ns: int) -> None:
+        """Feed the machines that wait for this moment their ticks."""
+        for departure in list(self._leaving.values()):
+            next_ns = departure.machine.next_timer_ns
+            if next_ns is not None and next_ns <= now_ns:
+                self._event(departure, machine.Tick())
+                self._lighten(departure)
+
+    def _lighten(self, departure: Departure) -> None:
+        """Who has sent its state, and waits for somebody who does not answer, keeps no other state from leaving."""
+        plan = departure.plan
+        is_waiting = departure.machine.attempt > 1 and not self._courier.is_under_way(plan.transfer_id, plan.target)
+        if is_waiting and self._convoys.turnstile.lighten(plan.entity):
+            self._convoys.place_free(plan.target)
+
+    # --- what comes back -------------------------------------------------------------------------------------------
+
+    def replied(self, opened: Opened, reply: HandoffReply) -> None:
+        """The home instance answered a request."""
+        if reply.outcome == "committed" or (reply.outcome == "refused" and reply.reason not in _OF_THE_REQUEST):
+            self._begun.decided(reply.transfer_id)
+        departure = self._by_transfer.get(reply.transfer_id)
+        if departure is None:
+            self._counts["late_reply"] += 1
+            return
+        if reply.outcome == "committed" and not departure.machine.over and departure.machine.case is not Case.DIRECT:
+            departure.trace = opened.trace
+        if reply.outcome == "pending":
+            departure.last_word = "others of its group are not frozen yet"
+            # The others of its group are not frozen yet; it is asked again.
+            return
+        self._event(departure, self._reading(departure, reply))
+
+    def _reading(self, departure: Departure, reply: HandoffReply) -> machine.Event:
+        """What the log's answer means to the machine."""
+        if reply.outcome == "committed":
+            if reply.fence > (given := reply.given(departure.machine.leads_to)):
+                # The log is past this transfer's fence: the target was active and has handed the entity on.
+                return machine.PeerActive(given)
+            return machine.Committed(reply.fence, reply.certificate)
+        if reply.authority != self._sealer.name:
+            return machine.Lost(reply.authority, reply.fence)
+        return machine.Refusal(reply.reason, reply.fence)
+
+    def activated(self, opened: Opened, message: Activated) -> None:
+        """The target says that it simulates."""
+        departure = self._by_transfer.get(message.transfer_id)
+        if departure is None or opened.sender != departure.plan.target:
+            self._counts["late_activated"] += 1
+            return
+        if message.trace is not None:
+            departure.off_path["activated"] += 1
+        departure.trace = opened.trace if message.trace is None else message.trace
+        self._event(departure, machine.PeerActive(message.fence))
+
+    def staged(self, opened: Opened, message: Staged) -> None:
+        """The target has the state on its disk, or will not take it."""
+        departure = self._by_transfer.get(message.transfer_id)
+        if departure is None or opened.sender != departure.plan.target:
+            self._counts["late_staged"] += 1
+            return
+        if message.reason:
+            self._event(departure, machine.StageRefused(message.reason))
+        elif message.state_hash == departure.frozen.state_hash:
+            if departure.machine.phase is machine.OutgoingPhase.STAGING:
+                departure.trace = departure.base = opened.trace
+            self._event(departure, machine.Staged())
+
+    def superseded(self, entity: str, fence: Fence) -> None:
+        """What leaves here is of the past: the entity comes, or is gone on with, under `fence`."""
+        departure = self._leaving.get(entity)
+        if departure is not None:
+            self._event(departure, machine.Superseded(fence))
+
+    def _event(self, departure: Departure, event: machine.Event) -> None:
+        if not isinstance(event, machine.Tick):
+            self._reached(BREAKPOINT_OF[type(event)], departure.plan.transfer_id)
+        self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
+        self._alarm.by(departure.machine.next_timer_ns)
+
+    # --- performing ------------------------------------------------------------------------------------------------
+
+    def _perform(self, departure: Departure, effects: list[machine.Effect]) -> None:
+        """Do what the machine decided, all of it: an effect that fails must not keep the next from being performed."""
+        if departure.spans is not None:
+            departure.spans.decided(self._clock.monotonic_ns())
+        for effect in effects:
+            try:
+                self._perform_one(departure, effect)
+            except Exception:
+                self.went_wrong()
+            self._reached(BREAKPOINT_OF[type(effect)], departure.plan.transfer_id)
+        if departure.spans is not None:
+            departure.spans.performed(effects, self._clock.monotonic_ns(), self._holdings.period_ns)
+
+    def _perform_one(self, departure: Departure, effect: machine.Effect) -> None:  # noqa: C901, PLR0912 — one line for each
+        plan = departure.plan
+        match effect:
+            case machine.SendStage():
+                message = departure.state(Stage)
+                if self._courier.send(message, departure.base, plan.target, on_path=True):
+                    departure.counters["state_bytes"] += len(message.state)
+            case machine.AskAbort(reason, attempt):
+                base = Trace(plan.transfer_id)
+                self._send_home(departure, departure.abort(reason), base, attempt, on_path=False)
+            case machine.SendDiscard():
+                self._courier.send(departure.discard(), Trace(plan.transfer_id), plan.target, on_path=False)
+            case machine.AskHome(attempt):
+                departure.counters["requests"] += 1
+                if departure.machine.case is not Case.DIRECT:
+                    self._send_home(departure, departure.request(), departure.base, attempt, on_path=True)
+                elif departure.chain:
+                    base = Trace(plan.transfer_id)
+                    self._send_home(departure, departure.request(), base, attempt, on_path=False)
+            case machine.SendState():
+                self._send_state(departure)
+            case machine.SendDirect(attempt):
+                if departure.chain:
+                    self._send_direct(departure, attempt)
+                else:
+                    self.passes.sign(departure, attempt)
+            case machine.SendActivate(certificate, attempt):
+                departure.counters["repeated_activate"] += attempt > 1
+                self._courier.send(departure.activate(certificate), departure.trace, plan.target, on_path=True)
+            case machine.ForwardJournal():
+                self._forward_journal(departure)
+            case machine.Retire(fence):
+                self._went_on(departure, plan.target)
+                self._retire(departure, plan.target, fence)
+            case machine.StepDown(authority, fence):
+                self._begun.taken(plan.transfer_id)
+                self._retire(departure, authority, fence)
+            case machine.Resume(fence, reason):
+                if not departure.stays_nowhere:
+                    self._went_on(departure)
+                self._resume(departure, fence, reason)
+            case machine.Report():
+                self.reports.tell(departure.report())
+
+    def _went_on(self, departure: Departure, to: str = "") -> None:
+        # A pass leaves the epoch as it is.
+        if departure.machine.case is not Case.DIRECT:
+            self.handed_on.note(departure.plan.entity, departure.machine.fence.epoch, to)
+
+    def _send_home(
+        self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, attempt: int, *, on_path: bool
+    ) -> None:
+        if not self.may_act(self._clock.monotonic_ns()):
+            # It is asked when it has granted the lease again (`home_is_back`), or with the next repetition.
+            self._counts["not_asked"] += 1
+        elif departure.plan.transport == "link":
+            members = list(self._home.members())
+            if members:
+                member = members[(attempt - 1) % len(members)]
+                address = (member.link_host, member.link_port)
+                hurry = not departure.plan.in_company
+                self._courier.send(request, base, member.name, on_path=on_path, address=address, hurry=hurry)
+        elif request.type not in departure.asking and self._spawn(self._ask_by_rest, departure, request, base, on_path):
+            departure.asking.add(request.type)
+
+    async def _ask_by_rest(
+        self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, on_path: bool
+    ) -> None:
+        def is_wanted() -> bool:
+            return self._by_transfer.get(request.transfer_id) is departure
+
+        try:
+            answer = await self._home.ask(request, base, on_path=on_path, is_wanted=is_wanted)
+        except (HomeUnreachable, HomeRefused) as error:
+            if not is_wanted():
+                return
+            # Not the log's word: the machine asks again.
+            departure.undecided, departure.last_word = True, str(error)
+            _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)
+            return
+        finally:
+            departure.asking.discard(request.type)
+        if answer is None:
+            departure.off_path["http_reply"] += 1
+        elif isinstance(answer.message, HandoffReply):
+            self.replied(answer, answer.message)
+
+    def _send_state(self, departure: Departure) -> None:
+
+        def sent(sealed_bytes: int) -> None:
+            departure.state_sent_ns = departure.state_sent_ns or self._clock.monotonic_ns()
+            departure.counters["sealed_state_bytes"] += sealed_bytes
+
+        message, trace, plan = departure.state(StateTransfer), Trace(departure.plan.transfer_id), departure.plan
+        if self._courier.send(message, trace, plan.target, on_path=False, sent=sent, hurry=not plan.in_company):
+            departure.off_path["state"] += 1
+            departure.counters["state_bytes"] += len(message.state)
+
+    def _send_direct(self, departure: Departure, attempt: int, hurry: bool = True) -> None:
+        """Send the chain, and the state unless the target has it. `hurry` as of `Courier.send`."""
+        plan = departure.plan
+        message = departure.direct(with_state=plan.mode is Mode.EAGER or attempt > 1)
+        if self._courier.send(message, departure.base, plan.target, on_path=True, hurry=hurry):
+            departure.counters["requests"] += 1
+            departure.counters["state_bytes"] += len(message.state)
+
+    def _forward_journal(self, departure: Departure) -> None:
+        for message in departure.since_freeze(departure.machine.leads_to):
+            self._courier.send(message, Trace(departure.plan.transfer_id), departure.plan.target, on_path=False)
+
+    def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
+        entity = departure.plan.entity
+        # It has heard that it is over; to let go of what stands here takes it a while, and nobody waits for that.
+        retired_ns = self._clock.monotonic_ns()
+        # First what it was, then that it is not here any more: the ledger never has neither.
+        self._kept(entity, departure.frozen)
+        sources = self._holdings.leave(entity, authority, fence)
+        self._borders.open(departure.plan.target)
+        self.stayers.left(entity)
+        self._forget(departure)
+        if not departure.undecided:
+            # How long somebody was away says nothing of how long hand-overs take.
+            self._patience.took(retired_ns - departure.frozen.frozen_ns)
+        if departure.state_sent_ns:
+            departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
+        departure.trace = departure.trace.mark(self._sealer.name, "retired", retired_ns)
+        for source in sources:
+            notice = NotHere(entity=entity, moved_to=authority, epoch=fence.epoch, sub=fence.sub)
+            self._courier.tell_player(source, notice)
+
+    def _resume(self, departure: Departure, fence: Fence, reason: str) -> None:
+        entity = departure.plan.entity
+        reason = reason or Reason.DENIED
+        if self._is_worth_a_line(departure.plan, reason):
+            _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
+        self._counts[f"refused_{reason}"] += 1
+        if reason == Reason.ATTACHED:
+            self.stayers.note(entity, reason)
+        elif reason == Reason.HOME_UNREACHABLE:
+            self._borders.close(departure.plan.target)
+        if departure.plan.in_company:
+            self.stayers.refused(entity)
+        if departure.stays_nowhere:
+            self._holdings.drop(entity)
+        else:
+            departure.holding.stays(fence)
+        self._forget(departure)
+
+    def _forget(self, departure: Departure) -> None:
+        self.waits.over(departure.plan.entity, departure.plan.transfer_id)
+        if self._leaving.get(departure.plan.entity) is departure:
+            del self._leaving[departure.plan.entity]
+            self._convoys.turnstile.leave(departure.plan.entity)
+        self._by_transfer.pop(departure.plan.transfer_id, None)
+        self._convoys.place_free(departure.plan.target)
+
+    def relocate(self, moves: Iterable[MoveItem]) -> None:
+        """Hand these over, each when it is its turn, for the system's own reasons: drain and balance.
+
+        What is not here, under way already, or was refused a moment ago, is left out; a later census shows it.
+        """
+        for move in moves:
+            if self.stayers.may_be_moved(move.entity):
+                # Over the link: it puts requests together, and no HTTP server is in the way.
+                plan = Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True)
+                self._safely(self.begin, plan)

@@ -1,0 +1,83 @@
+"""Giving notice: world and owner of an entity that is about to leave hear of it, and say when they have finished.
+
+`simserver.transfer.source.notice` decides when it leaves; this tells those whom it concerns, and keeps the time.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from actors.base.clock import Clock
+from authority.wire.transfer import ImminentLoss
+from simserver.entity.table import Holdings
+from simserver.net.outbox import Courier
+from simserver.transfer.source.departure import Plan
+from simserver.transfer.source.notice import GROUP, OWNER, WORLD, Notices
+
+__all__ = ["LeaveTaking"]
+
+
+class LeaveTaking:
+    """The notices that one server has given. `spawn` runs what waits beside everything else, if anybody serves."""
+
+    def __init__(
+        self, holdings: Holdings, courier: Courier, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
+    ) -> None:
+        self._holdings = holdings
+        self._courier = courier
+        self._clock = clock
+        self._spawn = spawn
+        self._notices = Notices()
+
+    def __contains__(self, entity: str) -> bool:
+        return entity in self._notices
+
+    def begin(self, plan: Plan, leave: Callable[[], None]) -> None:
+        """Tell world and owner that the entity leaves, and let it when they have finished, or their time is over."""
+        holding = self._holdings.get(plan.entity)
+        if not plan.notice_ms or holding is None:
+            leave()
+            return
+        until_ns = self._clock.monotonic_ns() + plan.notice_ms * 1_000_000
+        holding.life.leaves_at_ns = until_ns
+        holding.life.wake()
+        told = {WORLD} if holding.life.can_be_told else set()
+        if plan.grouped:
+            told.add(GROUP)
+        if owner := holding.life.ownership.owner:
+            told.add(OWNER)
+            fence = holding.fence
+            self._courier.tell_player(
+                owner,
+                ImminentLoss(
+                    entity=plan.entity, target=plan.target, within_ms=plan.notice_ms, epoch=fence.epoch, sub=fence.sub
+                ),
+            )
+
+        def leave_now() -> None:
+            if (left := self._holdings.get(plan.entity)) is not None:
+                left.life.leaves_at_ns = 0
+            leave()
+
+        self._notices.give(plan.entity, told, until_ns, leave_now)
+        self._spawn(self._keep_time, plan.entity)
+
+    def go_on(self) -> None:
+        """Somebody serves again: keep the time of what is under way."""
+        for entity in self._notices.waiting():
+            self._spawn(self._keep_time, entity)
+
+    async def _keep_time(self, entity: str) -> None:
+        while (until_ns := self._notices.waiting().get(entity)) is not None:
+            now_ns = self._clock.monotonic_ns()
+            self._notices.over(entity, now_ns)
+            await self._clock.sleep_s(max(0, until_ns - now_ns) / 1e9)
+
+    def ready(self, entity: str) -> None:
+        """The world has finished what it wanted to do before this entity leaves."""
+        self._notices.ready(entity, WORLD)
+
+    def let_go(self, entity: str, player: str) -> None:
+        """A player has finished; it counts if it owns the entity."""
+        holding = self._holdings.get(entity)
+        if holding is not None and holding.life.ownership.owner == player:
+            self._notices.ready(entity, OWNER)

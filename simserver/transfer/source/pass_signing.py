@@ -1,0 +1,110 @@
+"""Signing the passes of entities that leave directly: those that leave together share one signature.
+
+Who leaves alone does not wait for others: the first pass after a pause is signed at once, and what comes in the same
+turn of the scheduler at its end. Where several left together a moment ago, with a tick, several more will with the next
+one: there the first waits for the others, whom the scheduler lets tick over several turns. So all of them share
+their signature, their parcel and the parcel of their answers, and none has the costs of one to itself. A signature
+cannot be taken back, so it is made when the message leaves, and for nobody whose departure is over by then.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from actors.base.clock import Clock
+from authority.trust.certificates import PassCertificate
+from authority.wire.sealing import Sealer
+from crypto import jose
+from simserver.net.timer import SpawnTask
+from simserver.transfer.source.departure import Departure
+
+__all__ = ["Passes"]
+
+
+class Signed(Protocol):
+    """Told of a token, who signed it, with which key, what it says, and perhaps the chain that it goes on from."""
+
+    def __call__(
+        self, token: str, signer: str, kid: str, certificate: PassCertificate, before: Sequence[str] = ()
+    ) -> None: ...
+
+
+def _nobody(token: str, signer: str, kid: str, certificate: PassCertificate, before: Sequence[str] = ()) -> None:
+    """Nobody wants to know."""
+
+
+_QUIET_NS: Final = 2_000_000
+_MOST: Final = 128
+# So long after several have left together the next are expected to do so too: with one of the next few ticks.
+_LATELY_NS: Final = 200_000_000
+# Nobody waits longer than this for others that come one by one; less than half a tick at 20 Hz.
+_GATHER_NS: Final = 20_000_000
+
+
+class Passes:
+    """`send` is told of each departure whose pass is signed: the number of its attempt, and whether it is alone."""
+
+    def __init__(
+        self, sealer: Sealer, clock: Clock, spawn: SpawnTask, send: Callable[[Departure, int, bool], None]
+    ) -> None:
+        self._sealer: Final = sealer
+        self._clock: Final = clock
+        self._spawn: Final = spawn
+        self._send: Final = send
+        self.signed: Signed = _nobody
+        """Told of every pass that was signed. Whoever reads certificates here sets this: they come back."""
+        self._waiting: list[tuple[Departure, int]] = []
+        self._signed_ns = -_QUIET_NS
+        # When several were signed together.
+        self._company_ns = -_LATELY_NS
+
+    def forget(self) -> None:
+        """Whoever was to sign what waits is gone; it is tried again when nobody answers."""
+        self._waiting.clear()
+
+    def sign(self, departure: Departure, attempt: int) -> None:
+        """Sign the pass of an entity, now or together with others, and have it sent."""
+        self._waiting.append((departure, attempt))
+        if departure.plan.freeze_budget_ms:
+            # Its time is counted, so it waits for nobody.
+            self._sign_waiting()
+            return
+        if len(self._waiting) > 1:
+            # Whoever was the first sees to it.
+            return
+        is_quiet, is_alone, now_ns = self._pace()
+        until_ns = now_ns if is_alone else now_ns + _GATHER_NS
+        if (is_quiet and is_alone) or not self._spawn(self._sign_all, until_ns):
+            self._sign_waiting()
+
+    def _pace(self) -> tuple[bool, bool, int]:
+        """Whether nobody was passed a moment ago, and nobody in company lately; and the time."""
+        now_ns = self._clock.monotonic_ns()
+        return now_ns - self._signed_ns >= _QUIET_NS, now_ns - self._company_ns >= _LATELY_NS, now_ns
+
+    async def _sign_all(self, until_ns: int) -> None:
+        """Sign what waits as soon as nobody has joined for a turn of the scheduler, or it is as late as that."""
+        before = 0
+        while before < len(self._waiting) < _MOST and self._clock.monotonic_ns() < until_ns:
+            before = len(self._waiting)
+            # In each turn trio runs everybody once, in any order: after two of them everybody has run in between.
+            await self._clock.sleep_s(0)
+            await self._clock.sleep_s(0)
+        self._sign_waiting()
+
+    def _sign_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._signed_ns = self._clock.monotonic_ns()
+        open_ones = [(departure, attempt) for departure, attempt in waiting if not departure.machine.over]
+        is_alone = len(open_ones) == 1
+        if len(open_ones) > 1:
+            self._company_ns = self._signed_ns
+        for start in range(0, len(open_ones), _MOST):
+            together = open_ones[start : start + _MOST]
+            passes = [departure.pass_certificate() for departure, _ in together]
+            claims = [one.to_claims() for one in passes]
+            tokens = jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)
+            for (departure, attempt), one, token in zip(together, passes, tokens, strict=True):
+                before = () if not is_alone else departure.holding.chain
+                departure.passed_by(token)
+                self._send(departure, attempt, is_alone)
+                self.signed(token, self._sealer.name, self._sealer.identity.public.signing_kid, one, before)

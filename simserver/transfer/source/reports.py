@@ -1,0 +1,131 @@
+"""What the old authority tells its home instance until it has been heard: how hand-overs went, and which it declined.
+
+Nothing waits for it: safety does not need reports, people do. So what cannot be told now is told later, and given up
+when that takes too long; and where many leave, what is told in a while is told together. There is a lane for each home
+instance: one that does not answer keeps only its own waiting.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from actors.base.clock import Clock
+from authority.names import instance_of
+from authority.wire.batch import Letter
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened
+from authority.wire.transfer import Decline, Report, ReportReply
+from simserver.net.home_client import Home, HomeRefused
+from simserver.net.timer import SpawnTask
+
+__all__ = ["TRIES", "Reports"]
+
+_log = logging.getLogger("simserver.transfer.source.reports")
+
+TRIES: Final = 7
+"""How often each is offered to the home instance, in about a minute: again after `_AGAIN_S`, then after twice that."""
+_AGAIN_S: Final = 2.0
+_SELDOM_S: Final = 16.0
+# What comes alone is told at once, what comes soon after it with all that comes until then: a request costs the home
+# instance as much as a hundred reports in it do.
+_PACE_NS: Final = 50_000_000
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is to be told to one home instance, whether somebody does, and when next at the earliest."""
+
+    waiting: list[Report | Decline] = field(default_factory=list)
+    is_served: bool = False
+    not_before_ns: int = 0
+
+
+class Reports:
+    """The reports and refusals of one server that its home instance has not heard yet, by transfer id.
+
+    `decided` is told of every transfer of which home has taken a report: the log has its result.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        clock: Clock,
+        counts: Counter[str],
+        spawn: SpawnTask,
+        decided: Callable[[str], None] = lambda _transfer_id: None,
+    ) -> None:
+        self._decided: Final = decided
+        self._home: Final = home
+        self._clock: Final = clock
+        self._counts: Final = counts
+        self._spawn: Final = spawn
+        # At most one of each hand-over that was begun within the minute after which it is given up.
+        self.untold: dict[str, Report | Decline] = {}
+        self._tries: Counter[str] = Counter()
+        # One for each instance whose entities have left from here.
+        self._lanes: dict[str, _Lane] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.untold)
+
+    def tell(self, message: Report | Decline) -> None:
+        """Tell home, until it has heard."""
+        self.untold[message.transfer_id] = message
+        self._queue(message)
+
+    def resume(self) -> None:
+        """Whoever told home before is gone: go on with what is left."""
+        self._lanes.clear()
+        for message in list(self.untold.values()):
+            self._queue(message)
+
+    def _queue(self, message: Report | Decline) -> None:
+        lane = self._lanes.setdefault(instance_of(message.entity), _Lane())
+        lane.waiting.append(message)
+        if not lane.is_served:
+            lane.is_served = self._spawn(self._serve, lane)
+
+    async def _serve(self, lane: _Lane) -> None:
+        try:
+            while lane.waiting:
+                wait_ns = lane.not_before_ns - self._clock.monotonic_ns()
+                if wait_ns > 0:
+                    await self._clock.sleep_s(wait_ns / 1e9)
+                lane.not_before_ns = self._clock.monotonic_ns() + _PACE_NS
+                messages, lane.waiting = lane.waiting, []
+                letters = [Letter(message, Trace(message.transfer_id)) for message in messages]
+                for message, outcome in zip(messages, await self._asked(letters), strict=True):
+                    self._told(message, outcome)
+        finally:
+            lane.is_served = False
+
+    async def _asked(self, letters: Sequence[Letter]) -> Sequence[Opened | Exception | None]:
+        try:
+            return await self._home.ask_each(letters)
+        except Exception as error:
+            # An error of ours: they are told again, as when nobody answers.
+            self._counts["internal_error"] += 1
+            _log.exception("telling home of %d hand-overs ran into an error of ours", len(letters))
+            return [error] * len(letters)
+
+    def _told(self, message: Report | Decline, outcome: Opened | Exception | None) -> None:
+        """What came of it."""
+        if isinstance(outcome, HomeRefused):
+            self._counts[f"{message.type}_refused"] += 1
+            _log.warning("the %s of %s was refused: %s", message.type, message.transfer_id, outcome)
+        elif not (isinstance(outcome, Opened) and isinstance(outcome.message, ReportReply)):
+            self._tries[message.transfer_id] += 1
+            if self._tries[message.transfer_id] < TRIES:
+                self._spawn(self._tell_again, message)
+                return
+            self._counts[f"{message.type}_given_up"] += 1
+        elif isinstance(message, Report):
+            self._decided(message.transfer_id)
+        self.untold.pop(message.transfer_id, None)
+        self._tries.pop(message.transfer_id, None)
+
+    async def _tell_again(self, message: Report | Decline) -> None:
+        await self._clock.sleep_s(min(_AGAIN_S * 2 ** (self._tries[message.transfer_id] - 1), _SELDOM_S))
+        self._queue(message)

@@ -1,0 +1,108 @@
+"""Which transfers have begun at a server, so that a late repetition of an order moves nothing twice.
+
+Home orders a transfer until the log has its result. An order that comes in the epoch in which its transfer was begun
+is a repetition: the transfer is under way, or was a direct pass that has been used, and the entity came back by others.
+In another epoch only the log knows. It may have learned of that pass before it raised the epoch; or it may have given
+the entity away, and back, and the transfer waits for somebody to begin it. So it is begun again, but through the log,
+which refuses what it has decided. What it is known to have decided is dropped in every epoch: a refusal costs the
+entity a standstill, and ends its delegation.
+
+That is remembered by one life of the server, and not for ever. What the log commits it commits once, whoever has
+forgotten what; a direct pass is what would happen again. So whoever follows an order directly does not go by what he
+remembers, but by what the order and the entity themselves prove (`was_passed`).
+"""
+
+from collections import OrderedDict
+from collections.abc import ItemsView, Sequence
+from functools import lru_cache
+from typing import Final
+
+from authority.fence import Fence
+from crypto import jose
+from simserver.entity.table import Holding
+from simserver.transfer.source.departure import Plan
+
+__all__ = ["MAX_BEGUN", "Begun", "was_passed"]
+
+MAX_BEGUN: Final = 65_536
+"""So many are remembered; the oldest are forgotten."""
+# In place of an epoch, which is never negative.
+_IN_NONE: Final = -1
+_IN_ALL: Final = -2
+
+
+def was_passed(transfer_id: str, undecided_at: Fence, chain: Sequence[str], fence: Fence) -> bool | None:
+    """Whether an entity that is here under `fence` was passed directly by this transfer; None: only the log may know.
+
+    It was not before `undecided_at`, the fence that the log had come to without a result of the transfer: it learns of
+    passes in their order, and of none any more that an earlier epoch may have seen. Since then it was if `chain`, by
+    which the entity is here, has such a pass: it tells of all passes since its grant. It was verified when it came.
+    """
+    if undecided_at == fence:
+        return False
+    said = list(map(_said_by, chain))
+    # One at or below the fence was another transfer's, which the log has forgotten, so that its name was taken again.
+    if any(name == transfer_id and at > undecided_at for name, at in said):
+        return True
+    is_told_of = bool(said) and said[0][1] <= undecided_at <= fence
+    return False if is_told_of else None
+
+
+# Whoever has an entity again soon is ordered again soon: a chain is looked at a few times for each order.
+@lru_cache(maxsize=1024)
+def _said_by(token: str) -> tuple[str, Fence]:
+    """For which transfer a pass was signed, none for a grant, and the fence to which it leads."""
+    said = jose.peek_statement_untrusted(token)
+    return said.get("transfer_id", ""), Fence(said["epoch"], said["sub"])
+
+
+class Begun:
+    """The transfers begun here lately, each with the epoch in which an order of it is a repetition."""
+
+    def __init__(self) -> None:
+        self._epochs: OrderedDict[str, int] = OrderedDict()
+
+    def __contains__(self, transfer_id: str) -> bool:
+        """Whether it was begun here, whatever came of it: if it is again, the log has to decide."""
+        return transfer_id in self._epochs
+
+    def items(self) -> ItemsView[str, int]:
+        """All there is to know: equal for two servers that treat every order alike."""
+        return self._epochs.items()
+
+    def begins(self, transfer_id: str, epoch: int) -> None:
+        """Its entity was frozen for it in this epoch."""
+        self._epochs[transfer_id] = epoch
+        self._epochs.move_to_end(transfer_id)
+        while len(self._epochs) > MAX_BEGUN:
+            self._epochs.popitem(last=False)
+
+    def decided(self, transfer_id: str) -> None:
+        """The log has its result, for ever."""
+        if transfer_id in self._epochs:
+            self._epochs[transfer_id] = _IN_ALL
+
+    def taken(self, transfer_id: str) -> None:
+        """Its entity was taken from here by the log: if that has no result of it, it is begun again in any epoch."""
+        if self._epochs.get(transfer_id, _IN_ALL) != _IN_ALL:
+            self._epochs[transfer_id] = _IN_NONE
+
+    def is_repetition(self, transfer_id: str, epoch: int) -> bool:
+        """Whether an order of it is one, if its entity is here in this epoch, as far as is remembered."""
+        return self._epochs.get(transfer_id) in (epoch, _IN_ALL)
+
+    def is_repeated(self, plan: Plan, holding: Holding) -> bool:
+        """Whether an order is known to be a repetition: it is remembered, or the entity's own chain tells of it."""
+        if self.is_repetition(plan.transfer_id, holding.fence.epoch):
+            return True
+        return plan.direct and plan.ordered and self._was_passed(plan, holding) is True
+
+    def may_be_passed(self, plan: Plan, holding: Holding) -> bool:
+        """Whether nothing was passed for this plan before: if that is not certain, the log has to decide."""
+        if not plan.ordered:
+            # It was thought of here, under an id of its own.
+            return True
+        return plan.transfer_id not in self and self._was_passed(plan, holding) is False
+
+    def _was_passed(self, plan: Plan, holding: Holding) -> bool | None:
+        return was_passed(plan.transfer_id, plan.undecided_at, holding.chain, holding.fence)

@@ -1,0 +1,78 @@
+"""Whether what a world names is a simulation server at all: home is asked, before anybody else is.
+
+A name that a world has made up has no address, or that of a homeserver or a player, which would never answer.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from actors.base.clock import Clock
+from authority.errors import Reason
+from authority.machines.capacity import REFUSED_TTL_NS
+from authority.model.records import Role
+from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from simserver.net.timer import SpawnTask
+from simserver.transfer.source.admission import Decided
+
+__all__ = ["MAX_UNKNOWN", "Targets"]
+
+_log = logging.getLogger("simserver.transfer.source.departures")
+
+MAX_UNKNOWN: Final = 4096
+"""Names of which it is remembered for a moment that they are no simulation server's."""
+
+
+class Targets:
+    """One server's part.
+
+    Args:
+        spawn: runs what waits beside everything else; false if nobody serves.
+        went_wrong: is told of an error of ours, while that is handled.
+    """
+
+    def __init__(self, home: Home, clock: Clock, spawn: SpawnTask, went_wrong: Callable[[], None]) -> None:
+        self._home: Final = home
+        self._clock: Final = clock
+        self._spawn: Final = spawn
+        self._went_wrong: Final = went_wrong
+        # Bounded by the entities that want to go.
+        self._waiting: dict[str, list[Decided]] = {}
+        self._unknown_until_ns: dict[str, int] = {}
+
+    def go_on(self) -> None:
+        """Somebody serves again: what was being looked up is not any more."""
+        for target in list(self._waiting):
+            self._spawn(self._look_up, target)
+
+    def ask(self, target: str, decided: Decided) -> None:
+        """Find out whether this is a simulation server; `decided` hears it once, perhaps before this returns."""
+        role = self._home.role_at_hand(target)
+        if role is not None:
+            decided(_why_not(role))
+        elif self._clock.monotonic_ns() < self._unknown_until_ns.get(target, 0):
+            decided(Reason.UNKNOWN_TARGET.value)
+        elif target in self._waiting:
+            self._waiting[target].append(decided)
+        else:
+            self._waiting[target] = [decided]
+            self._spawn(self._look_up, target)
+
+    async def _look_up(self, target: str) -> None:
+        reason = Reason.HOME_UNREACHABLE.value
+        try:
+            reason = _why_not(await self._home.role_of(target))
+        except (HomeUnreachable, HomeRefused) as error:
+            _log.info("nobody can say whether %s is a simulation server: %s", target, error)
+        except Exception:
+            self._went_wrong()
+        if reason == Reason.UNKNOWN_TARGET:
+            if len(self._unknown_until_ns) >= MAX_UNKNOWN:
+                self._unknown_until_ns.clear()
+            self._unknown_until_ns[target] = self._clock.monotonic_ns() + REFUSED_TTL_NS
+        for decided in self._waiting.pop(target, ()):
+            decided(reason)
+
+
+def _why_not(role: Role | None) -> str:
+    return "" if role is Role.SIMSERVER else Reason.UNKNOWN_TARGET.value

@@ -1,0 +1,593 @@
+"""The new authority at work: verifies what is offered and performs what each entity's `Incoming` machine decides.
+
+Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not: nobody who
+is ended on the way can leave an entity that the log has given to this server, and that nobody begins to simulate.
+"""
+
+import hashlib
+import logging
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from actors.base.breakpoints import nowhere
+from actors.base.clock import Clock
+from authority.errors import MessageError
+from authority.fence import Fence
+from authority.machines import target as machine
+from authority.machines.precopy import ChunkTable, parse_recipe_untrusted, split_untrusted
+from authority.machines.source import Case, Mode
+from authority.machines.staging_quota import Staging
+from authority.machines.target import Incoming, Offer, Permission
+from authority.model.ownership import Ownership
+from authority.model.records import Role
+from authority.names import instance_of
+from authority.node.breakpoints import Breakpoint, BreakpointReached
+from authority.node.spans import SILENT, Spans
+from authority.trust.certificate_reader import CertificateReader, Chain
+from authority.trust.certificates import CommitCertificate
+from authority.trust.grant_renewal import Renewals
+from authority.trust.signed_positions import LogPlace
+from authority.wire.hops import Trace
+from authority.wire.sealing import Opened, Sealer
+from authority.wire.transfer import (
+    Activate,
+    Activated,
+    Delegation,
+    DirectHandoff,
+    ForwardInputs,
+    Grant,
+    InputItem,
+    OwnerWord,
+    Precopied,
+    Precopy,
+    Staged,
+    StageWord,
+    StateTransfer,
+)
+from authority.wire.transfer import Stage as StageMessage
+from authority.wire.trusted_build import made
+from crypto.keys import PublicIdentity
+from simserver.entity.actor import NewInput
+from simserver.entity.state import Snapshot
+from simserver.entity.table import Holding, Holdings
+from simserver.net.home_client import Home
+from simserver.net.outbox import Courier
+from simserver.transfer.source.admission import Reception
+from simserver.transfer.source.departures import Departures
+from simserver.transfer.target.early_inputs import EXPECTED_NS, EarlyInputs
+from simserver.transfer.target.offers import OfferedStates
+from simserver.transfer.target.owner_hints import OwnerHints
+from simserver.transfer.target.permission import Context, remember
+from simserver.transfer.target.spans import ArrivalSpans
+from simserver.transfer.target.staged_states import Stage, Stages, StagesFull
+from simserver.transfer.target.unresolved import Unsettled
+
+__all__ = ["Arrivals"]
+
+_log = logging.getLogger("simserver.transfer.target.arrivals")
+
+# Machines of entities that have been offered to this server; the longest untouched is forgotten first. What is lost
+# with it is only the memory of old fences, for which the certificate's own epoch and the log stand in.
+MAX_MACHINES: Final = 100_000
+MAX_FORWARDS: Final = 4
+
+AnyState = TypeVar("AnyState", StateTransfer, StageMessage, DirectHandoff)
+
+
+class Arrivals:
+    """Every entity that comes, or may come, to this server."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        home: Home,
+        courier: Courier,
+        holdings: Holdings,
+        departures: Departures,
+        reception: Reception,
+        stages: Stages,
+        clock: Clock,
+        counts: Counter[str],
+        reached: BreakpointReached = nowhere,
+        spans: Spans = SILENT,
+        *,
+        incarnation: Callable[[], int],
+        may_act: Callable[[int], bool],
+    ) -> None:
+        """`incarnation` is that of this server's lease, 0 for none; `may_act`: whether it lasts at this moment."""
+        self.incarnation = incarnation
+        self.may_act = may_act
+        self._reached = reached
+        self._spans: Final = ArrivalSpans(spans, sealer.name, clock, holdings)
+        self._sealer = sealer
+        self._home = home
+        self._courier = courier
+        self._holdings = holdings
+        self._departures = departures
+        self._reception = reception
+        self._stages = stages
+        self._clock = clock
+        self._counts = counts
+        self.shown_abroad: Callable[[str, str], None] = lambda _signer, _certificate: None
+        """Told of certificates of commits that say where their home's log stood, and of who signed them."""
+        self._machines: OrderedDict[str, Incoming] = OrderedDict()
+        # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
+        self._contexts: OrderedDict[Permission, Context] = OrderedDict()
+        self._staging = Staging()
+        self.unsettled: Final = Unsettled(clock)
+        self._renewals = Renewals()
+        # Keys whose time is over are not among those that are good now.
+        self.certificates: Final = CertificateReader(self._signer_of, lambda: -math.inf, self._signer_at_hand)
+        self._chunks = ChunkTable()
+        self._early = EarlyInputs()
+        self._states = OfferedStates()
+        self.hints: Final = OwnerHints(holdings, courier, clock, counts)
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    async def owner(self, message: OwnerWord, opened: Opened) -> None:
+        """The log gave an entity to another owner; one that is not here (any more) is told of elsewhere."""
+        await self._check_home(opened.sender, message.entity)
+        self.owned(message)
+
+    def owned(self, message: OwnerWord) -> None:
+        """The log's word of who owns an entity, by whichever trusted way it came."""
+        holding = self._holdings.get(message.entity)
+        if holding is None:
+            self.hints.missed(message.entity, message.owner_rev)
+        else:
+            holding.life.owned(message.ownership)
+
+    async def delegation(self, message: Delegation, opened: Opened) -> None:
+        """The home instance lets this server pass an entity on directly, within a group."""
+        grant = await self.certificates.grant_untrusted(message.grant, message.entity)
+        holding = self._holdings.get(message.entity)
+        if holding is None or grant.holder != self._sealer.name or grant.fence != holding.fence:
+            # The entity went on meanwhile; its next holder gets a grant of its own.
+            self._counts["stale_grant"] += 1
+            self._renewals.keep(message.entity, message.grant, grant)
+            if holding is not None:
+                holding.chain = self._renewals.applied(holding.id, holding.chain, holding.group)
+            return
+        holding.delegated((message.grant,), grant.group, grant.fence)
+        holding.life.owned(grant.ownership)
+
+    def precopy(self, message: Precopy, opened: Opened) -> None:
+        """Chunks of a state whose entity is still simulated elsewhere."""
+        self._chunks.keep(message.transfer_id, opened.sender, split_untrusted(message.state, message.lengths))
+        answer = Precopied(transfer_id=message.transfer_id, entity=message.entity, round=message.round)
+        self._courier.send(answer, Trace(message.transfer_id), opened.sender, on_path=False)
+
+    def _whole(self, message: AnyState, opened: Opened) -> AnyState:
+        """A message with all of its state, parts of which may have come before. Raises `MessageError`."""
+        if not message.recipe:
+            return message
+        pieces = parse_recipe_untrusted(message.recipe)
+        state = self._chunks.whole(message.transfer_id, opened.sender, pieces, message.state)
+        if state is None:
+            self._counts["precopy_lost"] += 1
+            raise MessageError(f"parts of the state of {message.entity} that were sent ahead are not here (any more)")
+        self._counts["precopied"] += 1
+        return message.model_copy(update={"state": state, "recipe": b""})
+
+    async def state(self, message: StateTransfer, opened: Opened) -> None:
+        """A frozen state, ahead of the permission to simulate it."""
+        message = self._whole(message, opened)
+        self._offer(message, message.fence, opened)
+
+    async def stage(self, message: StageMessage, opened: Opened) -> None:
+        """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
+        message = self._whole(message, opened)
+        snapshot = self._checked(message, opened)
+        if not self._has_lease():
+            return
+        reason = self._reception.why_not(snapshot.kind, snapshot.schema, len(message.state) - snapshot.parts_bytes)
+        if not reason:
+            effect = self._machine(message.entity).offered(self._offer_of(message, message.fence, opened.sender))
+            self._perform(message.entity, effect)
+            if isinstance(effect, machine.Drop):
+                # Of an attempt that is over (FAILURES row 16): whoever sent it knows better by now.
+                return
+            self._reached(Breakpoint.STAGING, message.transfer_id)
+            reason = await self._keep(message, opened.sender)
+            self._reached(Breakpoint.KEPT, message.transfer_id)
+        answer = Staged(
+            transfer_id=message.transfer_id,
+            entity=message.entity,
+            epoch=message.epoch,
+            sub=message.sub,
+            state_hash=message.state_hash,
+            reason=reason,
+        )
+        self._courier.send(answer, opened.trace, opened.sender, on_path=True)
+
+    async def _keep(self, message: StageMessage, source: str) -> str:
+        """Have the state on disk; why it cannot be, or nothing."""
+        stage = Stage(
+            transfer_id=message.transfer_id,
+            entity=message.entity,
+            source=source,
+            epoch=message.epoch,
+            sub=message.sub,
+            kind=message.kind,
+            tick=message.tick,
+            state_hash=message.state_hash,
+            state=message.state,
+        )
+        try:
+            await self._stages.put(stage)
+        except StagesFull as error:
+            return error.reason.value
+        return ""
+
+    def stage_void(self, transfer_id: str, sender: str) -> None:
+        """Nothing comes of a state that was staged: its source says so, or the log."""
+        stage = self._stages.get(transfer_id)
+        if stage is not None and stage.source == sender:
+            self._stages.drop(transfer_id)
+
+    def restage(self, stage: Stage) -> None:
+        """A state was on disk when this server started: it may be the one to begin with."""
+        effect = self._machine(stage.entity).offered(self._offer_of(stage, stage.fence, stage.source))
+        self._perform(stage.entity, effect)
+
+    async def stage_word(self, stage: Stage, word: StageWord) -> None:
+        """The log's word of what became of a staged state."""
+        if word.word == "void":
+            self._stages.drop(stage.transfer_id)
+        elif word.word == "committed":
+            certificate = await self._commit_certificate(word.certificate)
+            trace = Trace(certificate.transfer_id)
+            self._permit(certificate, Context(trace, False, [], ownership=certificate.ownership))
+
+    async def grant(self, message: Grant, opened: Opened) -> None:
+        """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
+        self._granted(await self._commit_certificate(message.certificate), opened)
+
+    def grant_at_hand(self, message: Grant, opened: Opened) -> bool:
+        """As `grant`, if nobody has to be asked for keys; whether it was."""
+        read = self.certificates.at_hand_untrusted(message.certificate, CommitCertificate, Role.HOMESERVER)
+        if read is not None:
+            self._granted(self._checked_commit(message.certificate, *read), opened)
+        return read is not None
+
+    def _granted(self, certificate: CommitCertificate, opened: Opened) -> None:
+        context = Context(
+            opened.trace,
+            True,
+            [],
+            ownership=certificate.ownership,
+            in_batch=opened.in_batch,
+            case=Case.SAME_HOME,
+        )
+        self._permit(certificate, context)
+
+    async def activate(self, message: Activate, opened: Opened) -> None:
+        """Case 1, last hop: the old authority brings the log's certificate, and inputs that came meanwhile."""
+        certificate = await self._commit_certificate(message.certificate)
+        if certificate.source != opened.sender:
+            raise MessageError(f"{opened.sender} activates what {certificate.source} handed over")
+        case = Case.DIFFERENT_HOMES
+        context = Context(opened.trace, False, list(message.inputs), ownership=certificate.ownership, case=case)
+        self._permit(certificate, context)
+
+    async def direct(self, message: DirectHandoff, opened: Opened) -> None:
+        """Case 3, hop 1: state and chain in one message."""
+        chain = await self.certificates.chain_untrusted(message.chain, message.entity)
+        self._passed(self._whole(message, opened), opened, chain)
+
+    def direct_at_hand(self, message: DirectHandoff, opened: Opened) -> bool:
+        """As `direct`, if nobody has to be asked for keys; whether it was."""
+        chain = self.certificates.chain_at_hand_untrusted(message.chain, message.entity)
+        if chain is not None:
+            self._passed(self._whole(message, opened), opened, chain)
+        return chain is not None
+
+    def _passed(self, message: DirectHandoff, opened: Opened, verified: Chain) -> None:
+        grant, passes = verified
+        last = passes[-1]
+        wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
+        if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
+            raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
+        if not (self._is_for_this_life(last.incarnation) and self._has_lease()):
+            return
+        chain = tuple(message.chain)
+        context = Context(
+            opened.trace,
+            True,
+            [],
+            chain,
+            grant.group,
+            last.fence,
+            grant.ownership,
+            opened.in_batch,
+            Case.DIRECT,
+        )
+        known = self._machine(message.entity)
+        permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
+        remember(self._contexts, permission, context)
+        if message.state:
+            self._checked(message, opened)
+            effect = known.offered(self._offer_of(message, Fence(last.epoch, last.sub - 1), opened.sender))
+            self._reached(Breakpoint.OFFERED, message.transfer_id)
+            # What waits for leave has it with the next line.
+            if not isinstance(effect, machine.Wait):
+                self._perform(message.entity, effect)
+        self._perform(message.entity, known.permitted(permission))
+
+    async def forwarded(self, message: ForwardInputs, opened: Opened) -> None:
+        """Inputs that still came to a former authority."""
+        holding = self._holdings.get(message.entity)
+        if holding is not None:
+            self._apply(holding, message.inputs)
+            return
+        gone = self._holdings.gone(message.entity)
+        if gone is None or gone.fence <= message.fence or message.forwards >= MAX_FORWARDS:
+            # Only towards a higher fence, and not for ever; their sources repeat them.
+            self._counts["forward_dropped"] += 1
+            return
+        onward = message.model_copy(
+            update={"epoch": gone.fence.epoch, "sub": gone.fence.sub, "forwards": message.forwards + 1}
+        )
+        self._courier.send(onward, Trace(message.transfer_id), gone.moved_to, on_path=False)
+
+    # --- the two halves --------------------------------------------------------------------------------------------
+
+    def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
+        self._checked(message, opened)
+        if not self._has_lease():
+            return
+        effect = self._machine(message.entity).offered(self._offer_of(message, fence, opened.sender))
+        self._reached(Breakpoint.OFFERED, message.transfer_id)
+        self._perform(message.entity, effect)
+
+    def _checked(self, message: StateTransfer | StageMessage | DirectHandoff, opened: Opened) -> Snapshot:
+        """The state of a message, read before a machine sees it. Raises `MessageError`.
+
+        A machine answers for what it acted on, so nothing may fail for the state's sake later.
+        """
+        # What travelled beside its message has been hashed; what was put together from parts has not.
+        hashed = opened.state_hash if message is opened.message else ""
+        if hashed != message.state_hash and hashlib.sha256(message.state).hexdigest() != message.state_hash:
+            raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
+        return self._states.read_untrusted(message.state, message.state_hash, message.entity)
+
+    def _offer_of(
+        self, message: StateTransfer | StageMessage | DirectHandoff | Stage, fence: Fence, source: str
+    ) -> Offer:
+        return Offer(
+            message.transfer_id,
+            fence,
+            message.state_hash,
+            message.kind,
+            message.tick,
+            message.state,
+            self._clock.monotonic_ns(),
+            source,
+        )
+
+    def _settle(self, entity: str) -> None:
+        """The offers held of an entity may be others than before: those for which there is no room are let go."""
+        known = self._machines.get(entity)
+        for other, transfer_id in self._staging.settle(entity, () if known is None else known.offers):
+            self._counts["staged_state_dropped"] += 1
+            self._machines[other].forget_offer(transfer_id)
+            if other != entity:
+                self._spans.looked(other, self._machines[other])
+        if known is None:
+            self._spans.looked(entity, None)
+
+    def _has_lease(self) -> bool:
+        """Whether anything may begin here now; if not, whoever offers it repeats it.
+
+        Who hears that an entity has begun here drops the state that he has. Without a lease it may be somebody else's
+        at any moment, and nobody asks this server for it then.
+        """
+        has_lease = self.may_act(self._clock.monotonic_ns())
+        self._counts["arrival_without_lease"] += not has_lease
+        return has_lease
+
+    def _is_for_this_life(self, incarnation: int) -> bool:
+        """Whether leave given to this incarnation holds: what an earlier one was given may be taken from it."""
+        if incarnation and incarnation != self.incarnation():
+            self._counts["leave_of_another_life"] += 1
+            return False
+        return True
+
+    def fence_raised(self, entity: str, fence: Fence) -> None:
+        """The log has raised the fence of an entity: nothing begins here under a lower one."""
+        known = self._machine(entity)
+        known.fence_raised(fence)
+        self._spans.looked(entity, known)
+
+    def step_down(self) -> None:
+        """This server's lease is over: what may still come for this life begins no other."""
+        for known in self._machines.values():
+            known.step_down()
+        self._spans.all_looked(self._machines)
+
+    def give_up(self, is_ours: Callable[[str], bool]) -> None:
+        """Know nothing of what these entities were given under, nor wait for any: it was by another log."""
+        for entity in [one for one in self._machines if is_ours(one)]:
+            del self._machines[entity]
+            self._settle(entity)
+
+    def still_wants(self, entity: str, permission: Permission) -> bool:
+        """Whether there is leave to begin with an entity, and its state is waited for."""
+        known = self._machines.get(entity)
+        return known is not None and known.waits_with == permission
+
+    def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
+        """Go on with an entity whose authority is dead: the log has given it to this server."""
+        self.fence_raised(entity, fence)
+        self._clear_the_way(entity, fence)
+        self._holdings.start(entity, fence, snapshot, ownership=ownership)
+
+    def _permit(self, certificate: CommitCertificate, context: Context) -> None:
+        if not (self._is_for_this_life(certificate.incarnation) and self._has_lease()):
+            return
+        permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
+        remember(self._contexts, permission, context)
+        self._reached(Breakpoint.PERMITTED, certificate.transfer_id)
+        known, stage = self._machine(certificate.entity), self._stages.get(certificate.transfer_id)
+        effect = known.permitted(permission)
+        if isinstance(effect, machine.Wait) and stage is not None:
+            # It is on disk, and the machine keeps a few only.
+            effect = known.offered(self._offer_of(stage, stage.fence, stage.source))
+        self._perform(certificate.entity, effect)
+
+    def _perform(self, entity: str, effect: machine.Effect) -> None:
+        self._settle(entity)
+        try:
+            self._perform_one(entity, effect)
+        finally:
+            self._spans.looked(entity, self._machines.get(entity))
+
+    def _perform_one(self, entity: str, effect: machine.Effect) -> None:
+        match effect:
+            case machine.Activate(offer, permission) if (context := self._contexts.get(permission)) is not None:
+                self._begin(entity, offer, permission, context)
+            case machine.AnswerAgain(permission) if (context := self._contexts.get(permission)) is not None:
+                self._answer_again(entity, permission, context)
+            case machine.Drop(reason):
+                self._counts[reason] += 1
+            case machine.Wait() if (leave := self._machines[entity].waits_with) is not None:
+                self.unsettled.wants(entity, leave)
+            case _:
+                pass
+
+    def _begin(self, entity: str, offer: Offer, permission: Permission, context: Context) -> None:
+        """Simulate: the log (or the chain) says so, and the state is the one that it names."""
+        snapshot = self._states.take(offer.state, offer.state_hash, entity)
+        self._clear_the_way(entity, permission.fence)
+        holding = self._holdings.begin(entity, permission.fence, snapshot)
+        try:
+            now_ns = self._clock.monotonic_ns()
+            self._reached(Breakpoint.ACTIVATED, permission.transfer_id)
+            context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
+            context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
+            # What else follows from it need not be waited for.
+            self._answer(entity, permission, context)
+        finally:
+            self._see_to(holding, offer, permission, context)
+
+    def _see_to(self, holding: Holding, offer: Offer, permission: Permission, context: Context) -> None:
+        entity = holding.id
+        try:
+            inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
+            self._holdings.see_to(holding, inputs, context.ownership)
+        finally:
+            # By which it may leave again.
+            chain = self._renewals.applied(entity, context.chain, context.group)
+            holding.delegated(chain, context.group, context.leads_to)
+        is_staged = self._stages.get(permission.transfer_id) is not None
+        self._spans.activated(entity, offer, permission, context, Mode.STAGED if is_staged else Mode.EAGER)
+        self._reception.arrived(permission.source)
+        self._stages.used(permission.transfer_id)
+        self._chunks.drop(permission.transfer_id)
+        self.unsettled.begun(entity, by_chain=len(holding.chain) > 1)
+
+    def keep_early(self, entity: str, item: InputItem) -> bool:
+        """An input came for an entity that is not here; whether it is kept, because the entity is about to come."""
+        now_ns, known = self._clock.monotonic_ns(), self._machines.get(entity)
+        latest_ns = max((offer.staged_ns for offer in known.offers), default=None) if known is not None else None
+        if latest_ns is None or now_ns - latest_ns > EXPECTED_NS or not self._early.keep(entity, item, now_ns):
+            return False
+        self._counts["input_early"] += 1
+        return True
+
+    def _clear_the_way(self, entity: str, fence: Fence) -> None:
+        """An old copy of our own may still stand here, frozen, when an entity comes back faster than it was retired."""
+        self._departures.superseded(entity, fence)
+        holding = self._holdings.get(entity)
+        if holding is not None:
+            self._counts["superseded"] += 1
+            _log.error("%s was still here under %s when it arrived under %s", entity, holding.fence, fence)
+            self._holdings.drop(entity)
+
+    def _answer_again(self, entity: str, permission: Permission, context: Context) -> None:
+        """Answer a repetition, if what it asks about has really happened here; a moment too early, it is repeated."""
+        holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
+        here = holding is not None and holding.fence >= permission.fence
+        if here or (gone is not None and gone.fence >= permission.fence):
+            self._counts["answered_again"] += 1
+            self._answer(entity, permission, context)
+        elif permission.fence < self._machine(entity).seen:
+            # It came after word of a higher fence, so this is not the place where it will go on.
+            self._counts["never_active"] += 1
+            self.unsettled.wants(entity, permission, never=True)
+        else:
+            self._counts["not_active_yet"] += 1
+
+    def _answer(self, entity: str, permission: Permission, context: Context) -> None:
+        """Say that it has begun here, unless this server stood still since and its lease is over: it is asked again."""
+        if not self._has_lease():
+            return
+        answer = made(
+            Activated,
+            type="activated",
+            transfer_id=permission.transfer_id,
+            entity=entity,
+            epoch=permission.fence.epoch,
+            sub=permission.fence.sub,
+            trace=None if context.numbered_answer else context.trace,
+        )
+        trace = context.trace if context.numbered_answer else Trace(permission.transfer_id)
+        on_path, hurry = context.numbered_answer, not context.in_batch
+        self._courier.send(answer, trace, permission.source, on_path=on_path, hurry=hurry)
+        self._reached(Breakpoint.ANSWERED, permission.transfer_id)
+
+    def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
+        for item in inputs:
+            holding.cast(NewInput(item.source, item.owner_rev, item.seq, item.data, item.base, item.floor))
+
+    # --- certificates ----------------------------------------------------------------------------------------------
+
+    async def _commit_certificate(self, token: str) -> CommitCertificate:
+        read = await self.certificates.read_untrusted(token, CommitCertificate, Role.HOMESERVER)
+        return self._checked_commit(token, *read)
+
+    def _checked_commit(self, token: str, signer: str, certificate: CommitCertificate) -> CommitCertificate:
+        if instance_of(signer) != instance_of(certificate.entity):
+            raise MessageError(f"the certificate of {certificate.entity} is not from its home instance")
+        if certificate.target != self._sealer.name:
+            raise MessageError(f"the certificate of {certificate.entity} names {certificate.target}")
+        if certificate.log:
+            self._sealer.heard_log(signer, certificate.log)
+            if LogPlace.read(certificate.log) is not None:
+                self.shown_abroad(signer, token)
+        return certificate
+
+    async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        row, keys = await self._home.row(name), await self._home.keys_of(name, kid)
+        return None if row is None or keys is None else (row.role, keys)
+
+    def _signer_at_hand(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        row, keys = self._home.row_at_hand(name), self._home.keys_at_hand(name, kid)
+        return None if row is None or keys is None else (row.role, keys)
+
+    async def _check_home(self, sender: str, entity: str) -> None:
+        row = await self._home.row(sender)
+        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance_of(entity):
+            raise MessageError(f"{sender} is no homeserver of {entity}'s instance")
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    def _machine(self, entity: str) -> Incoming:
+        known = self._machines.get(entity)
+        if known is None:
+            known = self._machines[entity] = Incoming()
+            if len(self._machines) > MAX_MACHINES:
+                self._settle(self._machines.popitem(last=False)[0])
+        self._machines.move_to_end(entity)
+        holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
+        # Whatever this server did itself also raises the fence below which nothing is listened to.
+        if holding is not None:
+            known.fence_raised(holding.fence)
+        elif gone is not None:
+            known.fence_raised(gone.fence)
+        if (lived := self._holdings.lived(entity)) is not None:
+            known.fence_raised(lived)
+        return known

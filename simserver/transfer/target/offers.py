@@ -1,0 +1,62 @@
+"""Reading the states that are offered, and keeping the last ones as they were read until there is leave to begin.
+
+To read a state takes a while, and its entity stands still: those of a convoy come together, and so does the leave for
+them, a moment later.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from actors.base.errors import is_stopping, said
+from authority.errors import MessageError
+from simserver.entity.state import Snapshot
+from simserver.world.portability import Glance, glance, portable
+
+__all__ = ["OfferedStates"]
+
+# Of two convoys. A larger state is kept alone.
+MAX_READ: Final = 256
+MAX_READ_BYTES: Final = 4096
+
+
+class OfferedStates:
+    """States by their hashes, which whoever offers one has checked."""
+
+    def __init__(self) -> None:
+        self._read: OrderedDict[str, Snapshot] = OrderedDict()
+
+    def read_untrusted(self, state: bytes, state_hash: str, entity: str) -> Snapshot:
+        """An offered state. Raises `MessageError` when it cannot be read."""
+        snapshot = _decoded_untrusted(state, entity)
+        self.keep(state_hash, snapshot, len(state))
+        return snapshot
+
+    def keep(self, state_hash: str, snapshot: Snapshot, size_bytes: int) -> None:
+        """Remember what was read."""
+        if size_bytes > MAX_READ_BYTES:
+            self._read.clear()
+        self._read[state_hash] = snapshot
+        while len(self._read) > MAX_READ:
+            self._read.popitem(last=False)
+
+    def take(self, state: bytes, state_hash: str, entity: str) -> Snapshot:
+        """The state to begin with, which nobody else begins with; read again if it is not known any more."""
+        return self._read.pop(state_hash, None) or _decoded_untrusted(state, entity)
+
+
+def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
+    """An offered state; raises MessageError when it cannot be read.
+
+    Nothing could be begun with what cannot be read, nor passed on. No server of this release sends such a state, since
+    whoever has one keeps it (`simserver.world.portability`). One that comes all the same is a bad message, and counted
+    as such. So is one that cannot be written again: to begin with it needs that, after the answer.
+    """
+    try:
+        snapshot = Snapshot.decode(state)
+        if glance(snapshot.world, len(state)) is not Glance.PLAIN:
+            portable(snapshot.world)
+    except BaseException as error:
+        if is_stopping(error):
+            raise
+        raise MessageError(f"the state of {entity} cannot be read: {said(error)}") from error
+    return snapshot

@@ -1,0 +1,46 @@
+"""Leave to begin with an entity, as it was given: what is needed to answer it, and what goes with it."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from authority.fence import Fence
+from authority.machines.source import Case
+from authority.machines.target import Permission
+from authority.model.ownership import UNTOLD, Ownership
+from authority.wire.hops import Trace
+from authority.wire.transfer import InputItem
+
+__all__ = ["MAX_CONTEXTS", "Context", "remember"]
+
+MAX_CONTEXTS: Final = 4096
+# Nothing is simulated under this fence: where no chain leads.
+_NOWHERE: Final = Fence(0, 0)
+
+
+@dataclass
+class Context:
+    """How a permission came: what is needed to answer it, and what goes with it."""
+
+    trace: Trace
+    numbered_answer: bool
+    inputs: list[InputItem]
+    chain: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+    leads_to: Fence = _NOWHERE
+    ownership: Ownership = UNTOLD
+    # Others came with it, and will be answered with it.
+    in_batch: bool = False
+    # By which of the three it came; for people, if that is known.
+    case: Case | None = None
+
+
+def remember(contexts: OrderedDict[Permission, Context], permission: Permission, context: Context) -> None:
+    """Keep how a permission came; a repetition of one that was acted on is answered with what happened then."""
+    known = contexts.get(permission)
+    if known is not None and known.trace.at("activated") is not None:
+        return
+    contexts[permission] = context
+    contexts.move_to_end(permission)
+    while len(contexts) > MAX_CONTEXTS:
+        contexts.popitem(last=False)

@@ -1,0 +1,110 @@
+"""Asking what became of states that were staged here and of which nothing was heard since.
+
+Usually the certificate comes a moment after the state, or word that nothing comes of it. Either may be lost, with a
+message or with the server that would have repeated it; and whoever starts again with staged states on its disk has
+heard nothing yet. The log knows: the state is this server's to begin with, or to be thrown away, or nobody has decided.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from actors.base.clock import Clock
+from authority.wire.hops import Trace
+from authority.wire.transfer import StageInquiry, StageWord
+from simserver.entity.table import Holdings
+from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from simserver.transfer.target.staged_states import Stage, Stages
+
+__all__ = ["AFTER_NS", "Inquiries"]
+
+_log = logging.getLogger("simserver.transfer.target.staged_outcome")
+
+# Longer than any healthy hand-over takes, so that nobody asks in good times.
+AFTER_NS: Final = 5_000_000_000
+_LOOK_S: Final = 1.0
+
+
+class Inquiries:
+    """Asks the home instance about staged states, one after the other, while it is served.
+
+    Args:
+        server: this server's name.
+        told: what is done with an answer.
+        may_ask: whether home is asked at the moment.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        home: Home,
+        stages: Stages,
+        holdings: Holdings,
+        clock: Clock,
+        counts: Counter[str],
+        told: Callable[[Stage, StageWord], Awaitable[None]],
+        may_ask: Callable[[], bool],
+    ) -> None:
+        self._server = server
+        self._home = home
+        self._stages = stages
+        self._holdings = holdings
+        self._clock = clock
+        self._counts = counts
+        self._told = told
+        self._may_ask = may_ask
+        # What was on disk at the start is asked about at once. Bounded like the stages.
+        self._ask_at_ns = dict.fromkeys((stage.transfer_id for stage in stages.waiting()), 0)
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Ask what there is to ask, until cancelled."""
+        task_status.started()
+        while True:
+            for stage in self.due() if self._may_ask() else ():
+                await self._ask(stage)
+            await self._clock.sleep_s(_LOOK_S)
+
+    def due(self) -> list[Stage]:
+        """The staged states that it is time to ask about; those that live here already are used up."""
+        now_ns, ask_at_ns, due = self._clock.monotonic_ns(), self._ask_at_ns, []
+        self._ask_at_ns = {}
+        for stage in self._stages.waiting():
+            if self._has_begun(stage):
+                self._stages.used(stage.transfer_id)
+                continue
+            self._ask_at_ns[stage.transfer_id] = at_ns = ask_at_ns.get(stage.transfer_id, now_ns + AFTER_NS)
+            if at_ns <= now_ns:
+                self._ask_at_ns[stage.transfer_id] = now_ns + AFTER_NS
+                due.append(stage)
+        return due
+
+    def _has_begun(self, stage: Stage) -> bool:
+        """Whether this server has simulated the entity after this state, now or before it stopped."""
+        holding, lived = self._holdings.get(stage.entity), self._holdings.lived(stage.entity)
+        return (holding is not None and holding.fence > stage.fence) or (lived is not None and lived > stage.fence)
+
+    def inquiry(self, stage: Stage) -> StageInquiry:
+        """The question."""
+        return StageInquiry(
+            transfer_id=stage.transfer_id,
+            entity=stage.entity,
+            epoch=stage.epoch,
+            sub=stage.sub,
+            target=self._server,
+        )
+
+    async def _ask(self, stage: Stage) -> None:
+        self._counts["stage_inquiries"] += 1
+        try:
+            answer = await self._home.ask(self.inquiry(stage), Trace(stage.transfer_id), on_path=False)
+            if answer is not None and isinstance(answer.message, StageWord):
+                await self._told(stage, answer.message)
+        except (HomeUnreachable, HomeRefused) as error:
+            _log.info("what became of %s cannot be found out now: %s", stage.transfer_id, error)
+        except Exception:
+            # One state must not keep the others from being asked about.
+            self._counts["internal_error"] += 1
+            _log.exception("asking about %s ran into an error of ours", stage.transfer_id)

@@ -1,0 +1,183 @@
+"""What this server was given and what has not come to its end: asking the home instance about it.
+
+Three ends may be loose. An entity lives here by a chain of direct passes, and no grant has come since: whoever passed
+it may have died before he told the log. The log gave an entity to this server, and its state does not come: whoever had
+it may have died with it. Or this server was given one that it will never begin with, because it has heard of a higher
+fence meanwhile. In good times all is said by others within milliseconds, and nobody asks.
+"""
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from actors.base.clock import Clock
+from authority.machines.target import Permission
+from authority.wire.hops import Trace
+from authority.wire.transfer import Message, Passed, StageWord, Stranded
+from simserver.entity.table import Holdings
+from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+
+__all__ = ["CHAIN_AFTER_NS", "MAX_LOOSE", "STATE_AFTER_NS", "LooseEnds", "Unsettled"]
+
+_log = logging.getLogger("simserver.transfer.target.unresolved")
+
+# Others tell the log of a pass, without a word to who has got the entity; if they die before that, home asks for it
+# when their leases are over (`Unsettled.hurry`). Only if they give up, this is what the log hears of it.
+CHAIN_AFTER_NS: Final = 30_000_000_000
+# Longer than any healthy hand-over takes.
+STATE_AFTER_NS: Final = 5_000_000_000
+# Of each kind; of more, the oldest are forgotten: what they are about is found when somebody asks for it.
+MAX_LOOSE: Final = 16_384
+_LOOK_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanting:
+    """Leave to begin with an entity that has not been used."""
+
+    permission: Permission
+    ask_at_ns: int
+    never: bool
+
+
+class Unsettled:
+    """The table of loose ends; whoever takes entities in writes it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._chains: OrderedDict[str, int] = OrderedDict()
+        self._wanting: OrderedDict[str, _Wanting] = OrderedDict()
+
+    def begun(self, entity: str, *, by_chain: bool) -> None:
+        """This server simulates an entity, by a chain that the log may not know, or because the log said so."""
+        self._wanting.pop(entity, None)
+        self._chains.pop(entity, None)
+        if by_chain:
+            self._chains[entity] = self._clock.monotonic_ns() + CHAIN_AFTER_NS
+            _bound(self._chains)
+
+    def hurry(self, entity: str) -> None:
+        """Somebody asks who has it: the log does not know of its chain, or not yet."""
+        if entity in self._chains:
+            self._chains[entity] = 0
+
+    def wants(self, entity: str, permission: Permission, *, never: bool = False) -> None:
+        """There is leave to begin with an entity, and no state yet; or `never` one that could be used."""
+        known = self._wanting.get(entity)
+        if known is not None and (known.permission, known.never) == (permission, never):
+            return
+        at_ns = self._clock.monotonic_ns() + (0 if never else STATE_AFTER_NS)
+        self._wanting[entity] = _Wanting(permission, at_ns, never)
+        _bound(self._wanting)
+
+    def chains(self) -> Iterator[str]:
+        """The entities whose chains it is time to tell home of; each again after a while."""
+        now_ns = self._clock.monotonic_ns()
+        for entity in [name for name, at_ns in self._chains.items() if at_ns <= now_ns]:
+            self._chains[entity] = now_ns + CHAIN_AFTER_NS
+            yield entity
+
+    def forget_chain(self, entity: str) -> None:
+        """The log knows, or the entity has left."""
+        self._chains.pop(entity, None)
+
+    def wanting(self) -> Iterator[tuple[str, Permission, bool]]:
+        """The entities of which it is time to say that there is no state; each again after a while."""
+        now_ns = self._clock.monotonic_ns()
+        for entity, one in [(name, one) for name, one in self._wanting.items() if one.ask_at_ns <= now_ns]:
+            self._wanting[entity] = _Wanting(one.permission, now_ns + STATE_AFTER_NS, one.never)
+            yield entity, one.permission, one.never
+
+    def forget_wanting(self, entity: str) -> None:
+        """Nobody waits for it here any more."""
+        self._wanting.pop(entity, None)
+
+
+def _bound(table: OrderedDict[str, object] | OrderedDict[str, int] | OrderedDict[str, _Wanting]) -> None:
+    while len(table) > MAX_LOOSE:
+        table.popitem(last=False)
+
+
+class LooseEnds:
+    """Asks the home instance about loose ends, one after the other, while it is served.
+
+    Args:
+        server: this server's name.
+        still_wants: whether leave is waited with for a state still.
+        incarnation: of this server's lease.
+        may_ask: whether home is asked at the moment.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        home: Home,
+        unsettled: Unsettled,
+        holdings: Holdings,
+        still_wants: Callable[[str, Permission], bool],
+        incarnation: Callable[[], int],
+        clock: Clock,
+        counts: Counter[str],
+        may_ask: Callable[[], bool],
+    ) -> None:
+        self._server = server
+        self._home = home
+        self._may_ask = may_ask
+        self._unsettled = unsettled
+        self._holdings = holdings
+        self._still_wants = still_wants
+        self._incarnation = incarnation
+        self._clock = clock
+        self._counts = counts
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Ask what there is to ask, until cancelled."""
+        task_status.started()
+        while True:
+            for question in self.due() if self._may_ask() else ():
+                await self._ask(question)
+            await self._clock.sleep_s(_LOOK_S)
+
+    def due(self) -> list[Passed | Stranded]:
+        """What it is time to ask."""
+        questions: list[Passed | Stranded] = []
+        for entity in self._unsettled.chains():
+            holding = self._holdings.get(entity)
+            if holding is None or len(holding.chain) < 2:
+                self._unsettled.forget_chain(entity)
+            else:
+                name = f"{holding.fence.epoch}-{holding.fence.sub}"
+                questions.append(Passed(transfer_id=f"passed-{name}", entity=entity, chain=list(holding.chain)))
+        for entity, permission, never in self._unsettled.wanting():
+            if never or not self._still_wants(entity, permission):
+                # What comes again is noted again.
+                self._unsettled.forget_wanting(entity)
+            if never or self._still_wants(entity, permission):
+                questions.append(self._stranded(entity, permission, never=never))
+        return questions
+
+    def _stranded(self, entity: str, permission: Permission, *, never: bool) -> Stranded:
+        return Stranded(
+            transfer_id=permission.transfer_id,
+            entity=entity,
+            epoch=permission.fence.epoch,
+            sub=permission.fence.sub,
+            target=self._server,
+            incarnation=self._incarnation(),
+            never=never,
+        )
+
+    async def _ask(self, question: Passed | Stranded) -> None:
+        self._counts[f"asked_{question.type}"] += 1
+        message: Message = question
+        try:
+            answer = await self._home.ask(message, Trace(question.transfer_id), on_path=False)
+        except (HomeUnreachable, HomeRefused) as error:
+            _log.info("what became of %s cannot be found out now: %s", question.entity, error)
+            return
+        if answer is not None and isinstance(answer.message, StageWord) and answer.message.word == "void":
+            self._unsettled.forget_wanting(question.entity)

@@ -1,0 +1,171 @@
+"""What a simulation is to a simulation server: a few pure functions over plain data.
+
+Write a class with these methods, name it in the configuration (`world = "package.module:ClassName"`), and its entities
+can be handed from server to server. State is plain CBOR data (numbers, texts, bytes, lists, maps), so that it travels,
+hashes and compares without ceremony; what could not travel is not committed, and its entity stands still
+(`simserver.world.portability`). The same state and inputs must give the same next state on every machine.
+
+What a world may have beside `World`'s methods:
+
+`schema_version: int`
+    The version of the form of its states, 1 if absent. It travels with every state. A server whose world has a later
+    one than a state calls `migrate`; a state of a later version than the world's is not taken (`incompatible`).
+`migrate(kind, state, from_version) -> state`
+    The same state in the present form. Raises `ValueError` if there is none.
+`kinds: Collection[str]`
+    The kinds of entities that it knows; others are neither spawned nor taken. Any, if absent.
+`advance(state, inputs, dt_s, step) -> state`
+    Is called in place of `step`, with a `simserver.world.step.Step`: the tick, chance and timers of the entity.
+`may_sleep(state) -> bool`
+    Whether steps without inputs would leave this state, its timers and chance as they are, and `destination` too. Then
+    there are none, until an input comes or a timer ends; see `simserver.entity.sleep`. Every tick is wanted, if absent.
+`affinity(state) -> str`
+    The affinity group of an entity in this state, at most 64 characters: whom drain and balance keep together. In none,
+    if it is empty or absent; see `simserver.server.load_report`.
+`immovable(state) -> bool`
+    Whether balance has to leave an entity in this state on the server that it is on, and with it those of its affinity
+    group there. Drained servers give it up all the same, and it goes where somebody asks for it, `destination` among
+    them. Nobody is, if absent; see `simserver.server.load_report`.
+`participants: Mapping[str, Participant]`
+    What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
+    `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
+    the entity goes on, `release(entity)` frees it once the entity has left or ended. Never is the right result of a
+    step to depend on it: copies and checkpoints do not have it, and a part that fails or is too large is left behind.
+    See `simserver.world.participants`. Nothing but the state moves, if absent.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from actors.base.errors import is_stopping
+from authority.names import BadName, check_name
+from authority.node.config import ConfigError
+from authority.node.plugins import import_named, or_config_error
+from simserver.world.pending_input import PendingInput
+from simserver.world.validation import flaw
+
+__all__ = ["World", "a_destination", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
+
+
+class World(Protocol):
+    """The rules of one simulated world."""
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> Any:
+        """The state of a new entity.
+
+        Raises:
+            ValueError: this kind is unknown, or the parameters make no sense; the text says why.
+
+        Whatever else it raises, and a state that could not travel, refuses the entity too: nothing stays behind,
+        `spawn_failed` counts it, and the log of the server has the traceback.
+        """
+
+    def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
+        """The state one tick later, after applying `inputs` in order."""
+
+    def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
+        """The server that should simulate this entity from now on, or None to stay (placement by position, say).
+
+        `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break. A text that
+        is no name like `alpha.s1` is a fault of the world, and the tick has failed. A name that is refused, as one of
+        no simulation server is, is tried again ever more seldom.
+        """
+
+
+def schema_version(world: World) -> int:
+    """The version of the form of this world's states."""
+    return int(getattr(world, "schema_version", 1))
+
+
+def takes(world: World, kind: str, version: int) -> bool:
+    """Whether the world can simulate a state of this kind, in the form of this version; not if it fails to say."""
+    try:
+        return _takes(world, kind, version)
+    except BaseException as error:
+        if is_stopping(error):
+            raise
+        return False
+
+
+def _takes(world: World, kind: str, version: int) -> bool:
+    kinds = getattr(world, "kinds", None)
+    if kinds is not None and kind not in kinds:
+        return False
+    present = schema_version(world)
+    return version == present or (version < present and hasattr(world, "migrate"))
+
+
+def require_kind(world: World, kind: str) -> None:
+    """See that the world knows entities of this kind.
+
+    Raises:
+        ValueError: it does not, so no server of its kind would take one either; the text names the kinds there are.
+    """
+    kinds = getattr(world, "kinds", None)
+    if kinds is not None and kind not in kinds:
+        raise ValueError(f"the world here knows no {kind!r}; its kinds are {', '.join(sorted(kinds)) or 'none'}")
+
+
+def migrated(world: World, kind: str, state: Any, version: int) -> Any:
+    """A state of this version in the present form.
+
+    Raises:
+        ValueError: the world does not take it, or cannot bring it into the present form.
+        Exception: whatever else the world's own code raises.
+    """
+    require_kind(world, kind)
+    if not takes(world, kind, version):
+        raise ValueError(
+            f"the world here takes no {kind} of schema version {version}; its own is {schema_version(world)}"
+        )
+    present = schema_version(world)
+    return state if version == present else getattr(world, "migrate")(kind, state, version)  # noqa: B009 — optional
+
+
+def yes_or_no(method: str, said: Any) -> bool:
+    """What a method of a world said that has to say yes or no.
+
+    Raises:
+        TypeError: it said anything else; a text such as "no" would be taken for a yes.
+    """
+    # numpy calls its own `bool`, and did call it `bool_`.
+    if said is not True and said is not False and type(said).__name__ not in {"bool", "bool_"}:
+        raise TypeError(f"{method} has to say True or False, not {said!r:.40}")
+    return bool(said)
+
+
+def a_destination(said: Any) -> str | None:
+    """Where a world wants an entity, as it said.
+
+    Raises:
+        TypeError: it said what is no text.
+        ValueError: it said what is not the name of any server.
+    """
+    if said is None:
+        return None
+    if not isinstance(said, str):
+        raise TypeError(f"destination has to name a server or be None, not {said!r:.40}")
+    try:
+        # The text alone, whatever kind of text it is.
+        return check_name(str.__str__(said))
+    except BadName as error:
+        raise ValueError(f"destination has to name a server or be None: {error}") from error
+
+
+def load_world(spec: str, options: dict[str, Any]) -> World:
+    """Import `package.module:ClassName`, construct it with `options`, and see that it can be used.
+
+    Raises:
+        ConfigError: there is no such class, it rejects the options, or lacks what a world needs; the sentence is one
+            line, and names the world and what is wrong.
+    """
+    factory = import_named(f"world {spec!r}", spec, "ClassName")
+
+    def made() -> tuple[World, str]:
+        world: World = factory(**options)
+        return world, flaw(world)
+
+    world, wrong = or_config_error(made, f"world {spec!r} rejects its options, or fails")
+    if wrong:
+        raise ConfigError(f"world {spec!r} cannot be used: {wrong}")
+    return world

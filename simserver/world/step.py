@@ -1,0 +1,167 @@
+"""What a world may use in a step beside state and inputs: the tick, chance and timers. It moves with the entity.
+
+A world that has a method `advance` is given a `Step` with every tick (see `simserver.world.api`). What it draws and
+sets there belongs to the entity: it is in the snapshot, so after a hand-over or a restart the same numbers come and the
+same timers end, at the same tick. A step that fails has drawn and set nothing.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from simserver.world.portability import is_text
+
+__all__ = ["MAX_TIMERS", "NOTHING_CARRIED", "Carried", "EntityRandom", "Step", "Timers"]
+
+# Timers move with the entity, and their names are the world's.
+MAX_TIMERS: Final = 256
+MAX_TIMER_NAME: Final = 64
+_MAX_SEED: Final = 32
+_WHOLE: Final = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What an entity carries beside its world's state: when its timers end, and where its chance stands."""
+
+    timers: Mapping[str, int] = field(default_factory=dict)
+    """For each name the tick at which it ends."""
+    seed: bytes = b""
+    drawn: int = 0
+
+    @classmethod
+    def of_new(cls, entity: str) -> Self:
+        """Of a new entity: its chance follows from its id alone."""
+        return cls(seed=hashlib.blake2b(entity.encode(), digest_size=16).digest())
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data; nothing for what is as it is without it."""
+        data: dict[str, Any] = {"timers": dict(self.timers)} if self.timers else {}
+        return data | ({"random": [self.seed, self.drawn]} if self.seed or self.drawn else {})
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_data` wrote; raises `ValueError` when it is anything else, `TypeError` sometimes."""
+        timers, (seed, drawn) = data.get("timers", {}), data.get("random", (b"", 0))
+        if (
+            type(timers) is not dict
+            or len(timers) > MAX_TIMERS
+            or not all(_is_timer(name, due) for name, due in timers.items())
+        ):
+            raise ValueError(f"at most {MAX_TIMERS} timers, with names of at most {MAX_TIMER_NAME} characters")
+        if not isinstance(seed, bytes) or len(seed) > _MAX_SEED or not _is_whole(drawn):
+            raise ValueError(f"chance is a seed of at most {_MAX_SEED} bytes and how often was drawn")
+        return cls(dict(timers), seed, drawn)
+
+
+NOTHING_CARRIED: Final = Carried()
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _WHOLE
+
+
+def _is_timer(name: object, due: object) -> bool:
+    return isinstance(name, str) and 1 <= len(name) <= MAX_TIMER_NAME and is_text(name) and _is_whole(due)
+
+
+class EntityRandom:
+    """The chance of one entity: numbers that follow from its seed and from how many were drawn, on every machine.
+
+    BLAKE2b of seed and count, 64 bits a time: there is no state but the count, so it travels in a few bytes.
+    """
+
+    def __init__(self, seed: bytes, drawn: int) -> None:
+        self._seed: Final = seed
+        self.drawn = drawn
+
+    def bits(self) -> int:
+        """64 random bits."""
+        self.drawn += 1
+        digest = hashlib.blake2b(self.drawn.to_bytes(8, "big"), key=self._seed, digest_size=8).digest()
+        return int.from_bytes(digest, "big")
+
+    def below(self, bound: int) -> int:
+        """A whole number from 0 up to, not including, `bound`, each as likely; `bound` is 1 to 2^64."""
+        if not 1 <= bound <= 1 << 64:
+            raise ValueError(f"a bound is 1 to 2^64, not {bound}")
+        # What would make small numbers likelier is drawn again.
+        limit = (1 << 64) - (1 << 64) % bound
+        while (drawn := self.bits()) >= limit:
+            pass
+        return drawn % bound
+
+    def uniform(self) -> float:
+        """A number from 0 up to, not including, 1."""
+        return (self.bits() >> 11) * 2.0**-53
+
+
+class Timers:
+    """The timers of one entity; they end at a tick, and the world finds them in `Step.due` then."""
+
+    def __init__(self, timers: Mapping[str, int], tick: int) -> None:
+        self._timers: Final = dict(timers)
+        self._tick: Final = tick
+
+    def __iter__(self) -> Any:
+        return iter(sorted(self._timers))
+
+    def set(self, name: str, in_ticks: int) -> None:
+        """`name` ends in so many ticks (1 is the next), and not when it would have ended before.
+
+        Raises:
+            ValueError: the name or the number makes no sense, or there would be more than `MAX_TIMERS`.
+        """
+        if in_ticks < 1 or not _is_timer(name, self._tick + in_ticks):
+            raise ValueError(f"no timer {name!r} can end in {in_ticks} ticks")
+        if name not in self._timers and len(self._timers) >= MAX_TIMERS:
+            raise ValueError(f"an entity has at most {MAX_TIMERS} timers")
+        self._timers[name] = self._tick + in_ticks
+
+    def cancel(self, name: str) -> bool:
+        """`name` does not end any more; whether it was set."""
+        return self._timers.pop(name, None) is not None
+
+    def left(self, name: str) -> int | None:
+        """In how many ticks `name` ends; None if it is not set."""
+        due = self._timers.get(name)
+        return None if due is None else due - self._tick
+
+    def take_due(self) -> tuple[str, ...]:
+        """Those that end with this tick, in the order of their ends and names; they are not set any more."""
+        due = sorted((end, name) for name, end in self._timers.items() if end <= self._tick)
+        for _, name in due:
+            del self._timers[name]
+        return tuple(name for _, name in due)
+
+    def to_data(self) -> Mapping[str, int]:
+        """The tick at which each ends."""
+        return self._timers
+
+
+class Step:
+    """One step of one entity, as `advance` is given it.
+
+    `entity` is its id, by which a world finds what it keeps of it beside the state (see
+    `simserver.world.participants`). `tick` is the number of the tick that the step leads to, `due` the timers that end
+    with it. `leaves_in_ms` is None, or in how long at most the entity leaves this server; `ready()` lets it go at once.
+    """
+
+    def __init__(self, carried: Carried, tick: int, leaves_in_ms: int | None = None, entity: str = "") -> None:
+        self.entity: Final = entity
+        self.leaves_in_ms: Final = leaves_in_ms
+        self.is_ready = False
+        self.tick: Final = tick
+        self.random: Final = EntityRandom(carried.seed, carried.drawn)
+        self.timers: Final = Timers(carried.timers, tick)
+        self.due: Final = self.timers.take_due()
+        self._seed: Final = carried.seed
+
+    def ready(self) -> None:
+        """Whatever was to be done before the entity leaves is done with this step."""
+        self.is_ready = True
+
+    def carried(self) -> Carried:
+        """What the entity carries after the step."""
+        return Carried(self.timers.to_data(), self._seed, self.random.drawn)
