@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from actors.link import MAX_MESSAGE_BYTES
+from batonpass.actors.link import MAX_MESSAGE_BYTES
 
 __all__ = ["INLINE_STATE_BYTES", "MAX_BODY_BYTES", "MAX_STATE_BYTES"]
 

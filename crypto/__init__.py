@@ -18,7 +18,7 @@ Pure: nothing here waits, opens a socket or reads a clock; `now_s` is an argumen
 - `replay`   the sliding window that lets each datagram of a session in once
 """
 
-from crypto.errors import (
+from batonpass.crypto.errors import (
     CryptoError,
     Expired,
     KeyConflict,
@@ -29,8 +29,8 @@ from crypto.errors import (
     UnknownSender,
     WrongReceiver,
 )
-from crypto.jose import Claims, Opened, open_untrusted, peek_sender_untrusted, seal, sign, verify_untrusted
-from crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.jose import Claims, Opened, open_untrusted, peek_sender_untrusted, seal, sign, verify_untrusted
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 __all__ = [
     "Claims",

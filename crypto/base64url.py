@@ -8,7 +8,7 @@ from typing import Final
 
 import pybase64
 
-from crypto.errors import Malformed
+from batonpass.crypto.errors import Malformed
 
 __all__ = ["decode_untrusted", "encode", "encoded_chars"]
 

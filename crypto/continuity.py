@@ -33,12 +33,12 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto import base64url, jose, jws
-from crypto.errors import CryptoError, KeyConflict, Malformed
-from crypto.key_forms import encode_point, public_jwk, public_key_from_jwk_untrusted, thumbprint
-from crypto.keys import Identity
-from crypto.names import is_name
-from crypto.public_keys import MAX_RETIRING, MAX_UNIX_S, PublicIdentity
+from batonpass.crypto import base64url, jose, jws
+from batonpass.crypto.errors import CryptoError, KeyConflict, Malformed
+from batonpass.crypto.key_forms import encode_point, public_jwk, public_key_from_jwk_untrusted, thumbprint
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.names import is_name
+from batonpass.crypto.public_keys import MAX_RETIRING, MAX_UNIX_S, PublicIdentity
 
 __all__ = [
     "MAX_OWN_VERSION",

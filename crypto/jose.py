@@ -27,14 +27,14 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto import base64url, jwe, jws, merkle
-from crypto.base64url import encoded_chars
-from crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
-from crypto.keys import Identity, PublicIdentity
-from crypto.names import are_names, is_name, require_name
-from crypto.nesting import is_deeper
-from crypto.seen import Seen, require_short_life
-from crypto.verified import Verified
+from batonpass.crypto import base64url, jwe, jws, merkle
+from batonpass.crypto.base64url import encoded_chars
+from batonpass.crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.names import are_names, is_name, require_name
+from batonpass.crypto.nesting import is_deeper
+from batonpass.crypto.seen import Seen, require_short_life
+from batonpass.crypto.verified import Verified
 
 MAX_HEADER_CHARS: Final = 1536
 """Bound of the base64url JWS header; ten fields of at most 128 characters need about 1,000."""

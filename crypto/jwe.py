@@ -18,10 +18,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from crypto import base64url
-from crypto.errors import Malformed, Tampered
-from crypto.jws import json_object_untrusted
-from crypto.keys import decode_point_untrusted, encode_point, thumbprint
+from batonpass.crypto import base64url
+from batonpass.crypto.errors import Malformed, Tampered
+from batonpass.crypto.jws import json_object_untrusted
+from batonpass.crypto.keys import decode_point_untrusted, encode_point, thumbprint
 
 __all__ = [
     "OVERHEAD_CHARS",

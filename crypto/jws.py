@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from crypto import base64url
-from crypto.errors import Malformed, Tampered
-from crypto.nesting import is_deeper
+from batonpass.crypto import base64url
+from batonpass.crypto.errors import Malformed, Tampered
+from batonpass.crypto.nesting import is_deeper
 
 __all__ = [
     "MAX_JSON_LEVELS",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from crypto.errors import KeyFileError
+from batonpass.crypto.errors import KeyFileError
 
 __all__ = ["create_once", "exists", "locked", "private_directory", "read_private", "remove_drafts", "replace", "sync"]
 

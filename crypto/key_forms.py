@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from crypto import base64url
-from crypto.errors import Malformed
+from batonpass.crypto import base64url
+from batonpass.crypto.errors import Malformed
 
 __all__ = [
     "KID_CHARS",

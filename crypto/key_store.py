@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto import key_files
-from crypto.continuity import MAX_STATEMENTS, Published, first_pin, read_statement_untrusted, sign_successor
-from crypto.errors import CryptoError, KeyFileError, Malformed
-from crypto.key_forms import private_key_from_pem_untrusted, private_pem
-from crypto.keys import Identity, RetiringIdentity
+from batonpass.crypto import key_files
+from batonpass.crypto.continuity import MAX_STATEMENTS, Published, first_pin, read_statement_untrusted, sign_successor
+from batonpass.crypto.errors import CryptoError, KeyFileError, Malformed
+from batonpass.crypto.key_forms import private_key_from_pem_untrusted, private_pem
+from batonpass.crypto.keys import Identity, RetiringIdentity
 
 __all__ = ["AGREEMENT_FILE", "RING_FILE", "SIGNING_FILE", "KeyRing", "KeyStore"]
 

@@ -14,9 +14,9 @@ from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto.errors import Expired, Revoked, WrongReceiver
-from crypto.key_forms import decode_point_untrusted, encode_point, thumbprint
-from crypto.public_keys import MAX_RETIRING, MAX_REVOKED, PublicIdentity, Retiring
+from batonpass.crypto.errors import Expired, Revoked, WrongReceiver
+from batonpass.crypto.key_forms import decode_point_untrusted, encode_point, thumbprint
+from batonpass.crypto.public_keys import MAX_RETIRING, MAX_REVOKED, PublicIdentity, Retiring
 
 __all__ = [
     "Identity",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from crypto.errors import Malformed
+from batonpass.crypto.errors import Malformed
 
 __all__ = ["MAX_LEAVES", "MAX_PROOF_BYTES", "ROOT_BYTES", "root_and_proofs", "root_untrusted"]
 

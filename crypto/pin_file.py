@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from crypto import key_files
-from crypto.continuity import Pin
-from crypto.errors import CryptoError, KeyFileError
-from crypto.public_keys import PublicIdentity
+from batonpass.crypto import key_files
+from batonpass.crypto.continuity import Pin
+from batonpass.crypto.errors import CryptoError, KeyFileError
+from batonpass.crypto.public_keys import PublicIdentity
 
 __all__ = ["PinFile", "PinRecord"]
 
-_log = logging.getLogger("crypto.pins")
+_log = logging.getLogger("batonpass.crypto.pins")
 
 _SPARE_LINES: Final = 1000
 """History that is not worth a rewrite."""

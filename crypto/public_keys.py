@@ -16,8 +16,8 @@ from typing import Any, Final, Self
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto.errors import Expired, Malformed, Revoked, UnknownSender
-from crypto.key_forms import is_kid, public_jwk, public_key_from_jwk_untrusted, require_p256, thumbprint
+from batonpass.crypto.errors import Expired, Malformed, Revoked, UnknownSender
+from batonpass.crypto.key_forms import is_kid, public_jwk, public_key_from_jwk_untrusted, require_p256, thumbprint
 
 __all__ = ["MAX_RETIRING", "MAX_REVOKED", "MAX_UNIX_S", "PublicIdentity", "Retiring"]
 

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from typing import Final
 
-from crypto.errors import Expired, Malformed, Replayed, SeenFull
+from batonpass.crypto.errors import Expired, Malformed, Replayed, SeenFull
 
 __all__ = ["Seen", "require_short_life"]
 

@@ -38,11 +38,11 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from crypto.errors import Malformed, Tampered
-from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
-from crypto.names import is_name, require_name
-from crypto.public_keys import MAX_RETIRING
-from crypto.static_secrets import MAC_BYTES, StaticSecrets, fits, mac
+from batonpass.crypto.errors import Malformed, Tampered
+from batonpass.crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
+from batonpass.crypto.names import is_name, require_name
+from batonpass.crypto.public_keys import MAX_RETIRING
+from batonpass.crypto.static_secrets import MAC_BYTES, StaticSecrets, fits, mac
 
 VERSION: Final = 1
 """First byte of every handshake message; another version is Malformed."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 MAC_BYTES: Final = 16
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from authority.node.config import (
+from batonpass.authority.node.config import (
     Address,
     ConfigError,
     InstanceName,
@@ -17,7 +17,7 @@ from authority.node.config import (
     Settings,
     TelemetrySettings,
 )
-from authority.placement.policy import Balance
+from batonpass.authority.placement.policy import Balance
 
 __all__ = [
     "DEFAULT_LEASE_TERM_S",
@@ -106,7 +106,7 @@ class PlacementSettings(Settings):
     """
 
     balance: bool = False
-    policy: str = "authority.placement.policy:relieve"
+    policy: str = "batonpass.authority.placement.policy:relieve"
     hot: _Finite = Balance.hot
     cool: _Finite = Balance.cool
     hot_for_s: _Finite = Balance.hot_for_s

@@ -74,6 +74,6 @@ def as_found() -> Iterator[None]:
     """A simulation lets all members of its process read another clock, and silences them."""
     yield
     logging.disable(logging.NOTSET)
-    ports = sys.modules.get("tree.raft.raft_ports")
+    ports = sys.modules.get("batonpass.tree.raft.raft_ports")
     if ports is not None:
         ports.use_clock(None)

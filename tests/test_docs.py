@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.machines.source import TABLE, OutgoingPhase
-from homeserver.rest.errors import REASON_STATUS
-from simserver.world.participants import dehydrated, rehydrate, release
-from simserver.world.pending_input import PendingInput
-from simserver.world.step import Carried, Step
+from batonpass.authority.errors import Reason
+from batonpass.authority.machines.source import TABLE, OutgoingPhase
+from batonpass.homeserver.rest.errors import REASON_STATUS
+from batonpass.simserver.world.participants import dehydrated, rehydrate, release
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import Carried, Step
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])

@@ -18,25 +18,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from actors.link import LinkSettings
-from actors.link.frames import MIN_PIECE_BYTES, Kind, piece_head, write_header
-from actors.net.inbox import Received
-from authority.errors import MessageError
-from authority.model.records import Role
-from authority.wire.transfer import encode_link
-from crypto import jose
-from crypto.errors import Malformed
-from crypto.session import HELLO_BYTES, _hello_mac, read_hello_untrusted
-from homeserver.node.dispatch import Node
-from simserver.transfer.target.arrivals import Arrivals
+from batonpass.actors.link import LinkSettings
+from batonpass.actors.link.frames import MIN_PIECE_BYTES, Kind, piece_head, write_header
+from batonpass.actors.net.inbox import Received
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import Role
+from batonpass.authority.wire.transfer import encode_link
+from batonpass.crypto import jose
+from batonpass.crypto.errors import Malformed
+from batonpass.crypto.session import HELLO_BYTES, _hello_mac, read_hello_untrusted
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.tree.net.certificates import Credentials
+from batonpass.tree.net.tls import TlsFailed, TlsSession
 from tests.actors.link.network import IDENTITIES, Network, Transit
 from tests.collected import collected
 from tests.fuzz.targets.for_actors import joined_ends
 from tests.fuzz.targets.for_authority import CERTIFICATE, parcel
 from tests.fuzz.targets.for_homeserver import FakeNode, run_at_once
 from tests.fuzz.world import IDENTITIES as SERVERS
-from tree.net.certificates import Credentials
-from tree.net.tls import TlsFailed, TlsSession
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "threats.md"

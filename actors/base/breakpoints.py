@@ -14,7 +14,7 @@ from typing import Final
 
 __all__ = ["ENVIRONMENT", "Breakpoints", "Reached", "breakpoints_of", "nowhere"]
 
-_log = logging.getLogger("actors.base.breakpoints")
+_log = logging.getLogger("batonpass.actors.base.breakpoints")
 
 ENVIRONMENT: Final = "BATON_TEST_BREAKPOINTS"
 

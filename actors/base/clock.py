@@ -12,11 +12,11 @@ from typing import Final
 
 import trio
 
-from actors.base.loop import Loop, get_ident
+from batonpass.actors.base.loop import Loop, get_ident
 
 __all__ = ["TOLERANCE_S", "Bell", "Clock", "InstanceClock", "stretch"]
 
-_log = logging.getLogger("actors.base.clock")
+_log = logging.getLogger("batonpass.actors.base.clock")
 
 TOLERANCE_S: Final = 5.0
 """How far a clock may be from the time of its instance. Beyond, it is off: that time counts, and people are told."""

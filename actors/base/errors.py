@@ -10,7 +10,7 @@ why: nobody has died in the middle of a step.
 import traceback
 from typing import Final
 
-from actors.base.interrupts import are_received
+from batonpass.actors.base.interrupts import are_received
 
 __all__ = ["is_stopping", "said", "traceback_of"]
 

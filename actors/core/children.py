@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from actors.core.checks import member_of, need_hashable, need_seconds
-from actors.core.exits import Ignored, Reason, StartError, cause_of, is_orderly, shown
-from actors.core.named import Named
-from actors.core.process import Process, Status, logger
-from actors.core.ref import Ref, current_process
-from actors.core.restart import Restart, RestartWindow
-from actors.core.server import Server
-from actors.core.server_process import ServerProcess
-from actors.core.service import AsyncService, ServiceProcess
-from actors.core.telemetry import SUPERVISOR_GAVE_UP, SUPERVISOR_RESTART
+from batonpass.actors.core.checks import member_of, need_hashable, need_seconds
+from batonpass.actors.core.exits import Ignored, Reason, StartError, cause_of, is_orderly, shown
+from batonpass.actors.core.named import Named
+from batonpass.actors.core.process import Process, Status, logger
+from batonpass.actors.core.ref import Ref, current_process
+from batonpass.actors.core.restart import Restart, RestartWindow
+from batonpass.actors.core.server import Server
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.service import AsyncService, ServiceProcess
+from batonpass.actors.core.telemetry import SUPERVISOR_GAVE_UP, SUPERVISOR_RESTART
 
 if TYPE_CHECKING:
-    from actors.base.steps import Steps
-    from actors.core.system import System
+    from batonpass.actors.base.steps import Steps
+    from batonpass.actors.core.system import System
 
 ChildType: TypeAlias = Literal["worker", "supervisor"]
 ChildStatus: TypeAlias = Literal["running", "restarting", "stopped"]

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
 import trio
 
-from actors.core.exits import Reason
-from actors.core.ref import From
-from actors.core.server import NO_REPLY, Reply, Stop
-from actors.core.telemetry import MESSAGE_HANDLED, Telemetry
+from batonpass.actors.core.exits import Reason
+from batonpass.actors.core.ref import From
+from batonpass.actors.core.server import NO_REPLY, Reply, Stop
+from batonpass.actors.core.telemetry import MESSAGE_HANDLED, Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
-    from actors.core.process import Process
-    from actors.core.server import Server
-    from actors.core.server_process import ServerProcess
+    from batonpass.actors.core.process import Process
+    from batonpass.actors.core.server import Server
+    from batonpass.actors.core.server_process import ServerProcess
 
 SUSPENDED: Final = object()
 """Returned by a request that suspended its actor: no more messages now."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from actors.core.ref import Ref
+    from batonpass.actors.core.ref import Ref
 
 Reason: TypeAlias = object
 """Any value; see the table at the head of `actors.core.exits`."""

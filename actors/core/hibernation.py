@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from actors.core.server import HIBERNATE, NoReply
+from batonpass.actors.core.server import HIBERNATE, NoReply
 
 if TYPE_CHECKING:
-    from actors.core.server_process import ServerProcess
+    from batonpass.actors.core.server_process import ServerProcess
 
 
 @final

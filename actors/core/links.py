@@ -27,8 +27,8 @@ from collections import deque
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from actors.core.exits import Reason
-    from actors.core.process import Process
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.process import Process
 
 
 @final

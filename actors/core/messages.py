@@ -10,9 +10,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 if TYPE_CHECKING:
-    from actors.core.exits import Reason
-    from actors.core.process import Process
-    from actors.core.ref import Ref
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.process import Process
+    from batonpass.actors.core.ref import Ref
 
 
 class Timeout(Enum):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 
-from actors.core.exits import NORMAL, AlreadyStarted, NoProc, Reason, StartError
-from actors.core.ref import DEFAULT_TIMEOUT_S, Ref
+from batonpass.actors.core.exits import NORMAL, AlreadyStarted, NoProc, Reason, StartError
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from actors.core.named import Named
-from actors.core.ref import DEFAULT_TIMEOUT_S
+from batonpass.actors.core.named import Named
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from actors.core.ref import Ref
+    from batonpass.actors.core.ref import Ref
 
 
 class NamedThere(Named, ABC):

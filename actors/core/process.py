@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.base.loop import WrongThread, get_ident
-from actors.core.exits import (
+from batonpass.actors.base.loop import WrongThread, get_ident
+from batonpass.actors.core.exits import (
     KILLED,
     NOPROC,
     SHUTDOWN,
@@ -31,18 +31,18 @@ from actors.core.exits import (
     is_orderly,
     shown,
 )
-from actors.core.messages import ChildEnded, Down, ExitSignal, Late, Monitor
-from actors.core.ref import From, Ref, current_process
-from actors.core.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
+from batonpass.actors.core.messages import ChildEnded, Down, ExitSignal, Late, Monitor
+from batonpass.actors.core.ref import From, Ref, current_process
+from batonpass.actors.core.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actors.core.debug import SystemRequest
-    from actors.core.system import System
-    from actors.core.timers import Timer
+    from batonpass.actors.core.debug import SystemRequest
+    from batonpass.actors.core.system import System
+    from batonpass.actors.core.timers import Timer
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 Entry = tuple[int, Any, From | None]
 """What lies in a mailbox: which callback (`CALL`, `CAST`, ... of `actors.core.ref`), with what, for which caller."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from actors.base.loop import WrongThread, get_ident
-from actors.core.checks import need_timeout
-from actors.core.exits import NORMAL, CallingSelf, CallTimeout, Exit, NoProc, Reason, is_kill
+from batonpass.actors.base.loop import WrongThread, get_ident
+from batonpass.actors.core.checks import need_timeout
+from batonpass.actors.core.exits import NORMAL, CallingSelf, CallTimeout, Exit, NoProc, Reason, is_kill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.core.process import Process
+    from batonpass.actors.core.process import Process
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 """OTP's: long enough never to matter in normal operation, short enough to end a deadlock."""

@@ -14,7 +14,7 @@ import types
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, final
 
-from actors.core.exits import Reason, cause_of, shown
+from batonpass.actors.core.exits import Reason, cause_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

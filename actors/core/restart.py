@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from actors.core.exits import Reason, is_normal, is_shutdown
+from batonpass.actors.core.exits import Reason, is_normal, is_shutdown
 
 
 class Restart(Enum):

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from actors.base.gc_pauses import CollectorPauses
-from actors.core.ref import CALL
-from actors.core.telemetry import CALLBACK_SLOW
+from batonpass.actors.base.gc_pauses import CollectorPauses
+from batonpass.actors.core.ref import CALL
+from batonpass.actors.core.telemetry import CALLBACK_SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from actors.core.process import Entry, Process
-    from actors.core.ref import From
-    from actors.core.telemetry import Telemetry
+    from batonpass.actors.core.process import Entry, Process
+    from batonpass.actors.core.ref import From
+    from batonpass.actors.core.telemetry import Telemetry
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 TURN_MESSAGES = 64
 """Long enough to make changing actors cheap, short enough that a flooded neighbour costs microseconds, not a frame."""

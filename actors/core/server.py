@@ -37,18 +37,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
-from actors.core.exits import NORMAL, Reason
-from actors.core.status_report import ServerStatus
+from batonpass.actors.core.exits import NORMAL, Reason
+from batonpass.actors.core.status_report import ServerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actors.core.messages import Monitor
-    from actors.core.ref import From, Ref
-    from actors.core.system import System
-    from actors.core.timers import Interval, Timer
+    from batonpass.actors.core.messages import Monitor
+    from batonpass.actors.core.ref import From, Ref
+    from batonpass.actors.core.system import System
+    from batonpass.actors.core.timers import Interval, Timer
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 StateT = TypeVar("StateT")
 

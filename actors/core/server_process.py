@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from actors.base.interrupts import interruptibly, protected
-from actors.core.debug import SUSPENDED, SystemRequest
-from actors.core.exits import (
+from batonpass.actors.base.interrupts import interruptibly, protected
+from batonpass.actors.core.debug import SUSPENDED, SystemRequest
+from batonpass.actors.core.exits import (
     KILLED,
     SHUTDOWN,
     BadReturnValue,
@@ -27,20 +27,32 @@ from actors.core.exits import (
     is_orderly,
     reason_of,
 )
-from actors.core.hibernation import Drowsiness
-from actors.core.messages import TIMEOUT, ExitSignal
-from actors.core.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
-from actors.core.ref import CALL, CAST, CONTINUE, HIBERNATION, INFO, LATE, STOP, SYSTEM, From, Ref, current_process
-from actors.core.server import HIBERNATE, IGNORE, KEEP, NO_REPLY, Continue, NoReply, Ok, Reply, Server, Stop
-from actors.core.status_report import NO_MESSAGE, ServerStatus, crash_report
-from actors.core.system_messages import ControlledProcess, stop_reason
+from batonpass.actors.core.hibernation import Drowsiness
+from batonpass.actors.core.messages import TIMEOUT, ExitSignal
+from batonpass.actors.core.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
+from batonpass.actors.core.ref import (
+    CALL,
+    CAST,
+    CONTINUE,
+    HIBERNATION,
+    INFO,
+    LATE,
+    STOP,
+    SYSTEM,
+    From,
+    Ref,
+    current_process,
+)
+from batonpass.actors.core.server import HIBERNATE, IGNORE, KEEP, NO_REPLY, Continue, NoReply, Ok, Reply, Server, Stop
+from batonpass.actors.core.status_report import NO_MESSAGE, ServerStatus, crash_report
+from batonpass.actors.core.system_messages import ControlledProcess, stop_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
 
-    from actors.core.messages import Late, Timeout
-    from actors.core.system import System
-    from actors.core.timers import Timer
+    from batonpass.actors.core.messages import Late, Timeout
+    from batonpass.actors.core.system import System
+    from batonpass.actors.core.timers import Timer
 
 
 @final

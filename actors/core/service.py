@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 
-from actors.base.interrupts import protected
-from actors.core.exits import NORMAL, SHUTDOWN, TIMED_OUT, Reason, StartError, is_normal, reason_of
-from actors.core.process import ALIVE_STILL, Process, Status
-from actors.core.ref import current_process
-from actors.core.shutdown import shut_down
+from batonpass.actors.base.interrupts import protected
+from batonpass.actors.core.exits import NORMAL, SHUTDOWN, TIMED_OUT, Reason, StartError, is_normal, reason_of
+from batonpass.actors.core.process import ALIVE_STILL, Process, Status
+from batonpass.actors.core.ref import current_process
+from batonpass.actors.core.shutdown import shut_down
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from actors.core.system import System
+    from batonpass.actors.core.system import System
 
 
 class AsyncService(Protocol):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.base.steps import in_task
-from actors.core.exits import SHUTDOWN
-from actors.core.process import KILL_GRACE_S, Process, logger
+from batonpass.actors.base.steps import in_task
+from batonpass.actors.core.exits import SHUTDOWN
+from batonpass.actors.core.process import KILL_GRACE_S, Process, logger
 
 if TYPE_CHECKING:
-    from actors.base.steps import Steps
+    from batonpass.actors.base.steps import Steps
 
 REMAINS_S: Final = 5.0
 """How long what a killed supervisor leaves behind may take to end by itself."""

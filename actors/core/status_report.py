@@ -11,8 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
-    from actors.core.exits import Reason
-    from actors.core.server import Server
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.server import Server
 
 
 class Nothing(Enum):

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import trio
 
-from actors.base.steps import Steps, at_once, in_slices
-from actors.core.checks import member_of, need_count, need_seconds, several
-from actors.core.children import (
+from batonpass.actors.base.steps import Steps, at_once, in_slices
+from batonpass.actors.core.checks import member_of, need_count, need_seconds, several
+from batonpass.actors.core.children import (
     ChildCounts,
     ChildInfo,
     ChildSpec,
@@ -40,19 +40,19 @@ from actors.core.children import (
     tell_not_restarted,
     tell_restart,
 )
-from actors.core.exits import SHUTDOWN, Reason, StartError, shown
-from actors.core.messages import ChildEnded
-from actors.core.process import Process, logger
-from actors.core.ref import Ref
-from actors.core.restart import AutoShutdown, Restart, RestartWindow, Strategy, plan, should_restart
-from actors.core.server import Reply, Result, Server, Stop
-from actors.core.server_process import ServerProcess
-from actors.core.shutdown import BREATHER, ending, remains_ending
+from batonpass.actors.core.exits import SHUTDOWN, Reason, StartError, shown
+from batonpass.actors.core.messages import ChildEnded
+from batonpass.actors.core.process import Process, logger
+from batonpass.actors.core.ref import Ref
+from batonpass.actors.core.restart import AutoShutdown, Restart, RestartWindow, Strategy, plan, should_restart
+from batonpass.actors.core.server import Reply, Result, Server, Stop
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.shutdown import BREATHER, ending, remains_ending
 
 if TYPE_CHECKING:
-    from actors.core.ref import From
-    from actors.core.status_report import ServerStatus
-    from actors.core.system import System
+    from batonpass.actors.core.ref import From
+    from batonpass.actors.core.status_report import ServerStatus
+    from batonpass.actors.core.system import System
 
 IDS_SHOWN = 10
 """In an error sentence: enough to see a slip of the pen, and bounded."""

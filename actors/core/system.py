@@ -17,34 +17,34 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from actors.base.interrupts import await_interruptibly, protected, that_ends_the_program
-from actors.base.loop import Loop, get_ident
-from actors.base.spawn_log import Births
-from actors.core.checks import need_seconds
-from actors.core.debug import Debug
-from actors.core.exits import Exit, cause_of, is_orderly, reason_of, shown
-from actors.core.links import LinkSignals
-from actors.core.named import Named, Names
-from actors.core.process import Process, logger
-from actors.core.remembering import Memory
-from actors.core.restart import AutoShutdown, Strategy
-from actors.core.scheduler import Scheduler
-from actors.core.server import Stop
-from actors.core.server_process import ServerProcess
-from actors.core.shutdown import shut_down
-from actors.core.supervisor import Supervisor, SupervisorFlags
-from actors.core.telemetry import MESSAGE_HANDLED, Telemetry
-from actors.core.timers import Timers
-from actors.core.watchdog import Watchdog
+from batonpass.actors.base.interrupts import await_interruptibly, protected, that_ends_the_program
+from batonpass.actors.base.loop import Loop, get_ident
+from batonpass.actors.base.spawn_log import Births
+from batonpass.actors.core.checks import need_seconds
+from batonpass.actors.core.debug import Debug
+from batonpass.actors.core.exits import Exit, cause_of, is_orderly, reason_of, shown
+from batonpass.actors.core.links import LinkSignals
+from batonpass.actors.core.named import Named, Names
+from batonpass.actors.core.process import Process, logger
+from batonpass.actors.core.remembering import Memory
+from batonpass.actors.core.restart import AutoShutdown, Strategy
+from batonpass.actors.core.scheduler import Scheduler
+from batonpass.actors.core.server import Stop
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.shutdown import shut_down
+from batonpass.actors.core.supervisor import Supervisor, SupervisorFlags
+from batonpass.actors.core.telemetry import MESSAGE_HANDLED, Telemetry
+from batonpass.actors.core.timers import Timers
+from batonpass.actors.core.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 
-    from actors.core.children import ChildSpec
-    from actors.core.exits import Reason
-    from actors.core.node_port import DistributionPort, NodePort
-    from actors.core.ref import Ref
-    from actors.core.server import Server
+    from batonpass.actors.core.children import ChildSpec
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.node_port import DistributionPort, NodePort
+    from batonpass.actors.core.ref import Ref
+    from batonpass.actors.core.server import Server
 
 ROOT: Final = "root"
 LOOSE_SHUTDOWN_S: Final = 5.0

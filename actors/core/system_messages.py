@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.core.exits import Exit, NoProc, Reason
-from actors.core.messages import ExitSignal
-from actors.core.process import ALIVE_STILL, Process, Status
-from actors.core.ref import STOP, SYSTEM, From
+from batonpass.actors.core.exits import Exit, NoProc, Reason
+from batonpass.actors.core.messages import ExitSignal
+from batonpass.actors.core.process import ALIVE_STILL, Process, Status
+from batonpass.actors.core.ref import STOP, SYSTEM, From
 
 if TYPE_CHECKING:
-    from actors.core.debug import SystemRequest
+    from batonpass.actors.core.debug import SystemRequest
 
 CONTROLS: Final = (STOP, SYSTEM)
 """What a suspended actor takes from its mailbox."""

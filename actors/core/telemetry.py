@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from types import TracebackType
 
-from actors.base.errors import is_stopping
+from batonpass.actors.base.errors import is_stopping
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 Event: TypeAlias = tuple[str, ...]
 """The name of an event, from the general to the particular: `("shop", "order", "paid")`."""

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from actors.base.loop import WrongThread, get_ident
+from batonpass.actors.base.loop import WrongThread, get_ident
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actors.core.process import Process
-    from actors.core.ref import Ref
+    from batonpass.actors.core.process import Process
+    from batonpass.actors.core.ref import Ref
 
 MIN_PERIOD_S: Final = 1e-6
 """Shorter periods are no use to anybody, and would meet the limits of floating point within a day."""

@@ -31,16 +31,16 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.core.ref import current_process
-from actors.core.server import Server
-from actors.core.telemetry import NODE_BLOCKED
+from batonpass.actors.core.ref import current_process
+from batonpass.actors.core.server import Server
+from batonpass.actors.core.telemetry import NODE_BLOCKED
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from actors.core.telemetry import Telemetry
+    from batonpass.actors.core.telemetry import Telemetry
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 MIN_PERIOD_S: Final = 0.01
 """A shorter period would cost more than a hundredth of the node."""

@@ -27,9 +27,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
-from actors.http.body_budget import BodiesUnderWay
-from actors.http.server import serve_http
-from actors.http.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
+from batonpass.actors.http.body_budget import BodiesUnderWay
+from batonpass.actors.http.server import serve_http
+from batonpass.actors.http.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
 
 __all__ = [
     "ERROR_RESPONSES",
@@ -47,7 +47,7 @@ __all__ = [
     "serve_app",
 ]
 
-_log = logging.getLogger("actors.http.app")
+_log = logging.getLogger("batonpass.actors.http.app")
 
 # Generous for JSON that people write; sealed parcels with a state in them have a route limit of their own.
 DEFAULT_BODY_BYTES: Final = 64 * 1024

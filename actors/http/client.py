@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, Self
 import httpx
 import trio
 
-from actors.http.body_budget import BodiesUnderWay
-from actors.http.strict_json import MAX_JSON_VALUES, read_json_untrusted
+from batonpass.actors.http.body_budget import BodiesUnderWay
+from batonpass.actors.http.strict_json import MAX_JSON_VALUES, read_json_untrusted
 
 __all__ = [
     "MAX_ANSWER_BYTES",

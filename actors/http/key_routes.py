@@ -6,12 +6,12 @@ from typing import Annotated, Any, Protocol
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from actors.http.app import ApiError, RequestBody, StrictRoute
-from actors.http.operator_auth import operator_access
-from actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
-from crypto.errors import KeyFileError
-from crypto.key_forms import KID_CHARS
-from crypto.key_store import KeyRing
+from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
+from batonpass.crypto.errors import KeyFileError
+from batonpass.crypto.key_forms import KID_CHARS
+from batonpass.crypto.key_store import KeyRing
 
 __all__ = ["PinTable", "key_routes"]
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from fastapi.security import HTTPBearer
 
-from actors.http.app import ApiError, bearer_access
+from batonpass.actors.http.app import ApiError, bearer_access
 
 __all__ = ["operator_access"]
 

@@ -21,12 +21,12 @@ from urllib.parse import unquote
 import h11
 import trio
 
-from actors.http.connection_limits import Crowd
-from actors.link.strangers import place_of
+from batonpass.actors.http.connection_limits import Crowd
+from batonpass.actors.link.strangers import place_of
 
 __all__ = ["App", "ErrorJson", "HttpLimits", "converse", "serve_http"]
 
-_log = logging.getLogger("actors.http.server")
+_log = logging.getLogger("batonpass.actors.http.server")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -13,11 +13,11 @@ from typing import Any, Final
 import trio
 from fastapi.responses import Response
 
-from actors.http.app import ERROR_RESPONSES, ErrorBody
+from batonpass.actors.http.app import ERROR_RESPONSES, ErrorBody
 
 __all__ = ["EventStream", "JsonLines", "Stream", "stream_responses"]
 
-_log = logging.getLogger("actors.http.streaming")
+_log = logging.getLogger("batonpass.actors.http.streaming")
 
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

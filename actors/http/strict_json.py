@@ -7,7 +7,7 @@ values than a node can take in without keeping everybody else waiting.
 import json
 from typing import Any, Final, Never
 
-from crypto.nesting import is_deeper
+from batonpass.crypto.nesting import is_deeper
 
 __all__ = ["MAX_JSON_LEVELS", "MAX_JSON_VALUES", "TooManyValues", "count_values_untrusted", "read_json_untrusted"]
 

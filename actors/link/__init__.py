@@ -31,12 +31,12 @@ The shell that gives it a socket and a clock is `actors.net.endpoint`; the proto
 docs/protocol-link.md.
 """
 
-from actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
-from actors.link.incoming import ReceivedMessage
-from actors.link.link import Link
-from actors.link.outgoing_message import LinkFull, require_sendable
-from actors.link.sessions import SessionIds
-from actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, Address, LinkSettings
+from batonpass.actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
+from batonpass.actors.link.incoming import ReceivedMessage
+from batonpass.actors.link.link import Link
+from batonpass.actors.link.outgoing_message import LinkFull, require_sendable
+from batonpass.actors.link.sessions import SessionIds
+from batonpass.actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, Address, LinkSettings
 
 __all__ = [
     "LARGE_MESSAGE_BYTES",

@@ -2,9 +2,9 @@
 
 from collections import deque
 
-from actors.link.events import Event
-from actors.link.sessions import Sessions
-from actors.link.settings import Address
+from batonpass.actors.link.events import Event
+from batonpass.actors.link.sessions import Sessions
+from batonpass.actors.link.settings import Address
 
 
 class Agenda:

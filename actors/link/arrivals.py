@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from actors.link.frames import write_ack
-from actors.link.incoming import Incoming
-from actors.link.ranges import CounterRanges
-from actors.link.settings import NEVER, LinkSettings
-from crypto.replay import ReplayWindow
+from batonpass.actors.link.frames import write_ack
+from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.ranges import CounterRanges
+from batonpass.actors.link.settings import NEVER, LinkSettings
+from batonpass.crypto.replay import ReplayWindow
 
 _ACK_EVERY_DATAGRAMS: Final = 2
 """RFC 9000 section 13.2.2. What arrives in one go counts as a whole, so with big messages it is once for a train."""

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Final
 
-from actors.link.frames import PIECE_OVERHEAD_BYTES
-from actors.link.large import REACH_BYTES
-from actors.link.settings import LARGE_MESSAGE_BYTES, NEVER
+from batonpass.actors.link.frames import PIECE_OVERHEAD_BYTES
+from batonpass.actors.link.large import REACH_BYTES
+from batonpass.actors.link.settings import LARGE_MESSAGE_BYTES, NEVER
 
 _ONE: Final = b"\x01"
 

@@ -11,8 +11,8 @@ from functools import lru_cache, partial
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-from actors.link.settings import CHANNELS, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
-from crypto.errors import Malformed
+from batonpass.actors.link.settings import CHANNELS, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from batonpass.crypto.errors import Malformed
 
 HEADER: Final = struct.Struct("<BBHIQ")  # kind, zero, zero, session id of the receiver, counter
 HEADER_BYTES: Final = HEADER.size

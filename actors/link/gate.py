@@ -12,8 +12,8 @@ import hashlib
 from enum import Enum
 from typing import Final
 
-from actors.link.settings import Address
-from crypto.session import Hello
+from batonpass.actors.link.settings import Address
+from batonpass.crypto.session import Hello
 
 COOKIE_EPOCH_S: Final = 30.0
 """A cookie is good for the epoch it was made in and the next one."""

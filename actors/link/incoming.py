@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from actors.link.assembly import Assembly
-from actors.link.frames import Message, MessageRun, Piece, Want, write_grant
-from actors.link.large import LargeBudget, LargeGrants
-from actors.link.settings import (
+from batonpass.actors.link.assembly import Assembly
+from batonpass.actors.link.frames import Message, MessageRun, Piece, Want, write_grant
+from batonpass.actors.link.large import LargeBudget, LargeGrants
+from batonpass.actors.link.settings import (
     CHANNELS,
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
@@ -16,8 +16,8 @@ from actors.link.settings import (
     ORDERED_CHANNELS,
     UNORDERED_AHEAD,
 )
-from actors.link.unfinished import LATE_S, Unfinished, UnfinishedBudget
-from crypto.errors import Malformed
+from batonpass.actors.link.unfinished import LATE_S, Unfinished, UnfinishedBudget
+from batonpass.crypto.errors import Malformed
 
 
 class NoRoom(Exception):

@@ -16,7 +16,7 @@ complete behind a message that its sender keeps back. What waits for our own app
 from collections.abc import Callable
 from typing import Final
 
-from actors.link.settings import MAX_MESSAGE_BYTES
+from batonpass.actors.link.settings import MAX_MESSAGE_BYTES
 
 REACH_BYTES: Final = 4 * 1024 * 1024
 """How far the pieces of a large message may run ahead of the first missing one: two flights, so that a lost piece is

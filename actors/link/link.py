@@ -18,10 +18,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link.agenda import Agenda
-from actors.link.arrivals import Arrivals
-from actors.link.events import Event, LinkExpired, PeerRestarted, PeerUnreachable
-from actors.link.frames import (
+from batonpass.actors.link.agenda import Agenda
+from batonpass.actors.link.arrivals import Arrivals
+from batonpass.actors.link.events import Event, LinkExpired, PeerRestarted, PeerUnreachable
+from batonpass.actors.link.frames import (
     CLOSE,
     HEADER_BYTES,
     PATH_BYTES,
@@ -30,29 +30,29 @@ from actors.link.frames import (
     read_header_untrusted,
     write_challenge,
 )
-from actors.link.gate import HandshakeGate, Verdict
-from actors.link.incoming import Incoming
-from actors.link.large import LargeBudget
-from actors.link.outgoing import Outgoing
-from actors.link.parts import Parts
-from actors.link.path import Path
-from actors.link.prediction import Prediction
-from actors.link.receiver import Receiver
-from actors.link.recovery import Recovery
-from actors.link.sender import Sender, body_bytes
-from actors.link.sessions import (
+from batonpass.actors.link.gate import HandshakeGate, Verdict
+from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.large import LargeBudget
+from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.parts import Parts
+from batonpass.actors.link.path import Path
+from batonpass.actors.link.prediction import Prediction
+from batonpass.actors.link.receiver import Receiver
+from batonpass.actors.link.recovery import Recovery
+from batonpass.actors.link.sender import Sender, body_bytes
+from batonpass.actors.link.sessions import (
     HANDSHAKE_BURST,
     HANDSHAKES_PER_S,
     Outcome,
     SessionIds,
     Sessions,
 )
-from actors.link.settings import NEVER, Address, LinkSettings
-from actors.link.silence import Silence
-from actors.link.unfinished import UnfinishedBudget
-from crypto.errors import CryptoError, Malformed, Tampered
-from crypto.keys import Identity, PublicIdentity
-from crypto.session import TAG_BYTES, Hello, read_hello_untrusted
+from batonpass.actors.link.settings import NEVER, Address, LinkSettings
+from batonpass.actors.link.silence import Silence
+from batonpass.actors.link.unfinished import UnfinishedBudget
+from batonpass.crypto.errors import CryptoError, Malformed, Tampered
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.session import TAG_BYTES, Hello, read_hello_untrusted
 
 _DATAGRAM_OF: Final = itemgetter(0)
 _TOKEN_MASK: Final = 2**64 - 1

@@ -17,7 +17,7 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Final
 
-from actors.link.frames import (
+from batonpass.actors.link.frames import (
     MAX_CONTENT_FRAMES,
     MESSAGE_OVERHEAD_BYTES,
     PIECE_OVERHEAD_BYTES,
@@ -25,7 +25,7 @@ from actors.link.frames import (
     message_head,
     write_pieces,
 )
-from actors.link.outgoing_message import (
+from batonpass.actors.link.outgoing_message import (
     REQUEST,
     Chunk,
     LargeMessage,
@@ -34,7 +34,7 @@ from actors.link.outgoing_message import (
     OutgoingRun,
     require_sendable,
 )
-from actors.link.settings import (
+from batonpass.actors.link.settings import (
     CHANNELS,
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
@@ -44,7 +44,7 @@ from actors.link.settings import (
     SMALL_MESSAGE_BYTES,
     UNORDERED_AHEAD,
 )
-from crypto.errors import Malformed
+from batonpass.crypto.errors import Malformed
 
 _PASSING_OVERHEAD_BYTES: Final = 256
 """What a message that goes past another counts beside its size: the reserve then is one for 1024 messages at most."""

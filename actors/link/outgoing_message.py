@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from actors.link.frames import (
+from batonpass.actors.link.frames import (
     MESSAGE_OVERHEAD_BYTES,
     MIN_PIECE_BYTES,
     PIECE_OVERHEAD_BYTES,
@@ -11,8 +11,8 @@ from actors.link.frames import (
     piece_head,
     write_want,
 )
-from actors.link.large import REACH_BYTES
-from actors.link.settings import CHANNELS, MAX_MESSAGE_BYTES
+from batonpass.actors.link.large import REACH_BYTES
+from batonpass.actors.link.settings import CHANNELS, MAX_MESSAGE_BYTES
 
 _MAX_WHOLE_BYTES: Final = 0xFFFF
 

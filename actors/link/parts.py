@@ -3,14 +3,14 @@
 from collections import Counter
 from typing import NamedTuple
 
-from actors.link.agenda import Agenda
-from actors.link.arrivals import Arrivals
-from actors.link.incoming import Incoming
-from actors.link.outgoing import Outgoing
-from actors.link.path import Path
-from actors.link.recovery import Recovery
-from actors.link.sessions import Sessions
-from actors.link.silence import Silence
+from batonpass.actors.link.agenda import Agenda
+from batonpass.actors.link.arrivals import Arrivals
+from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.path import Path
+from batonpass.actors.link.recovery import Recovery
+from batonpass.actors.link.sessions import Sessions
+from batonpass.actors.link.silence import Silence
 
 
 class Parts(NamedTuple):

@@ -12,7 +12,7 @@ three times what came from there is sent there until it has answered (section 8.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from actors.link.settings import NEVER, Address
+from batonpass.actors.link.settings import NEVER, Address
 
 AMPLIFICATION: Final = 3
 """What may be sent to an address that has not answered yet, as a multiple of what came from it (RFC 9000 section 8)."""

@@ -17,14 +17,14 @@ from typing import Final
 
 from cryptography.exceptions import InvalidTag
 
-from actors.link.frames import HEADER, HEADER_BYTES, Kind
-from actors.link.incoming import ReceivedMessage
-from actors.link.outgoing_message import Chunk, OutgoingMessage
-from actors.link.parts import Parts, WithParts
-from actors.link.receiver import Receiver
-from actors.link.sender import Sender
-from actors.link.sessions import LiveSession
-from actors.link.settings import (
+from batonpass.actors.link.frames import HEADER, HEADER_BYTES, Kind
+from batonpass.actors.link.incoming import ReceivedMessage
+from batonpass.actors.link.outgoing_message import Chunk, OutgoingMessage
+from batonpass.actors.link.parts import Parts, WithParts
+from batonpass.actors.link.receiver import Receiver
+from batonpass.actors.link.sender import Sender
+from batonpass.actors.link.sessions import LiveSession
+from batonpass.actors.link.settings import (
     CHANNELS,
     KERNEL_DATAGRAM_BYTES,
     NEVER,
@@ -32,7 +32,7 @@ from actors.link.settings import (
     RESERVED_CREDIT_BYTES,
     Address,
 )
-from crypto.session import TAG_BYTES
+from batonpass.crypto.session import TAG_BYTES
 
 UNUSUAL: Final = -1
 """Instead of a channel: the datagram was taken the long way."""

@@ -7,8 +7,8 @@ their own, and pieces that come in a train are opened together; that it comes to
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from actors.link.events import PeerClosed
-from actors.link.frames import (
+from batonpass.actors.link.events import PeerClosed
+from batonpass.actors.link.frames import (
     HEADER_BYTES,
     PIECE_OVERHEAD_BYTES,
     Ack,
@@ -29,13 +29,13 @@ from actors.link.frames import (
     read_usual_untrusted,
     write_response,
 )
-from actors.link.incoming import NoRoom
-from actors.link.parts import Parts, WithParts
-from actors.link.sender import Sender
-from actors.link.sessions import LiveSession
-from actors.link.settings import NEVER, Address
-from crypto.errors import CryptoError, Malformed, Tampered
-from crypto.session import TAG_BYTES
+from batonpass.actors.link.incoming import NoRoom
+from batonpass.actors.link.parts import Parts, WithParts
+from batonpass.actors.link.sender import Sender
+from batonpass.actors.link.sessions import LiveSession
+from batonpass.actors.link.settings import NEVER, Address
+from batonpass.crypto.errors import CryptoError, Malformed, Tampered
+from batonpass.crypto.session import TAG_BYTES
 
 _PIECE_DATAGRAM_BYTES: Final = HEADER_BYTES + PIECE_OVERHEAD_BYTES + TAG_BYTES
 """What a datagram with one piece has beside the contents."""

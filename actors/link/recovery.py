@@ -11,13 +11,13 @@ from itertools import chain, count, islice, repeat
 from operator import itemgetter
 from typing import Final
 
-from actors.link.bottleneck import Bottleneck
-from actors.link.congestion import CongestionWindow, RoundTrip
-from actors.link.frames import Ack
-from actors.link.outgoing import Outgoing
-from actors.link.outgoing_message import Chunk
-from actors.link.settings import KERNEL_DATAGRAM_BYTES, NEVER, LinkSettings
-from crypto.errors import Malformed
+from batonpass.actors.link.bottleneck import Bottleneck
+from batonpass.actors.link.congestion import CongestionWindow, RoundTrip
+from batonpass.actors.link.frames import Ack
+from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.outgoing_message import Chunk
+from batonpass.actors.link.settings import KERNEL_DATAGRAM_BYTES, NEVER, LinkSettings
+from batonpass.crypto.errors import Malformed
 
 _OVERTAKEN_DATAGRAMS: Final = 3
 """A datagram overtaken by so many acknowledged ones is lost (RFC 9002 section 6.1.1)."""

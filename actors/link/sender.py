@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
-from actors.link.frames import HEADER_BYTES, PING, write_data_header, write_data_headers
-from actors.link.outgoing_message import Chunk
-from actors.link.parts import Parts, WithParts
-from actors.link.sessions import LiveSession
-from actors.link.settings import NEVER, Address, LinkSettings
-from crypto.session import TAG_BYTES
+from batonpass.actors.link.frames import HEADER_BYTES, PING, write_data_header, write_data_headers
+from batonpass.actors.link.outgoing_message import Chunk
+from batonpass.actors.link.parts import Parts, WithParts
+from batonpass.actors.link.sessions import LiveSession
+from batonpass.actors.link.settings import NEVER, Address, LinkSettings
+from batonpass.crypto.session import TAG_BYTES
 
 _RUN_BYTES: Final = 524_288
 """Sealed in one go, and given to the kernel before more is sealed: what stays in a core's own cache until then."""

@@ -24,13 +24,13 @@ from typing import Final, Protocol
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link.frames import Kind, write_header
-from actors.link.gate import Allowance, HandshakeGate, Verdict
-from actors.link.settings import NEVER, Address, LinkSettings
-from crypto.errors import Malformed, Tampered
-from crypto.keys import Identity, PublicIdentity
-from crypto.session import Established, Hello, Initiator, Responder, Session, prove_cookie
-from crypto.static_secrets import StaticSecrets
+from batonpass.actors.link.frames import Kind, write_header
+from batonpass.actors.link.gate import Allowance, HandshakeGate, Verdict
+from batonpass.actors.link.settings import NEVER, Address, LinkSettings
+from batonpass.crypto.errors import Malformed, Tampered
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.session import Established, Hello, Initiator, Responder, Session, prove_cookie
+from batonpass.crypto.static_secrets import StaticSecrets
 
 MAX_HALF_OPEN: Final = 8
 """Answered HELLOs that wait for their CONFIRM, half of them without a fresh cookie: those may be recordings, and push

@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from actors.link.events import Event, PeerReachable
-from actors.link.settings import NEVER, LinkSettings
+from batonpass.actors.link.events import Event, PeerReachable
+from batonpass.actors.link.settings import NEVER, LinkSettings
 
 
 class Silence:

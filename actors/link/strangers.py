@@ -9,10 +9,10 @@ of a HELLO tells.
 import ipaddress
 from typing import Final
 
-from actors.link.gate import Allowance, Verdict
-from actors.link.settings import Address
-from crypto.keys import Identity, PublicIdentity
-from crypto.static_secrets import StaticSecrets
+from batonpass.actors.link.gate import Allowance, Verdict
+from batonpass.actors.link.settings import Address
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.static_secrets import StaticSecrets
 
 MAX_LOOKUPS: Final = 32
 """Under way because of HELLOs without a link, half of them for those without a cookie."""

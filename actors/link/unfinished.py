@@ -12,7 +12,7 @@ in `actors.link.large`, the one that holds most first.
 from collections.abc import Callable
 from typing import Final
 
-from actors.link.settings import INITIAL_CREDIT_BYTES, LARGE_MESSAGE_BYTES
+from batonpass.actors.link.settings import INITIAL_CREDIT_BYTES, LARGE_MESSAGE_BYTES
 
 OWN_BYTES: Final = INITIAL_CREDIT_BYTES
 """What each peer may have begun whatever the others do."""

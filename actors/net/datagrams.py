@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
-from actors.link import Address
+from batonpass.actors.link import Address
 
 __all__ = [
     "MAX_TRAIN_BYTES",

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from actors.link import Address, Link
-from actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted
-from actors.link.prediction import UNUSUAL
-from actors.net.datagrams import Arrival, segments_of
-from crypto.errors import Malformed
+from batonpass.actors.link import Address, Link
+from batonpass.actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted
+from batonpass.actors.link.prediction import UNUSUAL
+from batonpass.actors.net.datagrams import Arrival, segments_of
+from batonpass.crypto.errors import Malformed
 
 __all__ = ["Demultiplexer", "Heard"]
 

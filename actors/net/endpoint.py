@@ -29,7 +29,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import trio
 
-from actors.link import (
+from batonpass.actors.link import (
     Address,
     Event,
     Link,
@@ -42,19 +42,19 @@ from actors.link import (
     PeerUnreachable,
     require_sendable,
 )
-from actors.link.deadlines import Deadlines
-from actors.link.settings import MAX_DATAGRAM_BYTES, NEVER
-from actors.net.datagrams import ARRIVALS, DatagramSocket, Outbound, keep_freed_memory
-from actors.net.demultiplexer import Demultiplexer, Heard
-from actors.net.handshake_admission import Admission, new_gate
-from actors.net.inbox import Inbox, Received, Turns
-from actors.net.link_table import LinkTable
-from actors.net.peer_keys import PeerDirectory
-from actors.net.poller import Lookout
-from actors.net.session_ids import SessionIds
-from actors.net.waiting_sends import LinkDown, WaitingSend, WaitingSends
-from crypto.keys import Identity
-from crypto.names import require_name
+from batonpass.actors.link.deadlines import Deadlines
+from batonpass.actors.link.settings import MAX_DATAGRAM_BYTES, NEVER
+from batonpass.actors.net.datagrams import ARRIVALS, DatagramSocket, Outbound, keep_freed_memory
+from batonpass.actors.net.demultiplexer import Demultiplexer, Heard
+from batonpass.actors.net.handshake_admission import Admission, new_gate
+from batonpass.actors.net.inbox import Inbox, Received, Turns
+from batonpass.actors.net.link_table import LinkTable
+from batonpass.actors.net.peer_keys import PeerDirectory
+from batonpass.actors.net.poller import Lookout
+from batonpass.actors.net.session_ids import SessionIds
+from batonpass.actors.net.waiting_sends import LinkDown, WaitingSend, WaitingSends
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.names import require_name
 
 __all__ = ["Backlog", "Inbox", "LinkDown", "LinkEndpoint", "LinkFull", "LinkSettings", "PeerDirectory", "Received"]
 

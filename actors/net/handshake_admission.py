@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from actors.link import Address, Link
-from actors.link.frames import Kind, write_header
-from actors.link.gate import HandshakeGate, Verdict
-from actors.link.strangers import Strangers
-from actors.net.datagrams import Outbound
-from actors.net.link_table import LinkTable
-from actors.net.peer_keys import PeerDirectory, PeerKeys
-from crypto.keys import PublicIdentity
-from crypto.session import Hello, echo_cookie, prove_cookie, read_hello_untrusted
-from crypto.static_secrets import StaticSecrets
+from batonpass.actors.link import Address, Link
+from batonpass.actors.link.frames import Kind, write_header
+from batonpass.actors.link.gate import HandshakeGate, Verdict
+from batonpass.actors.link.strangers import Strangers
+from batonpass.actors.net.datagrams import Outbound
+from batonpass.actors.net.link_table import LinkTable
+from batonpass.actors.net.peer_keys import PeerDirectory, PeerKeys
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.crypto.session import Hello, echo_cookie, prove_cookie, read_hello_untrusted
+from batonpass.crypto.static_secrets import StaticSecrets
 
 __all__ = ["Admission", "new_gate"]
 

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import trio
 
-from actors.link import Address, Link, ReceivedMessage
-from actors.link.settings import NEVER
-from actors.net.poller import Lookout, Parked
+from batonpass.actors.link import Address, Link, ReceivedMessage
+from batonpass.actors.link.settings import NEVER
+from batonpass.actors.net.poller import Lookout, Parked
 
 __all__ = ["Inbox", "Received", "Turns"]
 

@@ -16,15 +16,15 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from crypto.continuity import MIN_ROTATION_S, Published
-from crypto.errors import KeyFileError
-from crypto.key_store import KeyRing, KeyStore
-from crypto.keys import Identity
+from batonpass.actors.base.clock import Clock
+from batonpass.crypto.continuity import MIN_ROTATION_S, Published
+from batonpass.crypto.errors import KeyFileError
+from batonpass.crypto.key_store import KeyRing, KeyStore
+from batonpass.crypto.keys import Identity
 
 __all__ = ["DEFAULT_OVERLAP_S", "KeyService", "KeysRefused", "NotPublishedYet"]
 
-_log = logging.getLogger("actors.keys")
+_log = logging.getLogger("batonpass.actors.keys")
 
 DEFAULT_OVERLAP_S: Final = 86_400.0
 """A day: far more than directories are cached and messages live for, and time to notice that something went wrong."""

@@ -12,10 +12,10 @@ from typing import Final
 
 import trio
 
-from actors.link import Address, Event
-from actors.net.endpoint import Backlog, LinkDown, LinkEndpoint
-from actors.net.inbox import Inbox
-from crypto.keys import Identity
+from batonpass.actors.link import Address, Event
+from batonpass.actors.net.endpoint import Backlog, LinkDown, LinkEndpoint
+from batonpass.actors.net.inbox import Inbox
+from batonpass.crypto.keys import Identity
 
 __all__ = ["LinkService"]
 

@@ -10,15 +10,15 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link import Address, Link, LinkFull, LinkSettings
-from actors.link.gate import HandshakeGate
-from actors.link.large import LargeBudget
-from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
-from actors.link.unfinished import UnfinishedBudget
-from actors.net.datagrams import is_loopback_path
-from actors.net.session_ids import LinkSessionIds, SessionIds
-from crypto.keys import Identity
-from crypto.names import require_name
+from batonpass.actors.link import Address, Link, LinkFull, LinkSettings
+from batonpass.actors.link.gate import HandshakeGate
+from batonpass.actors.link.large import LargeBudget
+from batonpass.actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
+from batonpass.actors.link.unfinished import UnfinishedBudget
+from batonpass.actors.net.datagrams import is_loopback_path
+from batonpass.actors.net.session_ids import LinkSessionIds, SessionIds
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.names import require_name
 
 __all__ = ["LinkTable", "family_of"]
 

@@ -8,14 +8,14 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.link import Address, Link
-from actors.link.strangers import LOOKUP_INTERVAL_S
-from crypto.keys import PublicIdentity
-from crypto.session import Hello
+from batonpass.actors.link import Address, Link
+from batonpass.actors.link.strangers import LOOKUP_INTERVAL_S
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.crypto.session import Hello
 
 __all__ = ["LOOKUP_INTERVAL_S", "PeerDirectory", "PeerKeys"]
 
-log = logging.getLogger("actors.net.endpoint")
+log = logging.getLogger("batonpass.actors.net.endpoint")
 
 MAX_UNKNOWN_NAMES: Final = 1024
 KEYS_REFRESH_S: Final = 30.0

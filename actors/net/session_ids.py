@@ -2,7 +2,7 @@
 
 import random
 
-from actors.link import Link
+from batonpass.actors.link import Link
 
 __all__ = ["LinkSessionIds", "SessionIds"]
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from actors.link import Event, LinkExpired, PeerReachable, PeerUnreachable
-from actors.net.endpoint import LinkEndpoint
+from batonpass.actors.link import Event, LinkExpired, PeerReachable, PeerUnreachable
+from batonpass.actors.net.endpoint import LinkEndpoint
 
 __all__ = ["SilentPeers"]
 

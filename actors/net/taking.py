@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from actors.net.inbox import Inbox, Received
+from batonpass.actors.net.inbox import Inbox, Received
 
 __all__ = ["Rest", "take_each"]
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import trio
 
-from actors.link import LARGE_MESSAGE_BYTES, Link, LinkFull
-from actors.link.settings import RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
+from batonpass.actors.link import LARGE_MESSAGE_BYTES, Link, LinkFull
+from batonpass.actors.link.settings import RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
 
 _PASSING_OVERHEAD_BYTES: Final = 256
 """What a message that goes past another counts beside its size, as in `actors.link.outgoing`."""

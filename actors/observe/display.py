@@ -21,7 +21,7 @@ from collections.abc import Mapping, Set
 from enum import Enum
 from typing import Any, Final, TypeAlias, final
 
-from actors.core.ref import Ref
+from batonpass.actors.core.ref import Ref
 
 __all__ = ["HIDDEN", "Json", "picture", "stands_for_more"]
 

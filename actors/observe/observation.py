@@ -14,17 +14,17 @@ import trio
 from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, Field
 
-from actors.core.exits import CallingSelf, CallTimeout, Exit
-from actors.core.ref import Ref
-from actors.core.server_process import ServerProcess
-from actors.core.status_report import ServerStatus, formatted
-from actors.core.system import System
-from actors.http.app import ApiError, RequestBody, StrictRoute
-from actors.http.operator_auth import operator_access
-from actors.http.streaming import JsonLines, stream_responses
-from actors.observe import sys
-from actors.observe.display import picture
-from actors.observe.plain_data import NotReplaceable, in_shape_of_untrusted
+from batonpass.actors.core.exits import CallingSelf, CallTimeout, Exit
+from batonpass.actors.core.ref import Ref
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.status_report import ServerStatus, formatted
+from batonpass.actors.core.system import System
+from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.streaming import JsonLines, stream_responses
+from batonpass.actors.observe import sys
+from batonpass.actors.observe.display import picture
+from batonpass.actors.observe.plain_data import NotReplaceable, in_shape_of_untrusted
 
 __all__ = ["actor_routes"]
 

@@ -31,7 +31,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final, final
 
-from actors.observe.display import Json, picture, stands_for_more
+from batonpass.actors.observe.display import Json, picture, stands_for_more
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

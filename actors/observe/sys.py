@@ -32,18 +32,18 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
-from actors.core.debug import Counts, RequestFailed, SystemRequest, Trace, TraceEvent
-from actors.core.exits import NORMAL, CallingSelf, Exit, NoProc, Reason
-from actors.core.process import Process, Status
-from actors.core.ref import DEFAULT_TIMEOUT_S, From, Ref
-from actors.core.server_process import ServerProcess
-from actors.core.status_report import ServerStatus, formatted
-from actors.tasks.task_process import TaskProcess
+from batonpass.actors.core.debug import Counts, RequestFailed, SystemRequest, Trace, TraceEvent
+from batonpass.actors.core.exits import NORMAL, CallingSelf, Exit, NoProc, Reason
+from batonpass.actors.core.process import Process, Status
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, From, Ref
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.status_report import ServerStatus, formatted
+from batonpass.actors.tasks.task_process import TaskProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from actors.core.named import Named
+    from batonpass.actors.core.named import Named
 
 __all__ = [
     "ActorStatus",

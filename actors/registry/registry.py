@@ -27,17 +27,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
-from actors.core.children import ChildSpec
-from actors.core.exits import SHUTDOWN, NoProc, Reason, is_normal
-from actors.core.named import AlreadyRegistered, Via
-from actors.core.process import Process, logger
-from actors.core.server import Reply, Server
-from actors.core.server_process import ServerProcess
-from actors.registry.tables import DuplicateTable, Entry, Row, UniqueTable
+from batonpass.actors.core.children import ChildSpec
+from batonpass.actors.core.exits import SHUTDOWN, NoProc, Reason, is_normal
+from batonpass.actors.core.named import AlreadyRegistered, Via
+from batonpass.actors.core.process import Process, logger
+from batonpass.actors.core.server import Reply, Server
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.registry.tables import DuplicateTable, Entry, Row, UniqueTable
 
 if TYPE_CHECKING:
-    from actors.core.ref import From, Ref
-    from actors.core.system import System
+    from batonpass.actors.core.ref import From, Ref
+    from batonpass.actors.core.system import System
 
 __all__ = ["Entry", "Keys", "Registered", "Registry", "RegistrySpec", "Row", "Unregistered", "via"]
 

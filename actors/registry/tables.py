@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 if TYPE_CHECKING:
-    from actors.core.ref import Ref
+    from batonpass.actors.core.ref import Ref
 
 
 class Entry(NamedTuple):

@@ -16,13 +16,13 @@ Start with `distribution`, which is what you use, then:
 - `telemetry`    two events: a node is there, a node is gone
 """
 
-from actors.remote.codec import Codec
-from actors.remote.distribution import Distribution, RemoteNode
-from actors.remote.errors import NOCONNECTION, NodeBusy, NodeDown, RemoteError, Undecodable, Unsendable
-from actors.remote.proxies import RemoteNamed
-from actors.remote.settings import DistributionSettings
-from actors.remote.switchboard import AddressBook, LinkEnded
-from actors.remote.telemetry import NODE_DOWN, NODE_UP
+from batonpass.actors.remote.codec import Codec
+from batonpass.actors.remote.distribution import Distribution, RemoteNode
+from batonpass.actors.remote.errors import NOCONNECTION, NodeBusy, NodeDown, RemoteError, Undecodable, Unsendable
+from batonpass.actors.remote.proxies import RemoteNamed
+from batonpass.actors.remote.settings import DistributionSettings
+from batonpass.actors.remote.switchboard import AddressBook, LinkEnded
+from batonpass.actors.remote.telemetry import NODE_DOWN, NODE_UP
 
 __all__ = [
     "NOCONNECTION",

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, fi
 
 import cbor2
 
-from actors.remote.errors import RemoteError, Undecodable, Unsendable
-from actors.remote.settings import (
+from batonpass.actors.remote.errors import RemoteError, Undecodable, Unsendable
+from batonpass.actors.remote.settings import (
     MAX_DEPTH,
     MAX_ERROR_CHARACTERS,
     MAX_LOOSE_KEYS,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import cbor2
 import trio
 
-from actors.core.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
-from actors.core.ref import CAST, INFO, Ref
-from actors.remote.errors import RemoteError, Undecodable, Unsendable
-from actors.remote.frames import (
+from batonpass.actors.core.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
+from batonpass.actors.core.ref import CAST, INFO, Ref
+from batonpass.actors.remote.errors import RemoteError, Undecodable, Unsendable
+from batonpass.actors.remote.frames import (
     Answer,
     Call,
     Cast,
@@ -30,16 +30,16 @@ from actors.remote.frames import (
     StopIt,
     Whereis,
 )
-from actors.remote.proxies import RemoteCaller, RemoteProcess
+from batonpass.actors.remote.proxies import RemoteCaller, RemoteProcess
 
 if TYPE_CHECKING:
-    from actors.core.process import Process
-    from actors.remote.codec import Codec
-    from actors.remote.frames import Target
-    from actors.remote.references import NodeReferences
-    from actors.remote.switchboard import Slot
+    from batonpass.actors.core.process import Process
+    from batonpass.actors.remote.codec import Codec
+    from batonpass.actors.remote.frames import Target
+    from batonpass.actors.remote.references import NodeReferences
+    from batonpass.actors.remote.switchboard import Slot
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 _NOPROC_PAYLOAD = cbor2.dumps(NOPROC)
 

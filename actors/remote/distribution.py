@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.core.timers import Tick
-from actors.remote.codec import Codec
-from actors.remote.desk import Desk
-from actors.remote.peer import State
-from actors.remote.proxies import RemoteNamed
-from actors.remote.references import NodeReferences
-from actors.remote.router import Router
-from actors.remote.seals import SECRET_BYTES, Seals
-from actors.remote.settings import DISTRIBUTION_CHANNEL, DistributionSettings
-from actors.remote.switchboard import Switchboard
-from crypto.names import is_name
+from batonpass.actors.core.timers import Tick
+from batonpass.actors.remote.codec import Codec
+from batonpass.actors.remote.desk import Desk
+from batonpass.actors.remote.peer import State
+from batonpass.actors.remote.proxies import RemoteNamed
+from batonpass.actors.remote.references import NodeReferences
+from batonpass.actors.remote.router import Router
+from batonpass.actors.remote.seals import SECRET_BYTES, Seals
+from batonpass.actors.remote.settings import DISTRIBUTION_CHANNEL, DistributionSettings
+from batonpass.actors.remote.switchboard import Switchboard
+from batonpass.crypto.names import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from actors.core.named import Named
-    from actors.core.ref import Ref
-    from actors.core.system import System
-    from actors.remote.switchboard import AddressBook, Carrier, Slot
+    from batonpass.actors.core.named import Named
+    from batonpass.actors.core.ref import Ref
+    from batonpass.actors.core.system import System
+    from batonpass.actors.remote.switchboard import AddressBook, Carrier, Slot
 
 
 @final

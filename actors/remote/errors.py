@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from actors.core.exits import Exit
+from batonpass.actors.core.exits import Exit
 
 NOCONNECTION: Final = "noconnection"
 """Why a monitored or linked actor on another node counts as gone: its node does, or cannot be asked (OTP's word)."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import cbor2
 
-from actors.remote.errors import Undecodable
-from actors.remote.settings import BATCH_BYTES, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES
+from batonpass.actors.remote.errors import Undecodable
+from batonpass.actors.remote.settings import BATCH_BYTES, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

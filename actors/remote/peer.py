@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import cbor2
 
-from actors.remote.errors import Undecodable
-from actors.remote.frames import (
+from batonpass.actors.remote.errors import Undecodable
+from batonpass.actors.remote.frames import (
     VERSION,
     Call,
     Cancel,
@@ -58,12 +58,12 @@ from actors.remote.frames import (
     write_frame,
     write_message,
 )
-from actors.remote.settings import BATCH_BYTES, DistributionSettings
+from batonpass.actors.remote.settings import BATCH_BYTES, DistributionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actors.remote.frames import Target
+    from batonpass.actors.remote.frames import Target
 
 NEVER: Final = float("inf")
 _NOBODY: Final = object()

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from actors.core.exits import NOPROC, Exit, NoProc, Reason
-from actors.core.node_port import NamedThere
-from actors.core.process import ALIVE_STILL, NO_MAIL, Process, Status
-from actors.core.ref import DEFAULT_TIMEOUT_S, INFO, From, Ref
+from batonpass.actors.core.exits import NOPROC, Exit, NoProc, Reason
+from batonpass.actors.core.node_port import NamedThere
+from batonpass.actors.core.process import ALIVE_STILL, NO_MAIL, Process, Status
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, INFO, From, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.core.messages import Late
-    from actors.core.system import System
-    from actors.remote.codec import WireCaller
-    from actors.remote.frames import Target
+    from batonpass.actors.core.messages import Late
+    from batonpass.actors.core.system import System
+    from batonpass.actors.remote.codec import WireCaller
+    from batonpass.actors.remote.frames import Target
 
 
 class Route(Protocol):

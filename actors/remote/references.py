@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakValueDictionary
 
-from actors.core.named import Named
-from actors.core.ref import From, Ref
-from actors.remote.codec import WireCaller, WireNamed, WireRef
-from actors.remote.errors import Unsendable
-from actors.remote.proxies import HandedCaller, RemoteCaller, RemoteNamed, RemoteProcess
-from actors.remote.settings import MAX_HANDED_CALLERS, MAX_NAME_BYTES, MAX_PUBLISHED
+from batonpass.actors.core.named import Named
+from batonpass.actors.core.ref import From, Ref
+from batonpass.actors.remote.codec import WireCaller, WireNamed, WireRef
+from batonpass.actors.remote.errors import Unsendable
+from batonpass.actors.remote.proxies import HandedCaller, RemoteCaller, RemoteNamed, RemoteProcess
+from batonpass.actors.remote.settings import MAX_HANDED_CALLERS, MAX_NAME_BYTES, MAX_PUBLISHED
 
 if TYPE_CHECKING:
-    from actors.core.process import Process
-    from actors.core.system import System
-    from actors.remote.codec import Wire
-    from actors.remote.frames import Target
-    from actors.remote.proxies import Route
-    from actors.remote.seals import Seals
+    from batonpass.actors.core.process import Process
+    from batonpass.actors.core.system import System
+    from batonpass.actors.remote.codec import Wire
+    from batonpass.actors.remote.frames import Target
+    from batonpass.actors.remote.proxies import Route
+    from batonpass.actors.remote.seals import Seals
 
 _PURGE_ABOVE: Final = 64
 

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from actors.core.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
-from actors.core.ref import CAST
-from actors.remote import telemetry
-from actors.remote.desk import Tie, fault_of, reason_payload
-from actors.remote.errors import NOCONNECTION, NodeBusy, NodeDown, Undecodable, Unsendable
-from actors.remote.frames import Answer, Fault
-from actors.remote.peer import Answered, Arrived, Broke, Down, Effect, Failed, Let, Untied, WentDown, WentUp
+from batonpass.actors.core.exits import NOPROC, Exit, MailboxFull, NoProc, Reason
+from batonpass.actors.core.ref import CAST
+from batonpass.actors.remote import telemetry
+from batonpass.actors.remote.desk import Tie, fault_of, reason_payload
+from batonpass.actors.remote.errors import NOCONNECTION, NodeBusy, NodeDown, Undecodable, Unsendable
+from batonpass.actors.remote.frames import Answer, Fault
+from batonpass.actors.remote.peer import Answered, Arrived, Broke, Down, Effect, Failed, Let, Untied, WentDown, WentUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from actors.core.process import Process
-    from actors.core.ref import From, Ref
-    from actors.core.system import System
-    from actors.remote.codec import Codec
-    from actors.remote.proxies import HandedCaller, RemoteProcess
-    from actors.remote.references import NodeReferences
-    from actors.remote.switchboard import Slot, Switchboard
+    from batonpass.actors.core.process import Process
+    from batonpass.actors.core.ref import From, Ref
+    from batonpass.actors.core.system import System
+    from batonpass.actors.remote.codec import Codec
+    from batonpass.actors.remote.proxies import HandedCaller, RemoteProcess
+    from batonpass.actors.remote.references import NodeReferences
+    from batonpass.actors.remote.switchboard import Slot, Switchboard
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 
 @final

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final, final
 
-from actors.remote.settings import MAX_SEALS
+from batonpass.actors.remote.settings import MAX_SEALS
 
 SECRET_BYTES: Final = 32
 

@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import trio
 
-from actors.link import LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
-from actors.net.endpoint import LinkDown, LinkFull
-from actors.remote.errors import NodeBusy, NodeDown
-from actors.remote.peer import Effect, Peer, State, WentDown
-from actors.remote.settings import MAX_PEERS
-from crypto.names import is_name
+from batonpass.actors.link import LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
+from batonpass.actors.net.endpoint import LinkDown, LinkFull
+from batonpass.actors.remote.errors import NodeBusy, NodeDown
+from batonpass.actors.remote.peer import Effect, Peer, State, WentDown
+from batonpass.actors.remote.settings import MAX_PEERS
+from batonpass.crypto.names import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.core.timers import Timer, Timers
-    from actors.link import Address, Event
-    from actors.net.endpoint import Backlog
-    from actors.net.inbox import Received
-    from actors.remote.desk import Desk
-    from actors.remote.proxies import RemoteProcess
-    from actors.remote.settings import DistributionSettings
+    from batonpass.actors.core.timers import Timer, Timers
+    from batonpass.actors.link import Address, Event
+    from batonpass.actors.net.endpoint import Backlog
+    from batonpass.actors.net.inbox import Received
+    from batonpass.actors.remote.desk import Desk
+    from batonpass.actors.remote.proxies import RemoteProcess
+    from batonpass.actors.remote.settings import DistributionSettings
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 NEVER: Final = float("inf")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from actors.core.system import System
+    from batonpass.actors.core.system import System
 
 NODE_UP: Final = ("actors", "node", "up")
 """A connection is open. Metadata: `node`."""

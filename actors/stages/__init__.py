@@ -19,9 +19,9 @@ Start reading with `behaviours` (what you write) and `docs/actors.md` (an exampl
 Not here: stages on several nodes. A subscription joins actors of one system.
 """
 
-from actors.stages.behaviours import Consumer, Producer, ProducerConsumer
-from actors.stages.buffer import Keep
-from actors.stages.client import (
+from batonpass.actors.stages.behaviours import Consumer, Producer, ProducerConsumer
+from batonpass.actors.stages.buffer import Keep
+from batonpass.actors.stages.client import (
     ask,
     async_subscribe,
     cancel,
@@ -30,8 +30,8 @@ from actors.stages.client import (
     stage_info,
     sync_subscribe,
 )
-from actors.stages.demand import ExcessEvents
-from actors.stages.dispatchers import (
+from batonpass.actors.stages.demand import ExcessEvents
+from batonpass.actors.stages.dispatchers import (
     BroadcastDispatcher,
     DemandDispatcher,
     Dispatcher,
@@ -39,7 +39,7 @@ from actors.stages.dispatchers import (
     SubscriptionRefused,
     UnknownPartition,
 )
-from actors.stages.protocol import (
+from batonpass.actors.stages.protocol import (
     Cancellation,
     CancelPolicy,
     DemandMode,
@@ -50,9 +50,9 @@ from actors.stages.protocol import (
     SubscribeTo,
     Subscription,
 )
-from actors.stages.results import Emit, Finish, Manual, StageOk
-from actors.stages.sources import from_async_iterable, from_iterable
-from actors.stages.streaming import stream
+from batonpass.actors.stages.results import Emit, Finish, Manual, StageOk
+from batonpass.actors.stages.sources import from_async_iterable, from_iterable
+from batonpass.actors.stages.streaming import stream
 
 __all__ = [
     "BroadcastDispatcher",

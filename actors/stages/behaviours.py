@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
-from actors.core.server import Result, Server
+from batonpass.actors.core.server import Result, Server
 
 if TYPE_CHECKING:
-    from actors.stages.protocol import Cancellation, Role, Subscription
+    from batonpass.actors.stages.protocol import Cancellation, Role, Subscription
 
 __all__ = ["Consumer", "Producer", "ProducerConsumer", "Stage"]
 
@@ -41,7 +41,7 @@ class Stage(Server[StateT]):
     @final
     def behaviour(self) -> Server[Any]:
         """What the runtime talks to: the server that speaks the protocol of stages, and calls this one's callbacks."""
-        from actors.stages.stage_server import StageServer  # it knows this module, which must not need trio
+        from batonpass.actors.stages.stage_server import StageServer  # it knows this module, which must not need trio
 
         return StageServer(self)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from actors.core.exits import NORMAL
-from actors.core.ref import DEFAULT_TIMEOUT_S
-from actors.stages.protocol import (
+from batonpass.actors.core.exits import NORMAL
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S
+from batonpass.actors.stages.protocol import (
     Ask,
     Cancel,
     DemandMode,
@@ -17,12 +17,12 @@ from actors.stages.protocol import (
     SubscribeTo,
     Subscription,
 )
-from actors.stages.stage_server import post
+from batonpass.actors.stages.stage_server import post
 
 if TYPE_CHECKING:
-    from actors.core.exits import Reason
-    from actors.core.named import Named
-    from actors.core.ref import Ref
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.named import Named
+    from batonpass.actors.core.ref import Ref
 
 __all__ = ["ask", "async_subscribe", "cancel", "demand", "estimate_buffered_count", "stage_info", "sync_subscribe"]
 

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, final
 
-from actors.base.stable_hash import stable_hash
-from actors.stages.protocol import Subscription
+from batonpass.actors.base.stable_hash import stable_hash
+from batonpass.actors.stages.protocol import Subscription
 
 __all__ = [
     "BroadcastDispatcher",

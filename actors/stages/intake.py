@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from actors.stages.demand import Demand
-from actors.stages.protocol import Cancellation, Subscription
+from batonpass.actors.stages.demand import Demand
+from batonpass.actors.stages.protocol import Cancellation, Subscription
 
 __all__ = ["Batch", "End", "Intake"]
 

@@ -9,9 +9,9 @@ what consumers asked for is asked of the producer exactly once, also when a cons
 from collections.abc import Sequence
 from typing import Any, final
 
-from actors.stages.buffer import Buffer
-from actors.stages.dispatchers import Delivery, Dispatcher
-from actors.stages.protocol import DemandMode, Subscription
+from batonpass.actors.stages.buffer import Buffer
+from batonpass.actors.stages.dispatchers import Delivery, Dispatcher
+from batonpass.actors.stages.protocol import DemandMode, Subscription
 
 __all__ = ["Outlet"]
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
-from actors.core.checks import member_of, need_count
-from actors.stages.demand import DEFAULT_MAX_DEMAND, Demand
+from batonpass.actors.core.checks import member_of, need_count
+from batonpass.actors.stages.demand import DEFAULT_MAX_DEMAND, Demand
 
 if TYPE_CHECKING:
-    from actors.core.exits import Reason
-    from actors.core.named import Named
-    from actors.core.ref import Ref
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.named import Named
+    from batonpass.actors.core.ref import Ref
 
 __all__ = [
     "Ask",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from actors.core.exits import NORMAL
-from actors.core.server import KEEP, NO_REPLY, Next, NoReply, Ok, Stop
-from actors.stages.buffer import DEFAULT_BUFFER_SIZE, Keep
-from actors.stages.protocol import DemandMode, SubscribeTo
+from batonpass.actors.core.exits import NORMAL
+from batonpass.actors.core.server import KEEP, NO_REPLY, Next, NoReply, Ok, Stop
+from batonpass.actors.stages.buffer import DEFAULT_BUFFER_SIZE, Keep
+from batonpass.actors.stages.protocol import DemandMode, SubscribeTo
 
 if TYPE_CHECKING:
-    from actors.core.exits import Reason
-    from actors.stages.dispatchers import Dispatcher
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.stages.dispatchers import Dispatcher
 
 __all__ = ["Emit", "Finish", "Manual", "StageOk"]
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from actors.core.exits import NORMAL, Reason
-from actors.core.messages import Down
-from actors.core.service import ServiceProcess
-from actors.stages.behaviours import Producer
-from actors.stages.results import Emit, Finish, StageOk
+from batonpass.actors.core.exits import NORMAL, Reason
+from batonpass.actors.core.messages import Down
+from batonpass.actors.core.service import ServiceProcess
+from batonpass.actors.stages.behaviours import Producer
+from batonpass.actors.stages.results import Emit, Finish, StageOk
 
 if TYPE_CHECKING:
-    from actors.core.messages import Monitor
-    from actors.stages.dispatchers import Dispatcher
-    from actors.stages.protocol import DemandMode
+    from batonpass.actors.core.messages import Monitor
+    from batonpass.actors.stages.dispatchers import Dispatcher
+    from batonpass.actors.stages.protocol import DemandMode
 
 __all__ = ["from_async_iterable", "from_iterable"]
 

@@ -12,18 +12,18 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
-from actors.base.loop import get_ident
-from actors.core.exits import NOPROC, BadReturnValue, NoProc, Reason, is_orderly
-from actors.core.messages import Down, Monitor
-from actors.core.named import Named
-from actors.core.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
-from actors.core.telemetry import STAGE_OVERFLOW
-from actors.stages.behaviours import Consumer, Producer, Stage
-from actors.stages.buffer import Buffer
-from actors.stages.dispatchers import Delivery, DemandDispatcher, SubscriptionRefused
-from actors.stages.intake import Batch, End, Intake
-from actors.stages.outlet import Outlet
-from actors.stages.protocol import (
+from batonpass.actors.base.loop import get_ident
+from batonpass.actors.core.exits import NOPROC, BadReturnValue, NoProc, Reason, is_orderly
+from batonpass.actors.core.messages import Down, Monitor
+from batonpass.actors.core.named import Named
+from batonpass.actors.core.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
+from batonpass.actors.core.telemetry import STAGE_OVERFLOW
+from batonpass.actors.stages.behaviours import Consumer, Producer, Stage
+from batonpass.actors.stages.buffer import Buffer
+from batonpass.actors.stages.dispatchers import Delivery, DemandDispatcher, SubscriptionRefused
+from batonpass.actors.stages.intake import Batch, End, Intake
+from batonpass.actors.stages.outlet import Outlet
+from batonpass.actors.stages.protocol import (
     Ask,
     Cancel,
     Cancellation,
@@ -41,15 +41,15 @@ from actors.stages.protocol import (
     SubscribeTo,
     Subscription,
 )
-from actors.stages.results import Emit, Finish, Manual, StageOk
+from batonpass.actors.stages.results import Emit, Finish, Manual, StageOk
 
 if TYPE_CHECKING:
-    from actors.core.ref import From, Ref
-    from actors.core.status_report import ServerStatus
+    from batonpass.actors.core.ref import From, Ref
+    from batonpass.actors.core.status_report import ServerStatus
 
 __all__ = ["StageServer", "post"]
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("batonpass.actors")
 
 
 class _Work:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from actors.core.exits import Exit, is_orderly
-from actors.stages.behaviours import Consumer
-from actors.stages.results import StageOk
+from batonpass.actors.core.exits import Exit, is_orderly
+from batonpass.actors.stages.behaviours import Consumer
+from batonpass.actors.stages.results import StageOk
 
 if TYPE_CHECKING:
-    from actors.core.exits import Reason
-    from actors.core.server import NoReply
-    from actors.core.system import System
-    from actors.stages.protocol import SubscribeTo, Subscription
+    from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.server import NoReply
+    from batonpass.actors.core.system import System
+    from batonpass.actors.stages.protocol import SubscribeTo, Subscription
 
 __all__ = ["stream"]
 

@@ -1,1 +1,1 @@
-"""Room actors/supervision."""
+"""Kinds of supervision above the kernel: dynamic and partitioned supervisors, applications, signals."""

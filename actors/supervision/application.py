@@ -11,13 +11,13 @@ from typing import Any, Final, NoReturn
 
 import trio
 
-from actors.base.clock import Bell
-from actors.core.children import ChildSpec, RestartLimitReached
-from actors.core.exits import Exit, StartError, cause_of, reason_of, shown
-from actors.core.service import AsyncService
-from actors.core.supervisor import ChildStartFailed
-from actors.core.system import System
-from actors.core.telemetry import Telemetry
+from batonpass.actors.base.clock import Bell
+from batonpass.actors.core.children import ChildSpec, RestartLimitReached
+from batonpass.actors.core.exits import Exit, StartError, cause_of, reason_of, shown
+from batonpass.actors.core.service import AsyncService
+from batonpass.actors.core.supervisor import ChildStartFailed
+from batonpass.actors.core.system import System
+from batonpass.actors.core.telemetry import Telemetry
 
 __all__ = ["LastWord", "RootEnded", "run_application"]
 

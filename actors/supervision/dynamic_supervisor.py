@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import trio
 
-from actors.base.steps import Steps, at_once, in_slices
-from actors.core.checks import need_count, need_seconds
-from actors.core.children import (
+from batonpass.actors.base.steps import Steps, at_once, in_slices
+from batonpass.actors.core.checks import need_count, need_seconds
+from batonpass.actors.core.children import (
     ChildCounts,
     ChildInfo,
     ChildSpec,
@@ -32,19 +32,19 @@ from actors.core.children import (
     tell_not_restarted,
     tell_restart,
 )
-from actors.core.exits import SHUTDOWN, Reason, StartError, shown
-from actors.core.messages import ChildEnded
-from actors.core.process import Process, logger
-from actors.core.ref import Ref
-from actors.core.restart import RestartWindow, should_restart
-from actors.core.server import Reply, Result, Server, Stop
-from actors.core.server_process import ServerProcess
-from actors.core.shutdown import ending, remains_ending
+from batonpass.actors.core.exits import SHUTDOWN, Reason, StartError, shown
+from batonpass.actors.core.messages import ChildEnded
+from batonpass.actors.core.process import Process, logger
+from batonpass.actors.core.ref import Ref
+from batonpass.actors.core.restart import RestartWindow, should_restart
+from batonpass.actors.core.server import Reply, Result, Server, Stop
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.shutdown import ending, remains_ending
 
 if TYPE_CHECKING:
-    from actors.core.ref import From
-    from actors.core.status_report import ServerStatus
-    from actors.core.system import System
+    from batonpass.actors.core.ref import From
+    from batonpass.actors.core.status_report import ServerStatus
+    from batonpass.actors.core.system import System
 
 
 class TooManyChildren(SupervisorError):

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from actors.base.stable_hash import stable_hash
-from actors.base.steps import Steps
-from actors.core.checks import need_count
-from actors.core.children import (
+from batonpass.actors.base.stable_hash import stable_hash
+from batonpass.actors.base.steps import Steps
+from batonpass.actors.core.checks import need_count
+from batonpass.actors.core.children import (
     ActorSpec,
     ChildCounts,
     ChildInfo,
@@ -27,16 +27,16 @@ from actors.core.children import (
     SupervisorAddress,
     SupervisorError,
 )
-from actors.core.named import Named
-from actors.core.process import Process
-from actors.core.ref import Ref
-from actors.core.restart import Strategy
-from actors.core.server import Stop
-from actors.core.server_process import ServerProcess
-from actors.core.supervisor import Child, Supervisor, SupervisorFlags
+from batonpass.actors.core.named import Named
+from batonpass.actors.core.process import Process
+from batonpass.actors.core.ref import Ref
+from batonpass.actors.core.restart import Strategy
+from batonpass.actors.core.server import Stop
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.supervisor import Child, Supervisor, SupervisorFlags
 
 if TYPE_CHECKING:
-    from actors.core.system import System
+    from batonpass.actors.core.system import System
 
 
 @dataclass(frozen=True)

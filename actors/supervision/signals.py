@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from actors.base.collecting import collect_seldom
-from actors.base.interrupts import received
+from batonpass.actors.base.collecting import collect_seldom
+from batonpass.actors.base.interrupts import received
 
 __all__ = ["run_until_signalled"]
 
-_log = logging.getLogger("actors.supervision.signals")
+_log = logging.getLogger("batonpass.actors.supervision.signals")
 
 
 def run_until_signalled(name: str, serve: Callable[[], Awaitable[None]]) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from actors.core.children import ChildSpec, ServiceSpec
-from actors.core.supervisor import SupervisorSpec
-from actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
+from batonpass.actors.core.children import ChildSpec, ServiceSpec
+from batonpass.actors.core.supervisor import SupervisorSpec
+from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
 
 __all__ = ["Path", "draw", "outline"]
 

@@ -1,1 +1,1 @@
-"""Room actors/tasks."""
+"""Tasks: pieces of work that an actor or a trio task owns and awaits (Elixir's `Task`)."""

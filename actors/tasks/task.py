@@ -31,12 +31,12 @@ from typing import Any, Generic, Literal, TypeAlias, assert_never, final
 
 import trio
 
-from actors.core.exits import KILLED, SHUTDOWN, TIMED_OUT, Exit, Reason, is_normal
-from actors.core.messages import Down, Monitor
-from actors.core.ref import DEFAULT_TIMEOUT_S, Ref
-from actors.core.shutdown import shut_down
-from actors.tasks.task_owner import Owner, TaskError, TaskOwner, owner_of
-from actors.tasks.task_process import ArgsT, Exited, Outcome, ResultT, Returned, TaskProcess
+from batonpass.actors.core.exits import KILLED, SHUTDOWN, TIMED_OUT, Exit, Reason, is_normal
+from batonpass.actors.core.messages import Down, Monitor
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, Ref
+from batonpass.actors.core.shutdown import shut_down
+from batonpass.actors.tasks.task_owner import Owner, TaskError, TaskOwner, owner_of
+from batonpass.actors.tasks.task_process import ArgsT, Exited, Outcome, ResultT, Returned, TaskProcess
 
 
 class TaskTimeout(Exit):

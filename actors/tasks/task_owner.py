@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 import trio
 
-from actors.core.exits import Exit, Reason, StartError, is_orderly
-from actors.core.process import Process
-from actors.core.ref import current_process
-from actors.core.server import Server
-from actors.core.shutdown import shut_down
+from batonpass.actors.core.exits import Exit, Reason, StartError, is_orderly
+from batonpass.actors.core.process import Process
+from batonpass.actors.core.ref import current_process
+from batonpass.actors.core.server import Server
+from batonpass.actors.core.shutdown import shut_down
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from actors.core.system import System
-    from actors.tasks.task import Task
-    from actors.tasks.task_process import TaskProcess
+    from batonpass.actors.core.system import System
+    from batonpass.actors.tasks.task import Task
+    from batonpass.actors.tasks.task_process import TaskProcess
 
 SCOPE_SHUTDOWN_S: Final = 5.0
 """How long tasks that are cancelled at the end of a block may take to clean up."""

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, TypeVa
 
 import trio
 
-from actors.base.interrupts import protected
-from actors.core.children import ChildSpec
-from actors.core.exits import NORMAL, SHUTDOWN, Reason, StartError, reason_of
-from actors.core.process import ALIVE_STILL, Process, Status
-from actors.core.ref import current_process
-from actors.core.restart import Restart
+from batonpass.actors.base.interrupts import protected
+from batonpass.actors.core.children import ChildSpec
+from batonpass.actors.core.exits import NORMAL, SHUTDOWN, Reason, StartError, reason_of
+from batonpass.actors.core.process import ALIVE_STILL, Process, Status
+from batonpass.actors.core.ref import current_process
+from batonpass.actors.core.restart import Restart
 
 if TYPE_CHECKING:
-    from actors.core.system import System
+    from batonpass.actors.core.system import System
 
 ResultT = TypeVar("ResultT")
 ArgsT = TypeVarTuple("ArgsT")

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypedDict,
 
 import trio
 
-from actors.core.exits import TIMED_OUT, Exit
-from actors.core.process import KILL_GRACE_S
-from actors.core.ref import DEFAULT_TIMEOUT_S
-from actors.core.shutdown import shut_down
-from actors.tasks.task import Task, TaskTimeout
-from actors.tasks.task_owner import TaskError, TaskOwner, owner_of
-from actors.tasks.task_process import Exited, Outcome, ResultT, TaskProcess
+from batonpass.actors.core.exits import TIMED_OUT, Exit
+from batonpass.actors.core.process import KILL_GRACE_S
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S
+from batonpass.actors.core.shutdown import shut_down
+from batonpass.actors.tasks.task import Task, TaskTimeout
+from batonpass.actors.tasks.task_owner import TaskError, TaskOwner, owner_of
+from batonpass.actors.tasks.task_process import Exited, Outcome, ResultT, TaskProcess
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from actors.core.timers import Timer
+    from batonpass.actors.core.timers import Timer
 
 InputT = TypeVar("InputT")
 

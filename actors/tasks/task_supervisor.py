@@ -17,23 +17,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, final
 
 import trio
 
-from actors.core.children import ChildSpec, ChildType, RestartLimitReached, SupervisorAddress, SupervisorError, ask
-from actors.core.exits import SHUTDOWN, NoProc, Reason, StartError, shown
-from actors.core.process import Process, logger
-from actors.core.ref import Ref
-from actors.core.restart import Restart, RestartWindow, should_restart
-from actors.core.server import Reply, Server
-from actors.core.server_process import ServerProcess
-from actors.core.shutdown import shut_down
-from actors.supervision.dynamic_supervisor import TooManyChildren, check_dynamic
-from actors.tasks.task import Task
-from actors.tasks.task_owner import TaskOwner, owner_of
-from actors.tasks.task_process import ArgsT, ResultT, TaskProcess, TaskSpec
-from actors.tasks.task_stream import InputT, StreamOptions, TaskStream
+from batonpass.actors.core.children import (
+    ChildSpec,
+    ChildType,
+    RestartLimitReached,
+    SupervisorAddress,
+    SupervisorError,
+    ask,
+)
+from batonpass.actors.core.exits import SHUTDOWN, NoProc, Reason, StartError, shown
+from batonpass.actors.core.process import Process, logger
+from batonpass.actors.core.ref import Ref
+from batonpass.actors.core.restart import Restart, RestartWindow, should_restart
+from batonpass.actors.core.server import Reply, Server
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.shutdown import shut_down
+from batonpass.actors.supervision.dynamic_supervisor import TooManyChildren, check_dynamic
+from batonpass.actors.tasks.task import Task
+from batonpass.actors.tasks.task_owner import TaskOwner, owner_of
+from batonpass.actors.tasks.task_process import ArgsT, ResultT, TaskProcess, TaskSpec
+from batonpass.actors.tasks.task_stream import InputT, StreamOptions, TaskStream
 
 if TYPE_CHECKING:
-    from actors.core.ref import From
-    from actors.core.system import System
+    from batonpass.actors.core.ref import From
+    from batonpass.actors.core.system import System
 
 
 @dataclass(frozen=True)

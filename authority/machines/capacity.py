@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
-from authority.errors import Reason
+from batonpass.authority.errors import Reason
 
 __all__ = ["MAX_PLACES", "PLACES_TTL_NS", "REFUSED_TTL_NS", "Need", "Places", "Vacancies"]
 

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from authority.errors import MessageError
-from authority.limits import MAX_STATE_BYTES
+from batonpass.authority.errors import MessageError
+from batonpass.authority.limits import MAX_STATE_BYTES
 
 __all__ = [
     "MAX_CHUNKS",

@@ -21,8 +21,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from authority.fence import Fence
-from authority.model.standing import CopySource
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.standing import CopySource
 
 __all__ = [
     "ASKED_NS",

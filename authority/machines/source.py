@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from authority.errors import Reason
-from authority.fence import Fence
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
 
 __all__ = [
     "ASK_EVERY",

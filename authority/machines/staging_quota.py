@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-from authority.limits import MAX_STATE_BYTES
-from authority.machines.target import Offer
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.machines.target import Offer
 
 __all__ = ["MAX_STAGED_BYTES", "Staging"]
 

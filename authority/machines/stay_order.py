@@ -30,11 +30,11 @@ removed.
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from authority.fence import Fence
-from authority.machines.replica_choice import Candidate
-from authority.model.records import RecoveryRow
-from authority.model.standing import CopySource
-from authority.names import instance_of
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Candidate
+from batonpass.authority.model.records import RecoveryRow
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.names import instance_of
 
 __all__ = ["UNKNOWN_STAY", "before", "never_began", "waited_for"]
 

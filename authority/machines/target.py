@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from authority.fence import Fence
+from batonpass.authority.fence import Fence
 
 __all__ = ["Activate", "AnswerAgain", "Drop", "Effect", "Incoming", "Offer", "Permission", "Wait"]
 

@@ -1,1 +1,1 @@
-"""Room authority/model."""
+"""What the log holds: records, standings, rules, ownership, addresses."""

@@ -12,7 +12,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from authority.model.records import DirectoryRow
+from batonpass.authority.model.records import DirectoryRow
 
 __all__ = [
     "MAX_URL_CHARS",

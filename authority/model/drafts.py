@@ -8,7 +8,7 @@ and one that several look at (the lease of the target they all go to) is read on
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.model.rows import Rows
+from batonpass.authority.model.rows import Rows
 
 __all__ = ["Draft"]
 

@@ -24,10 +24,10 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from authority.fence import Fence
-from authority.model.leave_policy import LeavePolicy
-from authority.model.standing import CopySource, LeasePhase, OrphanPolicy, Standing
-from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.standing import CopySource, LeasePhase, OrphanPolicy, Standing
+from batonpass.crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
 __all__ = [
     "MAX_UNKNOWN_CHARS",

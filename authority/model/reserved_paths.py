@@ -10,10 +10,10 @@ of what it watches, and rows of authority are written all the time.
 from collections.abc import Mapping
 from typing import Final
 
-from tree.data.path import MAX_DEPTH, Path
-from tree.store.conditions import Condition, only_name
-from tree.store.keep_while import KeepWhile
-from tree.store.pattern import Pattern, resolve
+from batonpass.tree.data.path import MAX_DEPTH, Path
+from batonpass.tree.store.conditions import Condition, only_name
+from batonpass.tree.store.keep_while import KeepWhile
+from batonpass.tree.store.pattern import Pattern, resolve
 
 __all__ = ["RESERVED_ROOTS", "PathReserved", "check_keep_while", "check_write", "is_reserved"]
 

@@ -8,7 +8,7 @@ question, and an owner may give something up *if wanted* only. Locks are UnrealG
 
 from enum import StrEnum
 
-from authority.model.records import EntityRecord, Rule, Want
+from batonpass.authority.model.records import EntityRecord, Rule, Want
 
 __all__ = ["Decision", "decide", "is_locked_against", "locks_out"]
 

@@ -1,1 +1,1 @@
-"""Room authority/node."""
+"""What both kinds of servers share: configuration, spans, breakpoints, plug-ins."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from authority.machines import source as outgoing
+from batonpass.authority.machines import source as outgoing
 
 __all__ = ["BREAKPOINT_OF", "Breakpoint", "BreakpointReached"]
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from authority.model.addresses import check_url, ip_version
-from authority.names import INSTANCE_PATTERN, NAME_PATTERN
-from crypto.continuity import MIN_ROTATION_S
+from batonpass.authority.model.addresses import check_url, ip_version
+from batonpass.authority.names import INSTANCE_PATTERN, NAME_PATTERN
+from batonpass.crypto.continuity import MIN_ROTATION_S
 
 __all__ = [
     "Address",

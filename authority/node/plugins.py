@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from actors.base.errors import is_stopping, said
-from authority.node.config import ConfigError
+from batonpass.actors.base.errors import is_stopping, said
+from batonpass.authority.node.config import ConfigError
 
 __all__ = ["import_named", "or_config_error"]
 

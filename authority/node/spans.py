@@ -94,9 +94,9 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, final
 
-from actors.core.telemetry import Event, Telemetry
-from authority.errors import Refused
-from authority.fence import Fence
+from batonpass.actors.core.telemetry import Event, Telemetry
+from batonpass.authority.errors import Refused
+from batonpass.authority.fence import Fence
 
 __all__ = [
     "ADOPTION",

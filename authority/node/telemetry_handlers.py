@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from actors.core.telemetry import Telemetry
-from authority.node.config import ConfigError
-from authority.node.plugins import import_named, or_config_error
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.authority.node.config import ConfigError
+from batonpass.authority.node.plugins import import_named, or_config_error
 
 __all__ = ["attach_listeners", "load_listener"]
 

@@ -1,1 +1,1 @@
-"""Room authority/placement."""
+"""Where entities should be: policies and the limits on what they may move."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from authority.placement.policy import Move, Resident
+from batonpass.authority.placement.policy import Move, Resident
 
 __all__ = ["TRIAL_S", "DrainTrials"]
 

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from authority.placement.policy import Balance, Move, Resident, ServerLoad, Unit, View, units_of
+from batonpass.authority.placement.policy import Balance, Move, Resident, ServerLoad, Unit, View, units_of
 
 __all__ = ["MAX_REMEMBERED", "Governor", "TokenBucket"]
 

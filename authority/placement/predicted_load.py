@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from authority.placement.policy import Move
+from batonpass.authority.placement.policy import Move
 
 __all__ = ["SHOWN_AFTER_S", "ExpectedLoads"]
 

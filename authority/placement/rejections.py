@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from authority.errors import Reason
-from authority.placement.policy import Resident
-from authority.wire.placement import MoveItem
+from batonpass.authority.errors import Reason
+from batonpass.authority.placement.policy import Resident
+from batonpass.authority.wire.placement import MoveItem
 
 __all__ = ["MAX_REMEMBERED", "REFUSED_S", "Refusals"]
 

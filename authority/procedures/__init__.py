@@ -1,1 +1,1 @@
-"""Room authority/procedures."""
+"""The replicated procedures: what a command in the log does to its tables."""

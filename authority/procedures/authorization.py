@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import EntityRecord, Phase, TransferRecord, Want
-from authority.model.rows import Rows
-from authority.model.rules import Decision, decide, locks_out
-from authority.procedures.master_question import ask
-from authority.procedures.rights import is_master_gone
-from authority.procedures.transfer_table import derived_id, find_transfer, save_transfer
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord, Want
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.rules import Decision, decide, locks_out
+from batonpass.authority.procedures.master_question import ask
+from batonpass.authority.procedures.rights import is_master_gone
+from batonpass.authority.procedures.transfer_table import derived_id, find_transfer, save_transfer
 
 __all__ = ["asked_anew", "granted_under", "permitted_under", "why_lapsed"]
 

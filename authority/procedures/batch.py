@@ -10,10 +10,10 @@ A verdict is `{"answer": ...}`, or `{"refused": [reason, sentence, details]}`.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.drafts import Draft
-from authority.model.rows import Rows
-from authority.procedures.commit import TRANSFER_PROCEDURES
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.drafts import Draft
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.commit import TRANSFER_PROCEDURES
 
 __all__ = ["BULK_PROCEDURES", "MAX_STEPS", "answer_of"]
 

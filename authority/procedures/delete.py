@@ -17,16 +17,16 @@ they know. So all names without a tombstone begin above the floor, whoever had t
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.model.records import EntityRecord, Phase
-from authority.model.rows import Rows
-from authority.procedures.fence_allocation import lowest_epoch
-from authority.procedures.group_table import refuse_groups_of
-from authority.procedures.hierarchy import cut_out
-from authority.procedures.lease import incarnation_of
-from authority.procedures.rights import check_master, check_revision, find_entity
-from authority.procedures.transfer_table import find_transfer, save_transfer
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord, Phase
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.procedures.group_table import refuse_groups_of
+from batonpass.authority.procedures.hierarchy import cut_out
+from batonpass.authority.procedures.lease import incarnation_of
+from batonpass.authority.procedures.rights import check_master, check_revision, find_entity
+from batonpass.authority.procedures.transfer_table import find_transfer, save_transfer
 
 __all__ = [
     "DELETION_PROCEDURES",

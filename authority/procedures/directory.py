@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import DirectoryRow, Role
-from authority.model.rows import Rows
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.model.rows import Rows
 
 __all__ = ["DIRECTORY_PROCEDURES", "MAX_PLAYERS", "MAX_SERVERS", "check_simserver", "is_server", "is_simserver"]
 

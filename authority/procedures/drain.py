@@ -9,11 +9,11 @@ under one drain may remove it under that same drain.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import DrainRecord
-from authority.model.rows import Rows
-from authority.procedures.directory import check_simserver, is_simserver
-from authority.procedures.lease import disk_is_gone
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import DrainRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.directory import check_simserver, is_simserver
+from batonpass.authority.procedures.lease import disk_is_gone
 
 __all__ = ["DRAINS", "DRAIN_PROCEDURES", "check_not_draining", "is_draining"]
 

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.model.leave_policy import LeavePolicy
-from authority.model.records import EntityRecord, Rule
-from authority.model.rows import Rows
-from authority.model.standing import OrphanPolicy, Standing
-from authority.procedures.delete import first_epoch, first_revision, grave_of, take_back
-from authority.procedures.directory import check_simserver, is_server
-from authority.procedures.drain import check_not_draining
-from authority.procedures.hierarchy import check_not_attached
-from authority.procedures.lease import check_lease, incarnation_of
-from authority.procedures.rights import find_entity, save_entity
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.records import EntityRecord, Rule
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.standing import OrphanPolicy, Standing
+from batonpass.authority.procedures.delete import first_epoch, first_revision, grave_of, take_back
+from batonpass.authority.procedures.directory import check_simserver, is_server
+from batonpass.authority.procedures.drain import check_not_draining
+from batonpass.authority.procedures.hierarchy import check_not_attached
+from batonpass.authority.procedures.lease import check_lease, incarnation_of
+from batonpass.authority.procedures.rights import find_entity, save_entity
 
 __all__ = ["ENTITY_PROCEDURES", "MAX_DELEGATION"]
 

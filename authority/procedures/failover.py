@@ -9,21 +9,21 @@ raises the fence, and only after it is anybody asked for copies.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from authority.machines.stay_order import before
-from authority.model.records import EntityRecord, Phase, RecoveryRow
-from authority.model.rows import Rows
-from authority.model.standing import CopySource, LeasePhase, OrphanPolicy, Standing
-from authority.names import instance_of
-from authority.procedures.delete import bury, take_back
-from authority.procedures.fence_allocation import given_next, lowest_epoch
-from authority.procedures.foreign_custody import asked_abroad, has_begun, is_abroad, taken_over
-from authority.procedures.group_table import refuse_group
-from authority.procedures.lease import check_lease, find_lease, incarnation_of
-from authority.procedures.rights import find_entity, save_entity
-from authority.procedures.single_survivor import is_sole
-from authority.procedures.transfer_table import find_transfer, save_transfer
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from batonpass.authority.machines.stay_order import before
+from batonpass.authority.model.records import EntityRecord, Phase, RecoveryRow
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.standing import CopySource, LeasePhase, OrphanPolicy, Standing
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.delete import bury, take_back
+from batonpass.authority.procedures.fence_allocation import given_next, lowest_epoch
+from batonpass.authority.procedures.foreign_custody import asked_abroad, has_begun, is_abroad, taken_over
+from batonpass.authority.procedures.group_table import refuse_group
+from batonpass.authority.procedures.lease import check_lease, find_lease, incarnation_of
+from batonpass.authority.procedures.rights import find_entity, save_entity
+from batonpass.authority.procedures.single_survivor import is_sole
+from batonpass.authority.procedures.transfer_table import find_transfer, save_transfer
 
 __all__ = ["RECOVERY_PROCEDURES", "is_unsure"]
 

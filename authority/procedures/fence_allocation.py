@@ -23,11 +23,11 @@ the next epoch, as ever.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.fence import EPOCHS_OF_A_HISTORY, MAX_EPOCH
-from authority.model.records import EntityRecord
-from authority.model.rows import Rows
-from authority.procedures.lease import lease_office
-from authority.trust.signed_positions import MAX_OFFICE, Readable, mark_office, skip_offices
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, MAX_EPOCH
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.lease import lease_office
+from batonpass.authority.trust.signed_positions import MAX_OFFICE, Readable, mark_office, skip_offices
 
 __all__ = ["FENCE_FLOOR", "HISTORY_PROCEDURES", "given_next", "lowest_epoch", "part_from"]
 

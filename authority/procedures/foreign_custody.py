@@ -18,13 +18,13 @@ In case 1 the old authority brings the log's word to the new one. If it dies bef
 from collections.abc import Collection
 from typing import Final
 
-from authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from authority.machines.replica_choice import Candidate
-from authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
-from authority.model.rows import Rows
-from authority.names import instance_of
-from authority.procedures.transfer_table import find_transfer
-from authority.wire.recovery import RaisedItem
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from batonpass.authority.machines.replica_choice import Candidate
+from batonpass.authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.transfer_table import find_transfer
+from batonpass.authority.wire.recovery import RaisedItem
 
 __all__ = [
     "CROSSINGS",

@@ -18,15 +18,15 @@ How a group comes about, or several transfers with one report, is in `authority.
 from collections.abc import Mapping
 from typing import Any
 
-from authority.errors import Reason
-from authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
-from authority.model.rows import Rows
-from authority.procedures.authorization import asked_anew, why_lapsed
-from authority.procedures.delete import grave_of
-from authority.procedures.drain import is_draining
-from authority.procedures.fence_allocation import given_next
-from authority.procedures.foreign_custody import crossed, on_its_way
-from authority.procedures.group_table import (
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.authorization import asked_anew, why_lapsed
+from batonpass.authority.procedures.delete import grave_of
+from batonpass.authority.procedures.drain import is_draining
+from batonpass.authority.procedures.fence_allocation import given_next
+from batonpass.authority.procedures.foreign_custody import crossed, on_its_way
+from batonpass.authority.procedures.group_table import (
     find_group,
     refuse_group,
     refuse_whole,
@@ -35,10 +35,10 @@ from authority.procedures.group_table import (
     time_for_s,
     unless_group_expired,
 )
-from authority.procedures.hierarchy import parts_from
-from authority.procedures.lease import incarnation_of, may_be_given
-from authority.procedures.rights import find_entity, save_entity, with_owner
-from authority.procedures.transfer_table import find_transfer, save_transfer
+from batonpass.authority.procedures.hierarchy import parts_from
+from batonpass.authority.procedures.lease import incarnation_of, may_be_given
+from batonpass.authority.procedures.rights import find_entity, save_entity, with_owner
+from batonpass.authority.procedures.transfer_table import find_transfer, save_transfer
 
 __all__ = ["prepare", "prepared_again"]
 

@@ -11,14 +11,14 @@ one entity becomes a group of it and of what is below it, which has the transfer
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase, Rule, TransferRecord, Want
-from authority.model.rows import Rows
-from authority.model.rules import Decision, decide
-from authority.procedures.authorization import granted_under, permitted_under
-from authority.procedures.directory import is_simserver
-from authority.procedures.drain import check_not_draining
-from authority.procedures.group_table import (
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase, Rule, TransferRecord, Want
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.rules import Decision, decide
+from batonpass.authority.procedures.authorization import granted_under, permitted_under
+from batonpass.authority.procedures.directory import is_simserver
+from batonpass.authority.procedures.drain import check_not_draining
+from batonpass.authority.procedures.group_table import (
     GROUP_LIFETIME_S,
     GROUP_ORDER,
     MAX_GROUP,
@@ -27,9 +27,9 @@ from authority.procedures.group_table import (
     time_for_s,
     unless_group_expired,
 )
-from authority.procedures.hierarchy import is_held_elsewhere, level_of, parts_from, to_bring_along
-from authority.procedures.rights import find_entity, is_master_gone
-from authority.procedures.transfer_table import check_room, derived_id, find_transfer, save_transfer
+from batonpass.authority.procedures.hierarchy import is_held_elsewhere, level_of, parts_from, to_bring_along
+from batonpass.authority.procedures.rights import find_entity, is_master_gone
+from batonpass.authority.procedures.transfer_table import check_room, derived_id, find_transfer, save_transfer
 
 __all__ = ["GROUP_PROCEDURES", "check_parent_is_there", "with_those_below"]
 

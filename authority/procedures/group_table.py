@@ -9,11 +9,11 @@ What is done with them is in `authority.procedures.group_commit`.
 from collections.abc import Iterator
 from typing import Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
-from authority.model.rows import Rows
-from authority.procedures.rights import save_entity
-from authority.procedures.transfer_table import find_transfer, save_transfer
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.rights import save_entity
+from batonpass.authority.procedures.transfer_table import find_transfer, save_transfer
 
 __all__ = [
     "GROUP_LIFETIME_S",

@@ -16,10 +16,10 @@ Attaching moves nothing: two that are on different servers stay there until one 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import EntityRecord
-from authority.model.rows import Rows
-from authority.procedures.rights import find_entity, save_entity
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.rights import find_entity, save_entity
 
 __all__ = [
     "HIERARCHY_PROCEDURES",

@@ -11,12 +11,12 @@ a lease (the log is older than leases, or they are not used): nothing is refused
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import DirectoryRow, LeaseOffice, LeaseRow
-from authority.model.rows import Rows
-from authority.model.standing import LeasePhase
-from authority.procedures.directory import check_simserver
-from authority.trust.signed_positions import mark_office
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import DirectoryRow, LeaseOffice, LeaseRow
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.procedures.directory import check_simserver
+from batonpass.authority.trust.signed_positions import mark_office
 
 __all__ = [
     "LEASE_PROCEDURES",

@@ -11,10 +11,10 @@ or who has the newest log in place, which a server holds against it that was gra
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.model.rows import Rows
-from authority.procedures.fence_allocation import part_from
-from authority.procedures.lease import lease_office
-from authority.trust.signed_positions import ACCEPTED, Readable
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.fence_allocation import part_from
+from batonpass.authority.procedures.lease import lease_office
+from batonpass.authority.trust.signed_positions import ACCEPTED, Readable
 
 __all__ = ["ALARM", "ALARM_PROCEDURES", "alarm_of"]
 

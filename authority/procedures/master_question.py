@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from authority.errors import Reason, Refused
-from authority.model.records import Phase, TransferRecord
-from authority.model.rows import Rows
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.authority.model.rows import Rows
 
 __all__ = ["ASK_LIFETIME_S", "MAX_ASKS", "MAX_ASKS_EACH", "ask", "fair_order", "unless_expired", "waiting"]
 

@@ -7,12 +7,19 @@ which its inputs go to; how long it may be is in the record (`owner_timeout_s`, 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.leave_policy import LeavePolicy
-from authority.model.records import EntityRecord
-from authority.model.rows import Rows
-from authority.procedures.delete import bury
-from authority.procedures.rights import check_owner, check_revision, find_entity, player_only, save_entity, with_owner
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.delete import bury
+from batonpass.authority.procedures.rights import (
+    check_owner,
+    check_revision,
+    find_entity,
+    player_only,
+    save_entity,
+    with_owner,
+)
 
 __all__ = ["ABSENCE_PROCEDURES"]
 

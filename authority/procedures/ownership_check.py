@@ -15,9 +15,9 @@ that it has heard: a log that has never been there, and was not accepted, answer
 
 from collections.abc import Collection
 
-from authority.fence import Fence
-from authority.machines.stay_order import before
-from authority.model.records import EntityRecord, RecoveryRow
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.stay_order import before
+from batonpass.authority.model.records import EntityRecord, RecoveryRow
 
 __all__ = ["is_given", "is_staged"]
 

@@ -7,7 +7,7 @@ or the world asks for, go on.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.model.rows import Rows
+from batonpass.authority.model.rows import Rows
 
 __all__ = ["BALANCE_PAUSE", "PLACEMENT_PROCEDURES"]
 

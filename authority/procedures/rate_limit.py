@@ -17,7 +17,7 @@ clocks from then on. The time that passes by one of them counts for both, so tha
 
 from typing import Final, NamedTuple
 
-from authority.errors import Reason, Refused
+from batonpass.authority.errors import Reason, Refused
 
 __all__ = ["BURST", "MAX_PACED", "PATIENCE_S", "REQUESTS_PER_S", "Pace", "Paces", "Rate", "spent", "spent_of"]
 

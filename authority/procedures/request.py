@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import EntityRecord, Phase, TransferRecord, Want
-from authority.model.rows import Rows
-from authority.model.rules import Decision, decide, is_locked_against
-from authority.procedures.authorization import granted_under, permitted_under
-from authority.procedures.drain import check_not_draining
-from authority.procedures.group_request import check_parent_is_there, with_those_below
-from authority.procedures.group_table import find_group, refuse_group, unless_group_expired
-from authority.procedures.master_question import ASK_LIFETIME_S, ask, unless_expired
-from authority.procedures.rate_limit import spent
-from authority.procedures.rights import (
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord, Want
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.rules import Decision, decide, is_locked_against
+from batonpass.authority.procedures.authorization import granted_under, permitted_under
+from batonpass.authority.procedures.drain import check_not_draining
+from batonpass.authority.procedures.group_request import check_parent_is_there, with_those_below
+from batonpass.authority.procedures.group_table import find_group, refuse_group, unless_group_expired
+from batonpass.authority.procedures.master_question import ASK_LIFETIME_S, ask, unless_expired
+from batonpass.authority.procedures.rate_limit import spent
+from batonpass.authority.procedures.rights import (
     check_master,
     check_revisions,
     find_entity,
@@ -21,8 +21,14 @@ from authority.procedures.rights import (
     save_entity,
     with_owner,
 )
-from authority.procedures.transfer_end import unless_gone
-from authority.procedures.transfer_table import DECIDED, check_room, find_transfer, known_transfer, save_transfer
+from batonpass.authority.procedures.transfer_end import unless_gone
+from batonpass.authority.procedures.transfer_table import (
+    DECIDED,
+    check_room,
+    find_transfer,
+    known_transfer,
+    save_transfer,
+)
 
 __all__ = ["REQUEST_PROCEDURES"]
 

@@ -10,10 +10,10 @@ same signed words, sent twice or late, count once at most.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import EntityRecord
-from authority.model.rows import Rows
-from authority.procedures.master_question import waiting
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.master_question import waiting
 
 __all__ = [
     "MAX_LOCKS",

@@ -7,12 +7,12 @@ has gone on with the entity yet: its recovery waits for the return of its server
 from collections.abc import Mapping
 from typing import Any, Final
 
-from authority.model.leave_policy import LeavePolicy
-from authority.model.records import EntityRecord, RecoveryRow, Rule
-from authority.model.rows import Rows
-from authority.model.standing import OrphanPolicy
-from authority.procedures.delete import bury
-from authority.procedures.rights import (
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.records import EntityRecord, RecoveryRow, Rule
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.standing import OrphanPolicy
+from batonpass.authority.procedures.delete import bury
+from batonpass.authority.procedures.rights import (
     check_master,
     check_revisions,
     find_entity,

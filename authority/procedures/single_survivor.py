@@ -19,11 +19,11 @@ that the disk counts. What waits for the disk, or has not been gone on with yet,
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.model.records import LeaseRow
-from authority.model.rows import Rows
-from authority.model.standing import LeasePhase
-from authority.procedures.lease import find_lease, lease_office
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import LeaseRow
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.procedures.lease import find_lease, lease_office
 
 __all__ = ["SOLE_PROCEDURES", "is_sole"]
 

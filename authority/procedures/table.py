@@ -7,25 +7,25 @@ leaves the tree untouched.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.model.rows import Rows
-from authority.procedures.batch import BULK_PROCEDURES
-from authority.procedures.commit import TRANSFER_PROCEDURES
-from authority.procedures.delete import DELETION_PROCEDURES
-from authority.procedures.directory import DIRECTORY_PROCEDURES
-from authority.procedures.drain import DRAIN_PROCEDURES
-from authority.procedures.entity import ENTITY_PROCEDURES
-from authority.procedures.failover import RECOVERY_PROCEDURES
-from authority.procedures.fence_allocation import HISTORY_PROCEDURES
-from authority.procedures.group_request import GROUP_PROCEDURES
-from authority.procedures.hierarchy import HIERARCHY_PROCEDURES
-from authority.procedures.lease import LEASE_PROCEDURES
-from authority.procedures.log_rollback import ALARM_PROCEDURES
-from authority.procedures.owner_absence import ABSENCE_PROCEDURES
-from authority.procedures.placement_pause import PLACEMENT_PROCEDURES
-from authority.procedures.request import REQUEST_PROCEDURES
-from authority.procedures.rights import RIGHTS_PROCEDURES
-from authority.procedures.set_rights import RIGHTS_CHANGES
-from authority.procedures.single_survivor import SOLE_PROCEDURES
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.batch import BULK_PROCEDURES
+from batonpass.authority.procedures.commit import TRANSFER_PROCEDURES
+from batonpass.authority.procedures.delete import DELETION_PROCEDURES
+from batonpass.authority.procedures.directory import DIRECTORY_PROCEDURES
+from batonpass.authority.procedures.drain import DRAIN_PROCEDURES
+from batonpass.authority.procedures.entity import ENTITY_PROCEDURES
+from batonpass.authority.procedures.failover import RECOVERY_PROCEDURES
+from batonpass.authority.procedures.fence_allocation import HISTORY_PROCEDURES
+from batonpass.authority.procedures.group_request import GROUP_PROCEDURES
+from batonpass.authority.procedures.hierarchy import HIERARCHY_PROCEDURES
+from batonpass.authority.procedures.lease import LEASE_PROCEDURES
+from batonpass.authority.procedures.log_rollback import ALARM_PROCEDURES
+from batonpass.authority.procedures.owner_absence import ABSENCE_PROCEDURES
+from batonpass.authority.procedures.placement_pause import PLACEMENT_PROCEDURES
+from batonpass.authority.procedures.request import REQUEST_PROCEDURES
+from batonpass.authority.procedures.rights import RIGHTS_PROCEDURES
+from batonpass.authority.procedures.set_rights import RIGHTS_CHANGES
+from batonpass.authority.procedures.single_survivor import SOLE_PROCEDURES
 
 __all__ = ["MACHINE_VERSION", "PROCEDURES"]
 

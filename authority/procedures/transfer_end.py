@@ -6,11 +6,11 @@ deletion refuses those, and whoever looks at one of the others later finds here 
 
 from typing import Final
 
-from authority.errors import Reason
-from authority.model.records import Phase, TransferRecord
-from authority.model.rows import Rows
-from authority.procedures.group_table import refuse_group
-from authority.procedures.transfer_table import DECIDED, known_transfer, save_transfer
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.group_table import refuse_group
+from batonpass.authority.procedures.transfer_table import DECIDED, known_transfer, save_transfer
 
 __all__ = ["unless_gone"]
 

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
-from authority.model.rows import Rows
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from batonpass.authority.model.rows import Rows
 
 __all__ = [
     "DECIDED",

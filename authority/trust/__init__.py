@@ -1,1 +1,1 @@
-"""Room authority/trust."""
+"""Certificates, pinned keys, enrolment and signed positions of the log."""

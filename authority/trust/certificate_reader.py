@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from authority.errors import MessageError
-from authority.model.records import Role
-from authority.names import instance_of
-from authority.trust.certificates import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.trust.certificates import (
     BrokenChain,
     CommitCertificate,
     DelegationGrant,
@@ -23,10 +23,10 @@ from authority.trust.certificates import (
     UnprovenChain,
     check_chain,
 )
-from crypto import jose
-from crypto.errors import CryptoError, Expired, Revoked, UnknownSender
-from crypto.keys import PublicIdentity
-from crypto.verified import Verified
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError, Expired, Revoked, UnknownSender
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.crypto.verified import Verified
 
 __all__ = ["MAX_CHAINS", "MAX_KNOWN", "Asked", "CertificateReader", "Chain"]
 

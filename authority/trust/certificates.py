@@ -15,11 +15,11 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from authority.errors import MessageError
-from authority.fence import MAX_EPOCH, Fence, check_epoch
-from authority.model.ownership import Ownership
-from authority.names import NAME_PATTERN
-from authority.trust.signed_positions import MAX_PLACES_CHARS
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import MAX_EPOCH, Fence, check_epoch
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.names import NAME_PATTERN
+from batonpass.authority.trust.signed_positions import MAX_PLACES_CHARS
 
 __all__ = [
     "MAX_CHAIN",

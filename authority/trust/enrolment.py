@@ -7,7 +7,7 @@ import hmac
 import json
 from typing import Any
 
-from crypto import mac
+from batonpass.crypto import mac
 
 __all__ = [
     "CLOCK",

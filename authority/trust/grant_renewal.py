@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from authority.trust.certificates import DelegationGrant, shortened
+from batonpass.authority.trust.certificates import DelegationGrant, shortened
 
 __all__ = ["MAX_RENEWALS", "Renewals"]
 

@@ -18,16 +18,16 @@ from collections.abc import Collection
 from itertools import chain
 from typing import Final
 
-from authority.model.records import DirectoryRow, Role
-from authority.names import BadName, check_name, instance_of
-from crypto.continuity import Pin, Published, first_pin, follow_untrusted, newest_reset_untrusted
-from crypto.errors import CryptoError, KeyConflict, KeyFileError
-from crypto.keys import PublicIdentity
-from crypto.pin_file import PinFile, PinRecord
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.names import BadName, check_name, instance_of
+from batonpass.crypto.continuity import Pin, Published, first_pin, follow_untrusted, newest_reset_untrusted
+from batonpass.crypto.errors import CryptoError, KeyConflict, KeyFileError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.crypto.pin_file import PinFile, PinRecord
 
 __all__ = ["MAX_INSTANCES", "MAX_PINNED_PLAYERS", "MAX_PINNED_SERVERS", "Pins", "published"]
 
-_log = logging.getLogger("authority.trust.key_pinning")
+_log = logging.getLogger("batonpass.authority.trust.key_pinning")
 
 # Each instance fills, and forgets, only its own share: with names that it makes up it can push out its own alone.
 MAX_PINNED_SERVERS: Final = 10_000

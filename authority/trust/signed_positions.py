@@ -22,10 +22,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from authority.errors import MessageError
-from authority.model.records import LeaseOffice
-from authority.model.rows import Rows
-from authority.names import INSTANCE_PATTERN
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import LeaseOffice
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.names import INSTANCE_PATTERN
 
 __all__ = [
     "ACCEPTED",

@@ -1,1 +1,1 @@
-"""Room authority/wire."""
+"""Messages between servers, and how they are batched, encoded, sealed and traced."""

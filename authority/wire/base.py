@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from authority.fence import Fence
-from authority.trust.certificates import MAX_CHAIN, Epoch, Name, TransferId
+from batonpass.authority.fence import Fence
+from batonpass.authority.trust.certificates import MAX_CHAIN, Epoch, Name, TransferId
 
 __all__ = ["MAX_TOKEN_CHARS", "Chain", "FencedModel", "FencedTransferModel", "MessageModel", "ReasonText", "Token"]
 

@@ -20,9 +20,9 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from authority.wire.base import MessageModel
-from authority.wire.envelope import Manifest
-from authority.wire.hops import Trace
+from batonpass.authority.wire.base import MessageModel
+from batonpass.authority.wire.envelope import Manifest
+from batonpass.authority.wire.hops import Trace
 
 __all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "MAX_WAITING", "Batch", "BatchItem", "Letter", "Outbox", "take_batch"]
 

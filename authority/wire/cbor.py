@@ -24,7 +24,7 @@ from uuid import UUID
 
 import cbor2
 
-from tree.data.data import KNOWN_TAGS
+from batonpass.tree.data.data import KNOWN_TAGS
 
 __all__ = ["loads_plain_untrusted", "loads_state_untrusted"]
 

@@ -17,12 +17,12 @@ from typing import Any, Final, get_args, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from authority.errors import MessageError
-from authority.wire import hop_routes as routes
-from authority.wire.batch import MAX_BATCH, Batch
-from authority.wire.hop_routes import BadTrace, Route
-from authority.wire.hops import Trace
-from authority.wire.transfer import Message
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire import hop_routes as routes
+from batonpass.authority.wire.batch import MAX_BATCH, Batch
+from batonpass.authority.wire.hop_routes import BadTrace, Route
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import Message
 
 __all__ = ["MAX_SHARED", "Row", "columns_of", "rows_untrusted"]
 

@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from authority.fence import Fence
-from authority.model.leave_policy import MAX_OWNER_TIMEOUT_S
-from authority.model.ownership import Ownership
-from authority.trust.certificates import Epoch, Name, OwnerName
-from authority.wire.base import MessageModel as _Message
-from authority.wire.base import ReasonText
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.leave_policy import MAX_OWNER_TIMEOUT_S
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.trust.certificates import Epoch, Name, OwnerName
+from batonpass.authority.wire.base import MessageModel as _Message
+from batonpass.authority.wire.base import ReasonText
 
 __all__ = ["Despawn", "Despawned", "OwnerHint", "OwnerRequest", "OwnerWord", "Release", "Spawn", "Spawned"]
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from authority.errors import MessageError
-from authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
-from authority.trust.certificates import Hash
-from authority.wire.base import MessageModel
-from authority.wire.hops import BadTrace, Trace
+from batonpass.authority.errors import MessageError
+from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
+from batonpass.authority.trust.certificates import Hash
+from batonpass.authority.wire.base import MessageModel
+from batonpass.authority.wire.hops import BadTrace, Trace
 
 __all__ = ["WAIT_HEADER", "KeyAhead", "Manifest", "Parcel"]
 

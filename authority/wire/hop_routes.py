@@ -8,8 +8,8 @@ that is forgotten is made again.
 from functools import lru_cache
 from typing import Final
 
-from authority.errors import MessageError
-from authority.names import BadName, check_name
+from batonpass.authority.errors import MessageError
+from batonpass.authority.names import BadName, check_name
 
 __all__ = [
     "MAX_HOPS",

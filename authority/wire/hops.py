@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Self
 
-from authority.wire import hop_routes as routes
-from authority.wire.hop_routes import MAX_HOPS, MAX_MARKS, NUMBERS_OF_A_HOP, START, BadTrace, Route
+from batonpass.authority.wire import hop_routes as routes
+from batonpass.authority.wire.hop_routes import MAX_HOPS, MAX_MARKS, NUMBERS_OF_A_HOP, START, BadTrace, Route
 
 __all__ = ["MAX_HOPS", "MAX_MARKS", "REPEATED", "BadTrace", "Hop", "Mark", "Trace"]
 

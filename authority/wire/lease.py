@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from authority.model.records import DirectoryRow
-from authority.trust.certificates import Name, OwnerName
-from authority.trust.signed_positions import MAX_PLACES_CHARS, PLACES_PATTERN
-from authority.wire.base import MessageModel, Token
-from authority.wire.log_position import MAX_FOREIGN_LOGS
+from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.trust.certificates import Name, OwnerName
+from batonpass.authority.trust.signed_positions import MAX_PLACES_CHARS, PLACES_PATTERN
+from batonpass.authority.wire.base import MessageModel, Token
+from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS
 
 __all__ = [
     "MAX_LEASES",

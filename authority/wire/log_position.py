@@ -9,13 +9,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from authority.errors import MessageError
-from authority.names import instance_of
-from authority.trust.certificates import CommitCertificate, Epoch, Name, OwnerName
-from authority.trust.signed_positions import LogPlace, LogPosition
-from authority.wire.base import FencedModel, MessageModel, Token
-from crypto import jose
-from crypto.errors import CryptoError
+from batonpass.authority.errors import MessageError
+from batonpass.authority.names import instance_of
+from batonpass.authority.trust.certificates import CommitCertificate, Epoch, Name, OwnerName
+from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
+from batonpass.authority.wire.base import FencedModel, MessageModel, Token
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
 
 __all__ = [
     "MAX_FOREIGN_LOGS",

@@ -5,8 +5,8 @@ None of it is a numbered hop.
 
 from typing import Literal
 
-from authority.trust.certificates import Epoch, Name, TransferId
-from authority.wire.base import Chain, FencedTransferModel, MessageModel, Token
+from batonpass.authority.trust.certificates import Epoch, Name, TransferId
+from batonpass.authority.wire.base import Chain, FencedTransferModel, MessageModel, Token
 
 __all__ = ["Passed", "StageInquiry", "StageWord", "Stranded"]
 

@@ -6,7 +6,7 @@ that begin and end on different servers are off by the distance of their clocks.
 
 from typing import Final
 
-from authority.wire.hops import Trace
+from batonpass.authority.wire.hops import Trace
 
 __all__ = ["PHASES", "timings_ms"]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from authority.trust.certificates import Name, TransferId
-from authority.wire.base import MessageModel
+from batonpass.authority.trust.certificates import Name, TransferId
+from batonpass.authority.wire.base import MessageModel
 
 __all__ = [
     "MAX_CENSUS",

@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from authority.trust.certificates import Epoch, Name, OwnerName, TickNumber
-from authority.wire.base import MessageModel as _Message
-from authority.wire.base import ReasonText
+from batonpass.authority.trust.certificates import Epoch, Name, OwnerName, TickNumber
+from batonpass.authority.wire.base import MessageModel as _Message
+from batonpass.authority.wire.base import ReasonText
 
 __all__ = [
     "MAX_INPUTS",

@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from actors.link import LARGE_MESSAGE_BYTES
-from authority.fence import MAX_EPOCH, Fence
-from authority.model.standing import CopySource
-from authority.trust.certificates import Epoch, Hash, Name, OwnerName, TickNumber
-from authority.wire.base import FencedModel, MessageModel
+from batonpass.actors.link import LARGE_MESSAGE_BYTES
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.trust.certificates import Epoch, Hash, Name, OwnerName, TickNumber
+from batonpass.authority.wire.base import FencedModel, MessageModel
 
 __all__ = [
     "MAX_COPIES",

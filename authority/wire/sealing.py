@@ -14,12 +14,12 @@ from typing import Final
 
 import cbor2
 
-from authority.errors import MessageError
-from authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
-from authority.wire.batch import Batch, BatchItem, Letter
-from authority.wire.columnar import Row, columns_of, rows_untrusted
-from authority.wire.hops import Hop, Trace
-from authority.wire.transfer import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
+from batonpass.authority.wire.batch import Batch, BatchItem, Letter
+from batonpass.authority.wire.columnar import Row, columns_of, rows_untrusted
+from batonpass.authority.wire.hops import Hop, Trace
+from batonpass.authority.wire.transfer import (
     DirectHandoff,
     Manifest,
     Message,
@@ -30,10 +30,10 @@ from authority.wire.transfer import (
     decode_message_untrusted,
     encode_message,
 )
-from crypto import jose
-from crypto.errors import CryptoError
-from crypto.jwe import AgreedKey, ContentKey
-from crypto.keys import Identity, PublicIdentity
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.jwe import AgreedKey, ContentKey
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 __all__ = ["LIFETIME_S", "Opened", "Sealer"]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from authority.trust.certificates import Name
-from authority.wire.base import MessageModel
+from batonpass.authority.trust.certificates import Name
+from batonpass.authority.wire.base import MessageModel
 
 __all__ = ["MAX_STANDINGS", "MAX_WHY_CHARS", "At", "StandingInquiry", "StandingRow", "StandingWord"]
 

@@ -14,25 +14,34 @@ from typing import Annotated, Any, Final, Literal
 import cbor2
 from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
-from authority.errors import MessageError
-from authority.fence import Fence
-from authority.limits import MAX_BODY_BYTES
-from authority.machines.capacity import MAX_PLACES
-from authority.machines.precopy import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_RECIPE_BYTES, MAX_ROUNDS
-from authority.trust.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
-from authority.wire.base import Chain, ReasonText, Token
-from authority.wire.base import FencedTransferModel as _Fenced
-from authority.wire.base import MessageModel as _Message
-from authority.wire.batch import Batch
-from authority.wire.cbor import loads_plain_untrusted
-from authority.wire.entity import Despawn, Despawned, OwnerHint, OwnerRequest, OwnerWord, Release, Spawn, Spawned
-from authority.wire.envelope import KeyAhead, Manifest, Parcel
-from authority.wire.hops import Trace
-from authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
-from authority.wire.log_position import HeldInquiry, HeldWord, LogInquiry, LogShown, LogWord
-from authority.wire.outcome_query import Passed, StageInquiry, StageWord, Stranded
-from authority.wire.placement import Census, CensusRequest, LoadReport, Moves
-from authority.wire.player import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
+from batonpass.authority.limits import MAX_BODY_BYTES
+from batonpass.authority.machines.capacity import MAX_PLACES
+from batonpass.authority.machines.precopy import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_RECIPE_BYTES, MAX_ROUNDS
+from batonpass.authority.trust.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
+from batonpass.authority.wire.base import Chain, ReasonText, Token
+from batonpass.authority.wire.base import FencedTransferModel as _Fenced
+from batonpass.authority.wire.base import MessageModel as _Message
+from batonpass.authority.wire.batch import Batch
+from batonpass.authority.wire.cbor import loads_plain_untrusted
+from batonpass.authority.wire.entity import (
+    Despawn,
+    Despawned,
+    OwnerHint,
+    OwnerRequest,
+    OwnerWord,
+    Release,
+    Spawn,
+    Spawned,
+)
+from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.log_position import HeldInquiry, HeldWord, LogInquiry, LogShown, LogWord
+from batonpass.authority.wire.outcome_query import Passed, StageInquiry, StageWord, Stranded
+from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
+from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
     MAX_INPUTS,
     MAX_NOTICE_MS,
@@ -47,8 +56,8 @@ from authority.wire.player import (
     NotOwner,
     Present,
 )
-from authority.wire.recovery import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
-from authority.wire.standing import StandingInquiry, StandingWord
+from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
+from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 
 __all__ = [
     "MAX_INPUTS",

@@ -1,1 +1,1 @@
-"""Room homeserver/failover."""
+"""Leases, takeovers, clocks, and entities that are abroad."""

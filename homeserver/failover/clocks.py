@@ -11,18 +11,18 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from actors.base.clock import TOLERANCE_S, InstanceClock
-from actors.http.client import HttpClient, HttpFailed
-from authority.machines.member_clocks import MemberClocks
-from authority.model.records import Role
-from authority.trust.enrolment import CLOCK, is_proof, rows_proof
-from homeserver.log.store import Store
-from tree.member.steward import ChangeNotFinished
-from tree.net.membership import ChangeRefused
+from batonpass.actors.base.clock import TOLERANCE_S, InstanceClock
+from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.authority.machines.member_clocks import MemberClocks
+from batonpass.authority.model.records import Role
+from batonpass.authority.trust.enrolment import CLOCK, is_proof, rows_proof
+from batonpass.homeserver.log.store import Store
+from batonpass.tree.member.steward import ChangeNotFinished
+from batonpass.tree.net.membership import ChangeRefused
 
 __all__ = ["Clocks", "Leadership"]
 
-_log = logging.getLogger("homeserver.failover.clocks")
+_log = logging.getLogger("batonpass.homeserver.failover.clocks")
 
 LOOK_S: Final = 0.5
 ASK_EVERY_NS: Final = 5_000_000_000

@@ -14,24 +14,24 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.model.records import EntityRecord, RecoveryRow, TransferRecord
-from authority.names import instance_of
-from authority.procedures.failover import is_unsure
-from authority.procedures.fence_allocation import lowest_epoch
-from authority.wire.hops import Trace
-from authority.wire.lease import MAX_LEASES, LeaseInquiry, LeaseOf, LeaseWord
-from authority.wire.transfer import Grant
-from homeserver.failover.leases import Starter
-from homeserver.failover.takeover import UNDECIDED, Recoveries, WhoIsThere, in_parts
-from homeserver.log.store import Store
-from homeserver.names.federation import Federation, PeerUnreachable
-from homeserver.transfer.service import NOT_TOLD, Transfers
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import EntityRecord, RecoveryRow, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.failover import is_unsure
+from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import MAX_LEASES, LeaseInquiry, LeaseOf, LeaseWord
+from batonpass.authority.wire.transfer import Grant
+from batonpass.homeserver.failover.leases import Starter
+from batonpass.homeserver.failover.takeover import UNDECIDED, Recoveries, WhoIsThere, in_parts
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers
 
 __all__ = ["Abroad"]
 
-_log = logging.getLogger("homeserver.failover.foreign_custody")
+_log = logging.getLogger("batonpass.homeserver.failover.foreign_custody")
 
 LOOK_S: Final = 0.25
 # A small part of the shortest sensible term of a lease: each other instance gets one short request in this time.

@@ -13,25 +13,25 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from actors.base.clock import Clock
-from authority.errors import MessageError, Reason, Refused
-from authority.machines.lease import Challenges, Granter, LeaseTerms
-from authority.model.addresses import BadAddress, check_server
-from authority.model.records import LeaseOffice, LeaseRow, Role
-from authority.model.standing import LeasePhase
-from authority.procedures.log_rollback import alarm_of
-from authority.protocol_version import PROTOCOL_VERSION, why_other_release
-from authority.trust.signed_positions import LogPlace, LogPosition
-from authority.wire.lease import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Message
-from homeserver.log.log_positions import LogPositions, new_mark
-from homeserver.log.store import Store
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import MessageError, Reason, Refused
+from batonpass.authority.machines.lease import Challenges, Granter, LeaseTerms
+from batonpass.authority.model.addresses import BadAddress, check_server
+from batonpass.authority.model.records import LeaseOffice, LeaseRow, Role
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.procedures.log_rollback import alarm_of
+from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_release
+from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
+from batonpass.authority.wire.lease import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Message
+from batonpass.homeserver.log.log_positions import LogPositions, new_mark
+from batonpass.homeserver.log.store import Store
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["Leases"]
 
-_log = logging.getLogger("homeserver.failover.leases")
+_log = logging.getLogger("batonpass.homeserver.failover.leases")
 
 
 class Starter(Protocol):

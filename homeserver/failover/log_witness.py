@@ -15,23 +15,23 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.errors import MessageError
-from authority.model.records import Role
-from authority.names import instance_of
-from authority.trust.signed_positions import LogPlace
-from authority.wire.hops import Trace
-from authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord, place_said_untrusted
-from authority.wire.sealing import Opened
-from homeserver.log.log_positions import LogPositions
-from homeserver.log.store import Store
-from homeserver.names.directory import Directory
-from homeserver.names.federation import Federation, PeerUnreachable
-from tree.raft.submissions import NoQuorum
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.trust.signed_positions import LogPlace
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord, place_said_untrusted
+from batonpass.authority.wire.sealing import Opened
+from batonpass.homeserver.log.log_positions import LogPositions
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory
+from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["LogInquiries", "Witnesses"]
 
-_log = logging.getLogger("homeserver.failover.log_witness")
+_log = logging.getLogger("batonpass.homeserver.failover.log_witness")
 
 LOOK_S: Final = 0.5
 # Until servers that were asked for their word have renewed their leases, some times over.

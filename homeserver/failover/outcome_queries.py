@@ -8,14 +8,14 @@ Everything here may be asked again, of any member.
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from authority.errors import MessageError, Reason, Refused
-from authority.model.records import Phase, Role
-from authority.model.standing import LeasePhase
-from authority.names import instance_of
-from authority.procedures.foreign_custody import is_abroad
-from authority.wire.lease import MAX_LEASES, MAX_PEERS, LeaseOf
-from authority.wire.sealing import Opened
-from authority.wire.transfer import (
+from batonpass.authority.errors import MessageError, Reason, Refused
+from batonpass.authority.model.records import Phase, Role
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.foreign_custody import is_abroad
+from batonpass.authority.wire.lease import MAX_LEASES, MAX_PEERS, LeaseOf
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import (
     LeaseInquiry,
     LeaseWord,
     Message,
@@ -25,11 +25,11 @@ from authority.wire.transfer import (
     StageWord,
     Stranded,
 )
-from homeserver.failover.foreign_custody import Abroad
-from homeserver.log.store import Store
-from homeserver.names.directory import Directory
-from homeserver.names.federation import Federation
-from homeserver.transfer.service import Transfers
+from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory
+from batonpass.homeserver.names.federation import Federation
+from batonpass.homeserver.transfer.service import Transfers
 
 __all__ = ["Inquiries"]
 

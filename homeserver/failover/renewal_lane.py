@@ -11,23 +11,23 @@ from typing import Final
 
 import trio
 
-from actors.net.endpoint import LinkDown, LinkFull, Received
-from actors.net.link_service import LinkService
-from authority.errors import MessageError, Refused, UnknownSender
-from authority.model.records import Role
-from authority.wire.batch import Letter
-from authority.wire.lease import RENEWAL_CHANNEL
-from authority.wire.sealing import Opened
-from authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
-from homeserver.failover.leases import Leases
-from homeserver.log.store import Store
-from homeserver.names.federation import PeerUnreachable
-from homeserver.transfer.service import NOT_TOLD, Transfers
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.actors.net.endpoint import LinkDown, LinkFull, Received
+from batonpass.actors.net.link_service import LinkService
+from batonpass.authority.errors import MessageError, Refused, UnknownSender
+from batonpass.authority.model.records import Role
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.lease import RENEWAL_CHANNEL
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
+from batonpass.homeserver.failover.leases import Leases
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["RenewalLane"]
 
-_log = logging.getLogger("homeserver.failover.renewal_lane")
+_log = logging.getLogger("batonpass.homeserver.failover.renewal_lane")
 
 
 class RenewalLane:

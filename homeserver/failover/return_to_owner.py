@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.model.records import Phase, RecoveryRow
-from authority.model.standing import LeasePhase, OrphanPolicy
-from authority.names import instance_of
-from authority.wire.placement import MAX_MOVES, MoveItem, Moves
-from homeserver.backoff import Due
-from homeserver.log.store import Store
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.model.records import Phase, RecoveryRow
+from batonpass.authority.model.standing import LeasePhase, OrphanPolicy
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.placement import MAX_MOVES, MoveItem, Moves
+from batonpass.homeserver.backoff import Due
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["FIRST_WAIT_NS", "MAX_HOMEWARD", "TIMES", "Homeward"]
 

@@ -9,11 +9,11 @@ what the spans mean.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from authority.fence import Fence
-from authority.model.records import RecoveryRow
-from authority.model.standing import Standing
-from authority.node.spans import TAKEOVER, OpenSpan, Spans, takeover_id
-from homeserver.log.store import Store
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import RecoveryRow
+from batonpass.authority.model.standing import Standing
+from batonpass.authority.node.spans import TAKEOVER, OpenSpan, Spans, takeover_id
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["TakeoverSpans"]
 

@@ -12,30 +12,30 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from actors.base.clock import Bell, Clock
-from authority.errors import MessageError, Refused
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.replica_choice import Candidate, all_answered, choose
-from authority.machines.stay_order import never_began, waited_for
-from authority.model.records import EntityRecord, LeaseRow, RecoveryRow
-from authority.model.standing import LeasePhase
-from authority.names import instance_of
-from authority.node.spans import SILENT, Spans
-from authority.procedures.fence_allocation import lowest_epoch
-from authority.procedures.foreign_custody import asked_of, is_abroad, is_enough, is_possible
-from authority.wire.hops import Trace
-from authority.wire.recovery import MAX_DEATHS, MAX_RECOVERED, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
-from authority.wire.transfer import Adopt, Adopted, Collect, Collected, Message
-from homeserver.backoff import Due
-from homeserver.failover.return_to_owner import Homeward
-from homeserver.failover.spans import TakeoverSpans
-from homeserver.log.store import Store
-from homeserver.names.federation import PeerUnreachable
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.actors.base.clock import Bell, Clock
+from batonpass.authority.errors import MessageError, Refused
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.replica_choice import Candidate, all_answered, choose
+from batonpass.authority.machines.stay_order import never_began, waited_for
+from batonpass.authority.model.records import EntityRecord, LeaseRow, RecoveryRow
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.procedures.foreign_custody import asked_of, is_abroad, is_enough, is_possible
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.recovery import MAX_DEATHS, MAX_RECOVERED, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
+from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected, Message
+from batonpass.homeserver.backoff import Due
+from batonpass.homeserver.failover.return_to_owner import Homeward
+from batonpass.homeserver.failover.spans import TakeoverSpans
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["UNDECIDED", "Everybody", "Heard", "Recovered", "Recoveries", "WhoIsThere", "believed", "in_parts"]
 
-_log = logging.getLogger("homeserver.failover.takeover")
+_log = logging.getLogger("batonpass.homeserver.failover.takeover")
 
 LOOK_S: Final = 0.25
 # A server that does not answer, or does not simulate it, is asked and told again after this, and then after twice the

@@ -1,1 +1,1 @@
-"""Room homeserver/log."""
+"""The replicated log as this member sees it: store, barriers, positions, identity."""

@@ -6,16 +6,16 @@ from typing import Final
 
 import trio
 
-from authority.node.config import ConfigError, read_secret
-from authority.procedures.table import MACHINE_VERSION
-from crypto.key_store import RING_FILE
-from homeserver.config import EtcdSettings, HomeserverConfig
-from homeserver.log.store import replicated_procedures
-from tree.disk.occupancy import occupied
-from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
-from tree.member.backend import Backend
-from tree.member.replica import Replica, ReplicaConfig, open_journal
-from tree.net.transport import Member, RefusedByInstance
+from batonpass.authority.node.config import ConfigError, read_secret
+from batonpass.authority.procedures.table import MACHINE_VERSION
+from batonpass.crypto.key_store import RING_FILE
+from batonpass.homeserver.config import EtcdSettings, HomeserverConfig
+from batonpass.homeserver.log.store import replicated_procedures
+from batonpass.tree.disk.occupancy import occupied
+from batonpass.tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
+from batonpass.tree.member.backend import Backend
+from batonpass.tree.member.replica import Replica, ReplicaConfig, open_journal
+from batonpass.tree.net.transport import Member, RefusedByInstance
 
 __all__ = ["KIND", "REFUSALS", "BackendService", "begin_member", "make_backend"]
 

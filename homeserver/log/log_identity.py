@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.clock import Clock
-from actors.http.client import HttpClient, HttpFailed
-from authority.trust.enrolment import is_proof, rows_proof
-from authority.trust.signed_positions import MAX_OFFICES, OFFICE_MARKS
-from homeserver.log.store import Store
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.authority.trust.enrolment import is_proof, rows_proof
+from batonpass.authority.trust.signed_positions import MAX_OFFICES, OFFICE_MARKS
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["LogDiffers", "LogKinship"]
 
-_log = logging.getLogger("homeserver.log.log_identity")
+_log = logging.getLogger("batonpass.homeserver.log.log_identity")
 
 LOOK_S: Final = 0.5
 ASK_EVERY_NS: Final = 10_000_000_000

@@ -11,23 +11,30 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from actors.base.clock import Clock
-from authority.errors import MessageError
-from authority.model.records import Role
-from authority.names import instance_of
-from authority.trust.signed_positions import OFFICE_MARKS, LogPlace, LogPosition, has_been_at, is_in_log, place_of
-from authority.wire.log_position import place_in_untrusted
-from authority.wire.sealing import Sealer
-from crypto import jose
-from crypto.errors import CryptoError
-from crypto.keys import PublicIdentity
-from homeserver.log.store import Store
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.trust.signed_positions import (
+    OFFICE_MARKS,
+    LogPlace,
+    LogPosition,
+    has_been_at,
+    is_in_log,
+    place_of,
+)
+from batonpass.authority.wire.log_position import place_in_untrusted
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["LogPositions", "new_mark"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger("homeserver.log.log_positions")
+_log = logging.getLogger("batonpass.homeserver.log.log_positions")
 
 # A signature takes some 60 us; all servers may have the same.
 SIGN_EVERY_NS: Final = 500_000_000

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from tree.raft.submissions import NoQuorum
+from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["MAX_WAITING", "MIN_INTERVAL_S", "SharedBarrier"]
 

@@ -11,8 +11,8 @@ from functools import wraps
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from authority.errors import Reason, Refused
-from authority.model.records import (
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import (
     DirectoryRow,
     DrainRecord,
     EntityRecord,
@@ -25,24 +25,24 @@ from authority.model.records import (
     Role,
     TransferRecord,
 )
-from authority.model.rows import Rows
-from authority.model.standing import LeasePhase
-from authority.procedures.delete import FAREWELLS
-from authority.procedures.drain import DRAINS
-from authority.procedures.foreign_custody import CROSSINGS
-from authority.procedures.group_table import GROUP_ORDER, is_behind
-from authority.procedures.master_question import fair_order
-from authority.procedures.placement_pause import BALANCE_PAUSE
-from authority.procedures.rate_limit import Paces
-from authority.procedures.table import PROCEDURES
-from homeserver.log.read_barrier import SharedBarrier
-from tree.data.data import encode
-from tree.data.errors import Abort
-from tree.member.backend import Backend
-from tree.raft.submissions import Aborted
-from tree.store.store import NodeView
-from tree.store.store import Store as TreeStore
-from tree.store.transaction import Transaction
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.procedures.delete import FAREWELLS
+from batonpass.authority.procedures.drain import DRAINS
+from batonpass.authority.procedures.foreign_custody import CROSSINGS
+from batonpass.authority.procedures.group_table import GROUP_ORDER, is_behind
+from batonpass.authority.procedures.master_question import fair_order
+from batonpass.authority.procedures.placement_pause import BALANCE_PAUSE
+from batonpass.authority.procedures.rate_limit import Paces
+from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.homeserver.log.read_barrier import SharedBarrier
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.errors import Abort
+from batonpass.tree.member.backend import Backend
+from batonpass.tree.raft.submissions import Aborted
+from batonpass.tree.store.store import NodeView
+from batonpass.tree.store.store import Store as TreeStore
+from batonpass.tree.store.transaction import Transaction
 
 __all__ = ["Store", "replicated_procedures"]
 

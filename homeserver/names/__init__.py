@@ -1,1 +1,1 @@
-"""Room homeserver/names."""
+"""Names: the directory, registration, keys, and other instances."""

@@ -5,13 +5,13 @@ Rows of this instance are in the log; rows of others come through the federation
 
 from typing import Any, Final
 
-from actors.base.clock import Clock
-from authority.model.records import DirectoryRow
-from authority.names import BadName, instance_of
-from crypto.errors import CryptoError
-from crypto.keys import PublicIdentity
-from homeserver.log.store import Store
-from homeserver.names.federation import Federation
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.names import BadName, instance_of
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import Federation
 
 __all__ = ["Directory", "Handshakes"]
 

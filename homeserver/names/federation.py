@@ -18,26 +18,26 @@ from typing import Any, Final
 import trio
 from pydantic import ValidationError
 
-from actors.base.clock import TOLERANCE_S, Clock, stretch
-from actors.http.client import HttpClient, HttpFailed
-from authority.errors import MessageError
-from authority.model.addresses import with_usable_addresses
-from authority.model.records import DirectoryRow
-from authority.names import BadName, instance_of
-from authority.trust.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
-from authority.trust.key_pinning import Pins
-from authority.wire.batch import Letter, take_batch
-from authority.wire.envelope import WAIT_HEADER
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import Message, NoAnswer, Parcel
-from crypto.errors import CryptoError, KeyConflict
-from crypto.keys import PublicIdentity
-from homeserver.config import PeerConfig
+from batonpass.actors.base.clock import TOLERANCE_S, Clock, stretch
+from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.addresses import with_usable_addresses
+from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.names import BadName, instance_of
+from batonpass.authority.trust.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
+from batonpass.authority.trust.key_pinning import Pins
+from batonpass.authority.wire.batch import Letter, take_batch
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
+from batonpass.crypto.errors import CryptoError, KeyConflict
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.config import PeerConfig
 
 __all__ = ["Federation", "PeerUnreachable"]
 
-_log = logging.getLogger("homeserver.names.federation")
+_log = logging.getLogger("batonpass.homeserver.names.federation")
 
 REQUEST_TIMEOUT_S: Final = 3.0
 # Members of another instance change rarely; a failed request asks again at once.

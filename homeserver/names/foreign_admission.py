@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.names import instance_of
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message
-from homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message
+from batonpass.homeserver.names.federation import Federation, PeerUnreachable
 
 __all__ = ["GIVEN_UP_NS", "PATIENCE_S", "PAUSE_NS", "TRY_S", "Admissions", "Unanswered"]
 
-_log = logging.getLogger("homeserver.transfer.service")
+_log = logging.getLogger("batonpass.homeserver.transfer.service")
 
 # As long as a link waits for its peer: a homeserver is restarted, or another member found, in less.
 PATIENCE_S: Final = 5.0

@@ -10,13 +10,13 @@ follow on it as before.
 from functools import lru_cache
 from typing import Final
 
-from authority.model.records import DirectoryRow
-from authority.wire.sealing import Sealer
-from crypto import jose
-from crypto.continuity import Reset, Statement, newest_reset_untrusted, sign_again
-from crypto.errors import CryptoError
-from crypto.keys import PublicIdentity
-from homeserver.log.store import Store
+from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto import jose
+from batonpass.crypto.continuity import Reset, Statement, newest_reset_untrusted, sign_again
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["Vouching"]
 

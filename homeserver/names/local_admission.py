@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.model.records import DirectoryRow, LeaseRow, Role
-from authority.model.standing import LeasePhase
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.transfer import AdmitReply, AdmitRequest
-from homeserver.log.store import Store
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import DirectoryRow, LeaseRow, Role
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["Admitting"]
 

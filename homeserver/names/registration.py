@@ -4,15 +4,22 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.errors import Reason, Refused
-from authority.model.records import DirectoryRow
-from authority.trust.key_pinning import published
-from authority.wire.sealing import Sealer
-from crypto.continuity import MAX_OWN_VERSION, MAX_STATEMENTS, Published, first_pin, follow_untrusted, sign_reset
-from crypto.errors import CryptoError, KeyConflict
-from crypto.keys import PublicIdentity
-from homeserver.log.store import Store
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.trust.key_pinning import published
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto.continuity import (
+    MAX_OWN_VERSION,
+    MAX_STATEMENTS,
+    Published,
+    first_pin,
+    follow_untrusted,
+    sign_reset,
+)
+from batonpass.crypto.errors import CryptoError, KeyConflict
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["register", "reset_keys", "reset_row"]
 

@@ -1,1 +1,1 @@
-"""Room homeserver/node."""
+"""The parts of a homeserver together: dispatch of messages, and how entities stand."""

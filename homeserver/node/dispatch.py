@@ -9,20 +9,20 @@ from typing import Final, TypeVar
 
 import trio
 
-from actors.base.clock import InstanceClock
-from actors.core.system import System
-from actors.core.telemetry import Telemetry
-from actors.net.endpoint import Received
-from actors.net.key_service import KeyService
-from actors.net.link_service import LinkService
-from actors.net.taking import take_each
-from actors.supervision.application import LastWord
-from authority.errors import MessageError, Refused, UnknownSender
-from authority.model.records import Role
-from authority.node.rejected_peers import Audit
-from authority.node.spans import Spans
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.actors.base.clock import InstanceClock
+from batonpass.actors.core.system import System
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.net.endpoint import Received
+from batonpass.actors.net.key_service import KeyService
+from batonpass.actors.net.link_service import LinkService
+from batonpass.actors.net.taking import take_each
+from batonpass.actors.supervision.application import LastWord
+from batonpass.authority.errors import MessageError, Refused, UnknownSender
+from batonpass.authority.model.records import Role
+from batonpass.authority.node.rejected_peers import Audit
+from batonpass.authority.node.spans import Spans
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     Adopted,
     Census,
     Collected,
@@ -36,42 +36,42 @@ from authority.wire.transfer import (
     StandingWord,
     decode_link_untrusted,
 )
-from crypto import jose
-from crypto.errors import CryptoError
-from homeserver.config import HomeserverConfig
-from homeserver.failover.clocks import Clocks
-from homeserver.failover.foreign_custody import Abroad
-from homeserver.failover.leases import Leases
-from homeserver.failover.log_witness import LogInquiries
-from homeserver.failover.renewal_lane import RenewalLane
-from homeserver.failover.takeover import Recoveries
-from homeserver.log.backend import BackendService
-from homeserver.log.log_identity import LogKinship
-from homeserver.log.store import Store
-from homeserver.names.directory import Directory
-from homeserver.names.federation import Federation, PeerUnreachable
-from homeserver.names.key_reset import Vouching
-from homeserver.node.standings import Standings
-from homeserver.placement.balancer import Balancer
-from homeserver.transfer.creation import Births
-from homeserver.transfer.deletion_notices import Farewells
-from homeserver.transfer.grant_retry import Reminders
-from homeserver.transfer.group_result import GroupNews
-from homeserver.transfer.hierarchies import Hierarchies
-from homeserver.transfer.master_questions import Questions
-from homeserver.transfer.order_retry import Orders
-from homeserver.transfer.owners import Owners
-from homeserver.transfer.rate_limit import RequestGate
-from homeserver.transfer.service import Transfers
-from tree.member.backend import Backend
-from tree.net.roster import WRONG_MACHINE
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
+from batonpass.homeserver.config import HomeserverConfig
+from batonpass.homeserver.failover.clocks import Clocks
+from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.leases import Leases
+from batonpass.homeserver.failover.log_witness import LogInquiries
+from batonpass.homeserver.failover.renewal_lane import RenewalLane
+from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.log.backend import BackendService
+from batonpass.homeserver.log.log_identity import LogKinship
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory
+from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.homeserver.names.key_reset import Vouching
+from batonpass.homeserver.node.standings import Standings
+from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.homeserver.transfer.creation import Births
+from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.homeserver.transfer.grant_retry import Reminders
+from batonpass.homeserver.transfer.group_result import GroupNews
+from batonpass.homeserver.transfer.hierarchies import Hierarchies
+from batonpass.homeserver.transfer.master_questions import Questions
+from batonpass.homeserver.transfer.order_retry import Orders
+from batonpass.homeserver.transfer.owners import Owners
+from batonpass.homeserver.transfer.rate_limit import RequestGate
+from batonpass.homeserver.transfer.service import Transfers
+from batonpass.tree.member.backend import Backend
+from batonpass.tree.net.roster import WRONG_MACHINE
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["BeingAnswered", "Node", "Secrets"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger("homeserver")
+_log = logging.getLogger("batonpass.homeserver")
 
 # Requests over the link that are being decided at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_REQUESTS: Final = 256

@@ -13,19 +13,19 @@ from typing import Final, Protocol
 
 import trio
 
-from authority.model.records import EntityRecord, Phase, TransferRecord
-from authority.model.standing import LeasePhase, Standing
-from authority.names import instance_of
-from authority.wire.hops import Trace
-from authority.wire.standing import MAX_STANDINGS, At, StandingRow
-from authority.wire.transfer import Message, StandingInquiry, StandingWord
-from homeserver.log.store import Store
-from homeserver.placement.balancer import FRESH_S, Reported
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
+from batonpass.authority.model.standing import LeasePhase, Standing
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.standing import MAX_STANDINGS, At, StandingRow
+from batonpass.authority.wire.transfer import Message, StandingInquiry, StandingWord
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.placement.balancer import FRESH_S, Reported
+from batonpass.homeserver.transfer.service import NOT_TOLD
 
 __all__ = ["ASK_S", "MAX_QUESTIONS", "SeenAs", "Standings", "seen_by_log"]
 
-_log = logging.getLogger("homeserver.node.standings")
+_log = logging.getLogger("batonpass.homeserver.node.standings")
 
 # Newest first: the one that counts is the last that was committed.
 _LOOKED_AT: Final = 16

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from authority.model.records import EntityRecord, RecoveryRow, TransferRecord
-from authority.model.standing import Standing
-from authority.wire.standing import At, StandingRow
+from batonpass.authority.model.records import EntityRecord, RecoveryRow, TransferRecord
+from batonpass.authority.model.standing import Standing
+from batonpass.authority.wire.standing import At, StandingRow
 
 __all__ = ["Cause", "Facts", "Why", "explain"]
 

@@ -1,1 +1,1 @@
-"""Room homeserver/placement."""
+"""The balancer, and the entities that do not run where they are."""

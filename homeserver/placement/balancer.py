@@ -23,28 +23,37 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.base.clock import Clock
-from actors.base.errors import is_stopping, traceback_of
-from authority.model.records import DrainRecord, Phase
-from authority.model.standing import LeasePhase
-from authority.names import instance_of
-from authority.node.config import ConfigError
-from authority.node.plugins import import_named
-from authority.placement.drain_trials import DrainTrials
-from authority.placement.limits import Governor
-from authority.placement.policy import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
-from authority.placement.predicted_load import ExpectedLoads
-from authority.placement.rejections import Refusals
-from authority.wire.hops import Trace
-from authority.wire.placement import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves, StillRow
-from authority.wire.transfer import Message
-from homeserver.log.store import Store
-from homeserver.placement.not_running import StandingStill
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.errors import is_stopping, traceback_of
+from batonpass.authority.model.records import DrainRecord, Phase
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.config import ConfigError
+from batonpass.authority.node.plugins import import_named
+from batonpass.authority.placement.drain_trials import DrainTrials
+from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.policy import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
+from batonpass.authority.placement.predicted_load import ExpectedLoads
+from batonpass.authority.placement.rejections import Refusals
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import (
+    MAX_CENSUS,
+    MAX_MOVES,
+    Census,
+    CensusRequest,
+    Load,
+    MoveItem,
+    Moves,
+    StillRow,
+)
+from batonpass.authority.wire.transfer import Message
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.placement.not_running import StandingStill
+from batonpass.homeserver.transfer.service import NOT_TOLD
 
 __all__ = ["FRESH_S", "Balancer", "Reported", "load_policy"]
 
-_log = logging.getLogger("homeserver.placement.balancer")
+_log = logging.getLogger("batonpass.homeserver.placement.balancer")
 
 # A server that has not reported for so long is taken for gone.
 FRESH_S: Final = 5.0

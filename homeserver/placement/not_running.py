@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from authority.wire.placement import StillRow
+from batonpass.authority.wire.placement import StillRow
 
 __all__ = ["StandingStill", "Still"]
 

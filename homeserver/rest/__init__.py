@@ -11,6 +11,6 @@
 `access`    who may call what: client token, join token, players' signatures
 """
 
-from homeserver.rest.api import make_app
+from batonpass.homeserver.rest.api import make_app
 
 __all__ = ["make_app"]

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from actors.http.app import RequestBody, StrictRoute
-from authority.model.leave_policy import LeavePolicy
-from authority.trust.certificates import Name
-from homeserver.node.standings import SeenAs
-from homeserver.rest.access import check_player_proof, client_access
-from homeserver.rest.homes import check_home
-from homeserver.rest.models import Proof
-from homeserver.rest.rights import EntityId
-from homeserver.rest.rights_models import Revision
+from batonpass.actors.http.app import RequestBody, StrictRoute
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.trust.certificates import Name
+from batonpass.homeserver.node.standings import SeenAs
+from batonpass.homeserver.rest.access import check_player_proof, client_access
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.models import Proof
+from batonpass.homeserver.rest.rights import EntityId
+from batonpass.homeserver.rest.rights_models import Revision
 
 if TYPE_CHECKING:
-    from homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import Node
 
 __all__ = ["absence_routes"]
 

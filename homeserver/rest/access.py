@@ -14,13 +14,13 @@ from typing import Any, Final, NoReturn
 from fastapi import Request
 from fastapi.security import HTTPBearer
 
-from actors.http.app import ApiError, bearer_access, bearer_token
-from authority.errors import Reason
-from authority.model.records import Role
-from authority.names import instance_of
-from crypto import jose
-from crypto.errors import CryptoError, Malformed
-from homeserver.names.directory import Directory
+from batonpass.actors.http.app import ApiError, bearer_access, bearer_token
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError, Malformed
+from batonpass.homeserver.names.directory import Directory
 
 __all__ = ["MAX_PROOF_LIFETIME_S", "check_client_token", "check_player_proof", "check_players", "client_access"]
 

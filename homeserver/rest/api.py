@@ -7,29 +7,37 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
 
-from actors.http.app import ERROR_RESPONSES, ApiError, BodyBound, ErrorBody, StrictRoute, document_once, prepare_app
-from actors.http.key_routes import key_routes
-from actors.http.operator_auth import operator_access
-from actors.observe.observation import actor_routes
-from authority.errors import Reason
-from authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
-from authority.names import instance_of
-from authority.procedures.transfer_table import DECIDED
-from authority.trust.certificates import Name, TransferId
-from crypto.errors import CryptoError
-from crypto.keys import PublicIdentity
-from homeserver.names.registration import register
-from homeserver.node.dispatch import Node
-from homeserver.rest.absence import absence_routes
-from homeserver.rest.access import check_client_token, check_player_proof, check_players, client_access
-from homeserver.rest.cluster import cluster_routes
-from homeserver.rest.deletion import deletion_routes
-from homeserver.rest.errors import install_errors
-from homeserver.rest.groups import group_routes
-from homeserver.rest.hierarchy import hierarchy_routes
-from homeserver.rest.homes import check_home
-from homeserver.rest.log import log_routes
-from homeserver.rest.models import (
+from batonpass.actors.http.app import (
+    ERROR_RESPONSES,
+    ApiError,
+    BodyBound,
+    ErrorBody,
+    StrictRoute,
+    document_once,
+    prepare_app,
+)
+from batonpass.actors.http.key_routes import key_routes
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.observe.observation import actor_routes
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.transfer_table import DECIDED
+from batonpass.authority.trust.certificates import Name, TransferId
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.names.registration import register
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.absence import absence_routes
+from batonpass.homeserver.rest.access import check_client_token, check_player_proof, check_players, client_access
+from batonpass.homeserver.rest.cluster import cluster_routes
+from batonpass.homeserver.rest.deletion import deletion_routes
+from batonpass.homeserver.rest.errors import install_errors
+from batonpass.homeserver.rest.groups import group_routes
+from batonpass.homeserver.rest.hierarchy import hierarchy_routes
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.log import log_routes
+from batonpass.homeserver.rest.models import (
     POLICIES,
     SEALED,
     AnswerBody,
@@ -46,20 +54,20 @@ from homeserver.rest.models import (
     ServerView,
     TransferView,
 )
-from homeserver.rest.placement import placement_routes
-from homeserver.rest.quarantine import quarantine_routes
-from homeserver.rest.rights import rights_routes, tell_owner
-from homeserver.rest.servers import server_routes
-from homeserver.rest.transactions import transaction_routes
-from homeserver.rest.transport import MAX_IMPORTED_VALUES, transport_routes
-from homeserver.rest.tree import tree_routes
-from homeserver.rest.watches import watch_routes
-from homeserver.rest.why import why_routes
-from homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
-from homeserver.transfer.hierarchies import order_all
-from homeserver.transfer.master_questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
-from homeserver.transfer.service import NOT_TOLD
-from tree.machine.commands import MAX_COMMAND_BYTES
+from batonpass.homeserver.rest.placement import placement_routes
+from batonpass.homeserver.rest.quarantine import quarantine_routes
+from batonpass.homeserver.rest.rights import rights_routes, tell_owner
+from batonpass.homeserver.rest.servers import server_routes
+from batonpass.homeserver.rest.transactions import transaction_routes
+from batonpass.homeserver.rest.transport import MAX_IMPORTED_VALUES, transport_routes
+from batonpass.homeserver.rest.tree import tree_routes
+from batonpass.homeserver.rest.watches import watch_routes
+from batonpass.homeserver.rest.why import why_routes
+from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
+from batonpass.homeserver.transfer.hierarchies import order_all
+from batonpass.homeserver.transfer.master_questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
+from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.tree.machine.commands import MAX_COMMAND_BYTES
 
 __all__ = ["make_app"]
 

@@ -11,15 +11,22 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from actors.http.app import ApiError, StrictRoute
-from actors.http.operator_auth import operator_access
-from authority.model.records import Role
-from authority.names import instance_of
-from homeserver.node.dispatch import Node
-from homeserver.rest.cluster_models import ClusterView, LeaderBody, LeaderView, MemberBody, MemberView, cluster_view
-from tree.member.replica import Replica
-from tree.member.steward import ChangeNotFinished
-from tree.net.membership import ChangeRefused, Member
+from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.cluster_models import (
+    ClusterView,
+    LeaderBody,
+    LeaderView,
+    MemberBody,
+    MemberView,
+    cluster_view,
+)
+from batonpass.tree.member.replica import Replica
+from batonpass.tree.member.steward import ChangeNotFinished
+from batonpass.tree.net.membership import ChangeRefused, Member
 
 __all__ = ["CHANGE_STATUS", "cluster_routes"]
 

@@ -4,12 +4,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from actors.http.app import RequestBody, Text
-from authority.node.config import ServerName
-from authority.trust.certificates import Name
-from homeserver.node.dispatch import Node
-from tree.member.replica import Replica
-from tree.member.status import MemberStatus
+from batonpass.actors.http.app import RequestBody, Text
+from batonpass.authority.node.config import ServerName
+from batonpass.authority.trust.certificates import Name
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.tree.member.replica import Replica
+from batonpass.tree.member.status import MemberStatus
 
 __all__ = [
     "AlarmView",

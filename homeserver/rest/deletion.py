@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from actors.http.app import ApiError, RequestBody, StrictRoute
-from authority.trust.certificates import Name
-from homeserver.rest.access import check_player_proof, client_access
-from homeserver.rest.homes import check_home
-from homeserver.rest.models import Proof
-from homeserver.rest.rights import EntityId
-from homeserver.rest.rights_models import Revision
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.authority.trust.certificates import Name
+from batonpass.homeserver.rest.access import check_player_proof, client_access
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.models import Proof
+from batonpass.homeserver.rest.rights import EntityId
+from batonpass.homeserver.rest.rights_models import Revision
+from batonpass.homeserver.transfer.service import NOT_TOLD
 
 if TYPE_CHECKING:
-    from homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import Node
 
 __all__ = ["deletion_routes"]
 

@@ -5,11 +5,11 @@ from typing import Final
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from actors.http.app import ApiError, error_response
-from authority.errors import MessageError, Reason, Refused
-from homeserver.names.federation import PeerUnreachable
-from tree.data.errors import BadData, MalformedCommand
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.actors.http.app import ApiError, error_response
+from batonpass.authority.errors import MessageError, Reason, Refused
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.tree.data.errors import BadData, MalformedCommand
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["REASON_STATUS", "install_errors", "nobody_waits"]
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, BaseModel, Field
 
-from actors.http.app import ApiError, RequestBody, StrictRoute
-from authority.errors import Reason, Refused
-from authority.model.records import GroupPhase, GroupRecord, Phase
-from authority.names import instance_of
-from authority.procedures.group_table import MAX_GROUP
-from authority.trust.certificates import Name, TransferId
-from authority.wire.transfer import MAX_NOTICE_MS
-from homeserver.rest.access import client_access
-from homeserver.rest.homes import check_home
-from homeserver.rest.models import each_once, result_of
-from homeserver.transfer.hierarchies import order_all
+from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import GroupPhase, GroupRecord, Phase
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.group_table import MAX_GROUP
+from batonpass.authority.trust.certificates import Name, TransferId
+from batonpass.authority.wire.transfer import MAX_NOTICE_MS
+from batonpass.homeserver.rest.access import client_access
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.models import each_once, result_of
+from batonpass.homeserver.transfer.hierarchies import order_all
 
 if TYPE_CHECKING:
-    from homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import Node
 
 __all__ = ["MAX_ABROAD", "group_routes"]
 

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from actors.http.app import RequestBody, StrictRoute
-from authority.model.records import EntityRecord
-from authority.trust.certificates import Name, OwnerName
-from homeserver.rest.access import check_player_proof, client_access
-from homeserver.rest.homes import check_home
-from homeserver.rest.models import EntityView, Proof
-from homeserver.rest.rights import EntityId
-from homeserver.rest.rights_models import Revision
+from batonpass.actors.http.app import RequestBody, StrictRoute
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.trust.certificates import Name, OwnerName
+from batonpass.homeserver.rest.access import check_player_proof, client_access
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.models import EntityView, Proof
+from batonpass.homeserver.rest.rights import EntityId
+from batonpass.homeserver.rest.rights_models import Revision
 
 if TYPE_CHECKING:
-    from homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import Node
 
 __all__ = ["hierarchy_routes"]
 

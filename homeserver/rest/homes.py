@@ -1,8 +1,8 @@
 """Whether a name is of this instance: rows and records live where their names say, and are changed only there."""
 
-from actors.http.app import ApiError
-from authority.errors import Reason
-from authority.names import instance_of
+from batonpass.actors.http.app import ApiError
+from batonpass.authority.errors import Reason
+from batonpass.authority.names import instance_of
 
 __all__ = ["check_home"]
 

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from actors.http.app import StrictRoute
-from actors.http.operator_auth import operator_access
-from homeserver.log.log_positions import new_mark
-from homeserver.node.dispatch import Node
-from homeserver.rest.cluster_models import AlarmView, ClockView, HeldBody, HeldView, OfficesView
-from homeserver.rest.models import Nonce
+from batonpass.actors.http.app import StrictRoute
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.homeserver.log.log_positions import new_mark
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.cluster_models import AlarmView, ClockView, HeldBody, HeldView, OfficesView
+from batonpass.homeserver.rest.models import Nonce
 
 __all__ = ["log_routes"]
 

@@ -7,23 +7,32 @@ from typing import Annotated, Any, Final, Literal, Self
 from fastapi import Header
 from pydantic import AfterValidator, BaseModel, Field, Strict, model_validator
 
-from actors.http.app import BodyBound, RequestBody, Text
-from authority.limits import MAX_BODY_BYTES
-from authority.model.leave_policy import MAX_OWNER_TIMEOUT_S, LeavePolicy
-from authority.model.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, Rule, TransferRecord, Want
-from authority.model.standing import LeasePhase, OrphanPolicy
-from authority.node.config import InstanceName
-from authority.procedures.master_question import ASK_LIFETIME_S
-from authority.trust.certificates import Name, OwnerName, TransferId
-from authority.wire.envelope import WAIT_HEADER
-from authority.wire.hops import Trace
-from authority.wire.phase_timings import PHASES, timings_ms
-from authority.wire.transfer import MAX_NOTICE_MS
-from crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
-from crypto.public_keys import MAX_REVOKED
-from homeserver.node.standings import SeenAs, seen_by_log
-from tree.data.data import encode
-from tree.data.errors import BadData
+from batonpass.actors.http.app import BodyBound, RequestBody, Text
+from batonpass.authority.limits import MAX_BODY_BYTES
+from batonpass.authority.model.leave_policy import MAX_OWNER_TIMEOUT_S, LeavePolicy
+from batonpass.authority.model.records import (
+    DirectoryRow,
+    EntityRecord,
+    LeaseRow,
+    Phase,
+    Role,
+    Rule,
+    TransferRecord,
+    Want,
+)
+from batonpass.authority.model.standing import LeasePhase, OrphanPolicy
+from batonpass.authority.node.config import InstanceName
+from batonpass.authority.procedures.master_question import ASK_LIFETIME_S
+from batonpass.authority.trust.certificates import Name, OwnerName, TransferId
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.phase_timings import PHASES, timings_ms
+from batonpass.authority.wire.transfer import MAX_NOTICE_MS
+from batonpass.crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
+from batonpass.crypto.public_keys import MAX_REVOKED
+from batonpass.homeserver.node.standings import SeenAs, seen_by_log
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.errors import BadData
 
 __all__ = [
     "POLICIES",

@@ -8,19 +8,19 @@ import secrets
 
 from fastapi import APIRouter, Depends
 
-from actors.http.app import ApiError, StrictRoute
-from actors.http.operator_auth import operator_access
-from authority.errors import Reason
-from authority.model.records import RecoveryRow, Role
-from authority.model.standing import LeasePhase, Standing
-from authority.trust.certificates import Name
-from authority.wire.placement import Load
-from homeserver.node.dispatch import Node
-from homeserver.placement.balancer import FRESH_S
-from homeserver.rest.homes import check_home
-from homeserver.rest.models import ServerView
-from homeserver.rest.placement_models import DrainView, LoadTable, LoadView
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import RecoveryRow, Role
+from batonpass.authority.model.standing import LeasePhase, Standing
+from batonpass.authority.trust.certificates import Name
+from batonpass.authority.wire.placement import Load
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.placement.balancer import FRESH_S
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.models import ServerView
+from batonpass.homeserver.rest.placement_models import DrainView, LoadTable, LoadView
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["placement_routes"]
 

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from actors.http.app import ApiError, RequestBody, StrictRoute
-from authority.errors import Reason
-from authority.model.records import EntityRecord
-from authority.trust.certificates import Name
-from authority.wire.hops import Trace
-from authority.wire.transfer import Release
-from homeserver.rest.access import check_player_proof, client_access
-from homeserver.rest.models import Proof
-from homeserver.rest.rights import EntityId, FindEntity
-from homeserver.rest.rights_models import Revision
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.trust.certificates import Name
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import Release
+from batonpass.homeserver.rest.access import check_player_proof, client_access
+from batonpass.homeserver.rest.models import Proof
+from batonpass.homeserver.rest.rights import EntityId, FindEntity
+from batonpass.homeserver.rest.rights_models import Revision
+from batonpass.homeserver.transfer.service import NOT_TOLD
 
 if TYPE_CHECKING:
-    from homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import Node
 
 __all__ = ["quarantine_routes"]
 

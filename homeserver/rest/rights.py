@@ -11,14 +11,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from fastapi import Path as PathParam
 
-from actors.http.app import StrictRoute
-from authority.model.records import EntityRecord, Phase, TransferRecord
-from authority.trust.certificates import Name, TransferId
-from homeserver.node.dispatch import Node
-from homeserver.rest.access import check_player_proof, client_access
-from homeserver.rest.models import EntityView, TransferView
-from homeserver.rest.rights_models import CancelBody, DivestBody, HandBackBody, LockBody, NewOwnership
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.actors.http.app import StrictRoute
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
+from batonpass.authority.trust.certificates import Name, TransferId
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.access import check_player_proof, client_access
+from batonpass.homeserver.rest.models import EntityView, TransferView
+from batonpass.homeserver.rest.rights_models import CancelBody, DivestBody, HandBackBody, LockBody, NewOwnership
+from batonpass.homeserver.transfer.service import NOT_TOLD
 
 __all__ = ["rights_routes", "tell_owner"]
 

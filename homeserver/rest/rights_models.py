@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from actors.http.app import RequestBody
-from authority.model.records import Want
-from authority.procedures.master_question import ASK_LIFETIME_S
-from authority.trust.certificates import Name, TransferId
-from homeserver.rest.models import AnyWant, Proof
+from batonpass.actors.http.app import RequestBody
+from batonpass.authority.model.records import Want
+from batonpass.authority.procedures.master_question import ASK_LIFETIME_S
+from batonpass.authority.trust.certificates import Name, TransferId
+from batonpass.homeserver.rest.models import AnyWant, Proof
 
 __all__ = ["AskTimeout", "CancelBody", "DivestBody", "HandBackBody", "LockBody", "NewOwnership"]
 

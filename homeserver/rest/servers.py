@@ -5,15 +5,15 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from actors.http.app import ApiError, StrictRoute
-from actors.http.operator_auth import operator_access
-from authority.errors import MessageError, Reason
-from authority.model.addresses import BadAddress, check_server
-from authority.model.records import DirectoryRow, Role
-from authority.names import instance_of
-from authority.protocol_version import PROTOCOL_VERSION, why_other_release
-from authority.trust.certificates import Name
-from authority.trust.enrolment import (
+from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.authority.errors import MessageError, Reason
+from batonpass.authority.model.addresses import BadAddress, check_server
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_release
+from batonpass.authority.trust.certificates import Name
+from batonpass.authority.trust.enrolment import (
     CLOCK,
     DIRECTORY,
     federation_clock_purpose,
@@ -22,15 +22,15 @@ from authority.trust.enrolment import (
     registration_proof,
     rows_proof,
 )
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Parcel
-from crypto.errors import CryptoError
-from crypto.keys import PublicIdentity
-from homeserver.names import registration
-from homeserver.node.dispatch import Node
-from homeserver.rest.errors import nobody_waits
-from homeserver.rest.homes import check_home
-from homeserver.rest.models import (
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Parcel
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.names import registration
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.errors import nobody_waits
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.models import (
     DirectoryQuery,
     FederationBody,
     Nonce,
@@ -42,11 +42,11 @@ from homeserver.rest.models import (
     ServerView,
     WaitMs,
 )
-from homeserver.transfer.service import NobodyWaits
+from batonpass.homeserver.transfer.service import NobodyWaits
 
 __all__ = ["server_routes"]
 
-_log: Final = logging.getLogger("homeserver.servers")
+_log: Final = logging.getLogger("batonpass.homeserver.servers")
 
 
 def server_routes(node: Node) -> APIRouter:

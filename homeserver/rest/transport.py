@@ -12,25 +12,25 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from actors.http.app import ApiError, StrictRoute
-from actors.http.streaming import JsonLines, stream_responses
-from actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
-from authority.model.reserved_paths import check_keep_while, check_write, is_reserved
-from homeserver.node.dispatch import Node
-from homeserver.rest.access import client_access
-from homeserver.rest.tree_errors import refusing
-from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
-from homeserver.rest.tree_models import ImportedView
-from tree.data.effort import STEPS_PER_ROW, steps_of_data
-from tree.data.errors import BadData, TooMuch
-from tree.data.json_form import from_json_untrusted, to_json
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.data.payload import StoredProcedure
-from tree.store.export import FORMAT, FORMAT_VERSION, read_rows_untrusted
-from tree.store.keep_while import Pairs, keep_while_to_data, steps_of_pairs
-from tree.store.pattern import Pattern, pattern_to_data
-from tree.store.store import Store
+from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.streaming import JsonLines, stream_responses
+from batonpass.actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
+from batonpass.authority.model.reserved_paths import check_keep_while, check_write, is_reserved
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.access import client_access
+from batonpass.homeserver.rest.tree_errors import refusing
+from batonpass.homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
+from batonpass.homeserver.rest.tree_models import ImportedView
+from batonpass.tree.data.effort import STEPS_PER_ROW, steps_of_data
+from batonpass.tree.data.errors import BadData, TooMuch
+from batonpass.tree.data.json_form import from_json_untrusted, to_json
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.data.payload import StoredProcedure
+from batonpass.tree.store.export import FORMAT, FORMAT_VERSION, read_rows_untrusted
+from batonpass.tree.store.keep_while import Pairs, keep_while_to_data, steps_of_pairs
+from batonpass.tree.store.pattern import Pattern, pattern_to_data
+from batonpass.tree.store.store import Store
 
 __all__ = ["MAX_EXPORTED_NODES", "MAX_IMPORTED_VALUES", "transport_routes"]
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from actors.http.app import ApiError, StrictRoute
-from actors.http.strict_json import read_json_untrusted
-from authority.model.reserved_paths import check_write
-from homeserver.node.dispatch import Node
-from homeserver.rest.access import client_access
-from homeserver.rest.tree_errors import refusing, tree_error
-from homeserver.rest.tree_inputs import (
+from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.authority.model.reserved_paths import check_write
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.access import client_access
+from batonpass.homeserver.rest.tree_errors import refusing, tree_error
+from batonpass.homeserver.rest.tree_inputs import (
     MAX_PATTERN_CHARACTERS,
     all_of,
     conditions_untrusted,
@@ -23,7 +23,7 @@ from homeserver.rest.tree_inputs import (
     pattern_untrusted,
     preconditions_untrusted,
 )
-from homeserver.rest.tree_models import (
+from batonpass.homeserver.rest.tree_models import (
     CreateBody,
     DeletedView,
     NodeBody,
@@ -33,14 +33,14 @@ from homeserver.rest.tree_models import (
     node_row,
     touched_of_data,
 )
-from tree.data.effort import steps_of_data
-from tree.data.errors import BadData, NodeNotFound
-from tree.data.json_form import from_json_untrusted, to_json
-from tree.data.path import Path
-from tree.store.conditions import AllOf, Condition
-from tree.store.keep_while import keep_while_to_data
-from tree.store.pattern import Pattern
-from tree.store.store import Store
+from batonpass.tree.data.effort import steps_of_data
+from batonpass.tree.data.errors import BadData, NodeNotFound
+from batonpass.tree.data.json_form import from_json_untrusted, to_json
+from batonpass.tree.data.path import Path
+from batonpass.tree.store.conditions import AllOf, Condition
+from batonpass.tree.store.keep_while import keep_while_to_data
+from batonpass.tree.store.pattern import Pattern
+from batonpass.tree.store.store import Store
 
 __all__ = ["MAX_PAGE_BYTES", "tree_routes"]
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from actors.http.app import ApiError
-from authority.model.reserved_paths import PathReserved
-from tree.data.errors import MalformedCommand, TreeError
-from tree.data.json_form import to_json
-from tree.raft.submissions import Aborted
+from batonpass.actors.http.app import ApiError
+from batonpass.authority.model.reserved_paths import PathReserved
+from batonpass.tree.data.errors import MalformedCommand, TreeError
+from batonpass.tree.data.json_form import to_json
+from batonpass.tree.raft.submissions import Aborted
 
 __all__ = ["TREE_STATUS", "refusing", "tree_error"]
 

@@ -10,15 +10,15 @@ from urllib.parse import unquote_to_bytes
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
-from actors.http.strict_json import read_json_untrusted
-from authority.model.reserved_paths import check_keep_while, check_write
-from tree.data.errors import BadData, BadPath, BadPattern
-from tree.data.json_form import from_json_untrusted
-from tree.data.path import Path, check_path
-from tree.store.condition_reader import condition_from_data_untrusted
-from tree.store.conditions import AllOf, AnyOf, Condition, IfNodeExists, IfPayloadVersion, NotOf
-from tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
-from tree.store.pattern import Pattern, parse_pattern, pattern_from_data_untrusted
+from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.authority.model.reserved_paths import check_keep_while, check_write
+from batonpass.tree.data.errors import BadData, BadPath, BadPattern
+from batonpass.tree.data.json_form import from_json_untrusted
+from batonpass.tree.data.path import Path, check_path
+from batonpass.tree.store.condition_reader import condition_from_data_untrusted
+from batonpass.tree.store.conditions import AllOf, AnyOf, Condition, IfNodeExists, IfPayloadVersion, NotOf
+from batonpass.tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
+from batonpass.tree.store.pattern import Pattern, parse_pattern, pattern_from_data_untrusted
 
 __all__ = [
     "MAX_PATTERN_CHARACTERS",

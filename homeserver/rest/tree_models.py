@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.http.app import RequestBody
-from tree.data.json_form import to_json
-from tree.data.node import NodeView
-from tree.data.path import Path
+from batonpass.actors.http.app import RequestBody
+from batonpass.tree.data.json_form import to_json
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
 
 __all__ = [
     "ComparisonBody",

@@ -15,17 +15,17 @@ from typing import Annotated, Any, Final
 import trio
 from fastapi import APIRouter, Depends, Header, Query
 
-from actors.http.app import ApiError, StrictRoute
-from actors.http.streaming import EventStream, stream_responses
-from homeserver.node.dispatch import Node
-from homeserver.rest.access import client_access
-from homeserver.rest.tree_errors import refusing
-from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
-from tree.data.effort import STEPS_PER_ROW, steps_of_data
-from tree.data.errors import WatcherCut
-from tree.data.json_form import to_json
-from tree.member.watching import Watch
-from tree.store.watch import Event
+from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.streaming import EventStream, stream_responses
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.rest.access import client_access
+from batonpass.homeserver.rest.tree_errors import refusing
+from batonpass.homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
+from batonpass.tree.data.effort import STEPS_PER_ROW, steps_of_data
+from batonpass.tree.data.errors import WatcherCut
+from batonpass.tree.data.json_form import to_json
+from batonpass.tree.member.watching import Watch
+from batonpass.tree.store.watch import Event
 
 __all__ = ["MAX_WATCHERS", "Seats", "event_block", "watch_routes"]
 

@@ -6,16 +6,16 @@ import trio
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from actors.http.app import StrictRoute
-from authority.model.records import EntityRecord
-from authority.wire.standing import At, StandingRow
-from homeserver.node.why import Cause, Facts, explain
-from homeserver.rest.homes import check_home
-from homeserver.rest.rights import EntityId
-from tree.raft.submissions import NoQuorum
+from batonpass.actors.http.app import StrictRoute
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.wire.standing import At, StandingRow
+from batonpass.homeserver.node.why import Cause, Facts, explain
+from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.rights import EntityId
+from batonpass.tree.raft.submissions import NoQuorum
 
 if TYPE_CHECKING:
-    from homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import Node
 
 __all__ = ["why_routes"]
 

@@ -1,1 +1,1 @@
-"""Room homeserver/server."""
+"""The program: composition, exit status, relays."""

@@ -7,67 +7,67 @@ from typing import Any, Final, NoReturn
 
 import trio
 
-from actors.base.breakpoints import breakpoints_of, nowhere
-from actors.base.clock import Clock, InstanceClock
-from actors.core.children import ServiceSpec
-from actors.core.exits import reason_of
-from actors.core.restart import Restart, Strategy
-from actors.core.supervisor import SupervisorSpec
-from actors.core.system import System
-from actors.core.telemetry import Telemetry
-from actors.http.app import WebService
-from actors.http.client import HttpClient
-from actors.net.endpoint import LinkEndpoint
-from actors.net.key_service import KeyService, KeysRefused
-from actors.net.link_service import LinkService
-from actors.net.silent_peers import SilentPeers
-from actors.supervision.application import run_application
-from actors.supervision.signals import run_until_signalled
-from authority.errors import Refused
-from authority.model.records import DirectoryRow, Role
-from authority.node.config import read_secret
-from authority.node.spans import Spans
-from authority.node.telemetry_handlers import attach_listeners
-from authority.trust.key_pinning import Pins, published
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import HeldInquiry, LogInquiry, OwnerRequest
-from crypto.continuity import Published
-from crypto.key_store import KeyStore
-from crypto.pin_file import PinFile
-from homeserver.config import HomeserverConfig
-from homeserver.failover.clocks import Clocks
-from homeserver.failover.foreign_custody import Abroad
-from homeserver.failover.leases import Leases
-from homeserver.failover.log_witness import LogInquiries, Witnesses
-from homeserver.failover.outcome_queries import Inquiries
-from homeserver.failover.takeover import Recoveries
-from homeserver.log.backend import REFUSALS, BackendService, begin_member, make_backend
-from homeserver.log.log_identity import LogDiffers, LogKinship
-from homeserver.log.log_positions import LogPositions
-from homeserver.log.store import Store
-from homeserver.names.directory import Directory
-from homeserver.names.federation import Federation
-from homeserver.names.registration import register
-from homeserver.node.dispatch import Node, Secrets
-from homeserver.placement.balancer import Balancer, load_policy
-from homeserver.rest import make_app
-from homeserver.server import exit_status
-from homeserver.transfer.deletion_notices import Farewells
-from homeserver.transfer.grant_retry import Reminders
-from homeserver.transfer.group_result import GroupNews
-from homeserver.transfer.hierarchies import Hierarchies
-from homeserver.transfer.order_retry import Orders
-from homeserver.transfer.owners import Owners
-from homeserver.transfer.ownership_check import Held
-from homeserver.transfer.service import Transfers
-from tree.member.replica import Replica
-from tree.net.roster import REMOVED
-from tree.net.transport import RefusedByInstance
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.actors.base.breakpoints import breakpoints_of, nowhere
+from batonpass.actors.base.clock import Clock, InstanceClock
+from batonpass.actors.core.children import ServiceSpec
+from batonpass.actors.core.exits import reason_of
+from batonpass.actors.core.restart import Restart, Strategy
+from batonpass.actors.core.supervisor import SupervisorSpec
+from batonpass.actors.core.system import System
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.http.app import WebService
+from batonpass.actors.http.client import HttpClient
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.net.key_service import KeyService, KeysRefused
+from batonpass.actors.net.link_service import LinkService
+from batonpass.actors.net.silent_peers import SilentPeers
+from batonpass.actors.supervision.application import run_application
+from batonpass.actors.supervision.signals import run_until_signalled
+from batonpass.authority.errors import Refused
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.node.config import read_secret
+from batonpass.authority.node.spans import Spans
+from batonpass.authority.node.telemetry_handlers import attach_listeners
+from batonpass.authority.trust.key_pinning import Pins, published
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import HeldInquiry, LogInquiry, OwnerRequest
+from batonpass.crypto.continuity import Published
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.pin_file import PinFile
+from batonpass.homeserver.config import HomeserverConfig
+from batonpass.homeserver.failover.clocks import Clocks
+from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.leases import Leases
+from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
+from batonpass.homeserver.failover.outcome_queries import Inquiries
+from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.log.backend import REFUSALS, BackendService, begin_member, make_backend
+from batonpass.homeserver.log.log_identity import LogDiffers, LogKinship
+from batonpass.homeserver.log.log_positions import LogPositions
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory
+from batonpass.homeserver.names.federation import Federation
+from batonpass.homeserver.names.registration import register
+from batonpass.homeserver.node.dispatch import Node, Secrets
+from batonpass.homeserver.placement.balancer import Balancer, load_policy
+from batonpass.homeserver.rest import make_app
+from batonpass.homeserver.server import exit_status
+from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.homeserver.transfer.grant_retry import Reminders
+from batonpass.homeserver.transfer.group_result import GroupNews
+from batonpass.homeserver.transfer.hierarchies import Hierarchies
+from batonpass.homeserver.transfer.order_retry import Orders
+from batonpass.homeserver.transfer.owners import Owners
+from batonpass.homeserver.transfer.ownership_check import Held
+from batonpass.homeserver.transfer.service import Transfers
+from batonpass.tree.member.replica import Replica
+from batonpass.tree.net.roster import REMOVED
+from batonpass.tree.net.transport import RefusedByInstance
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["build", "main", "run", "supervision_tree"]
 
-_log = logging.getLogger("homeserver")
+_log = logging.getLogger("batonpass.homeserver")
 
 LOOK_AT_OWN_ROW_S: Final = 5.0
 # Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who

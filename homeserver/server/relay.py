@@ -11,21 +11,21 @@ from typing import Any, Final
 import trio
 from fastapi import FastAPI
 
-from actors.base.clock import Clock
-from actors.http.app import ERROR_RESPONSES, ApiError, prepare_app, serve_app
-from actors.http.client import HttpClient, HttpFailed
-from actors.supervision.signals import run_until_signalled
-from authority.wire.envelope import WAIT_HEADER
-from authority.wire.hops import BadTrace
-from authority.wire.transfer import Parcel
-from homeserver.config import PeerConfig, RelayConfig
-from homeserver.names.federation import REQUEST_TIMEOUT_S
-from homeserver.rest.errors import install_errors, nobody_waits
-from homeserver.rest.models import SEALED, FederationBody, Health, WaitMs
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, prepare_app, serve_app
+from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.actors.supervision.signals import run_until_signalled
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.authority.wire.hops import BadTrace
+from batonpass.authority.wire.transfer import Parcel
+from batonpass.homeserver.config import PeerConfig, RelayConfig
+from batonpass.homeserver.names.federation import REQUEST_TIMEOUT_S
+from batonpass.homeserver.rest.errors import install_errors, nobody_waits
+from batonpass.homeserver.rest.models import SEALED, FederationBody, Health, WaitMs
 
 __all__ = ["Relay", "main", "make_relay_app", "run"]
 
-_log = logging.getLogger("homeserver.server.relay")
+_log = logging.getLogger("batonpass.homeserver.server.relay")
 ROLE: Final = "relay"
 
 

@@ -16,18 +16,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.base.clock import Clock
-from authority.errors import MessageError, Reason, Refused
-from authority.fence import Fence
-from authority.model.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
-from authority.names import instance_of
-from authority.node.breakpoints import Breakpoint, BreakpointReached
-from authority.trust.certificate_reader import Asked
-from authority.trust.certificates import UnprovenChain, token_hash
-from authority.wire.batch import Letter
-from authority.wire.hops import REPEATED, Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import (
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import MessageError, Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.breakpoints import Breakpoint, BreakpointReached
+from batonpass.authority.trust.certificate_reader import Asked
+from batonpass.authority.trust.certificates import UnprovenChain, token_hash
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import REPEATED, Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import (
     Decline,
     Delegation,
     Grant,
@@ -38,15 +38,15 @@ from authority.wire.transfer import (
     Report,
     ReportReply,
 )
-from homeserver.log.store import Store
-from homeserver.names.federation import PeerUnreachable
-from homeserver.transfer.foreign_relay import home_elsewhere
-from homeserver.transfer.group_commit import Step
-from homeserver.transfer.spans import UNTOLD, Deciding
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.transfer.foreign_relay import home_elsewhere
+from batonpass.homeserver.transfer.group_commit import Step
+from batonpass.homeserver.transfer.spans import UNTOLD, Deciding
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from homeserver.transfer.service import Transfers
+    from batonpass.homeserver.transfer.service import Transfers
 
 __all__ = [
     "DECIDED",
@@ -60,7 +60,7 @@ __all__ = [
     "reply_of",
 ]
 
-_log = logging.getLogger("homeserver.transfer.service")
+_log = logging.getLogger("batonpass.homeserver.transfer.service")
 DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
 _ELSEWHERE: Final = Letter(NoAnswer(why="elsewhere"), Trace("batch"))
 

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.trust.certificates import UnprovenChain
-from homeserver.log.store import Store
-from homeserver.transfer.certificates import Certification
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.trust.certificates import UnprovenChain
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.certificates import Certification
 
 __all__ = ["Chains"]
 
-_log = logging.getLogger("homeserver.transfer.certificate_chains")
+_log = logging.getLogger("batonpass.homeserver.transfer.certificate_chains")
 
 
 class Chains:

@@ -6,14 +6,14 @@ Certificates are shown to others than their receiver, so each is signed by itsel
 from collections.abc import Sequence
 from typing import Any, Final
 
-from actors.base.clock import Clock
-from authority.model.records import EntityRecord, Role, TransferRecord
-from authority.trust.certificate_reader import Asked, CertificateReader
-from authority.trust.certificates import BrokenChain, CommitCertificate, DelegationGrant, PassCertificate
-from authority.wire.sealing import Sealer
-from crypto import jose
-from crypto.keys import PublicIdentity
-from homeserver.names.directory import Directory
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.model.records import EntityRecord, Role, TransferRecord
+from batonpass.authority.trust.certificate_reader import Asked, CertificateReader
+from batonpass.authority.trust.certificates import BrokenChain, CommitCertificate, DelegationGrant, PassCertificate
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto import jose
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.names.directory import Directory
 
 __all__ = ["Certification", "args_of_pass", "commit_certificate", "delegation_grant"]
 

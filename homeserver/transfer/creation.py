@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from actors.base.clock import Bell, Clock
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.model.records import EntityRecord
-from authority.model.standing import Standing
-from authority.wire.hops import Trace
-from authority.wire.transfer import Spawn, Spawned
-from homeserver.log.store import Store
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.actors.base.clock import Bell, Clock
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.model.standing import Standing
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import Spawn, Spawned
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.service import NOT_TOLD
 
 __all__ = ["SPAWN_TIMEOUT_S", "Births", "SpawnNotTold", "SpawnUnconfirmed"]
 

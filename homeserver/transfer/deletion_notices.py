@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.wire.hops import Trace
-from authority.wire.transfer import Despawn, Despawned
-from homeserver.backoff import PAUSE_S, Due, in_goes
-from homeserver.log.store import Store
-from homeserver.transfer.service import NOT_TOLD
-from tree.raft.submissions import OutcomeUnknown
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import Despawn, Despawned
+from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.tree.raft.submissions import OutcomeUnknown
 
 __all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_HEARD", "Farewells"]
 
-_log = logging.getLogger("homeserver.transfer.deletion_notices")
+_log = logging.getLogger("batonpass.homeserver.transfer.deletion_notices")
 
 LOOK_S: Final = 1.0
 # It was told when it was deleted. Then after twice the time, and so on.

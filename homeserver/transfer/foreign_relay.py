@@ -7,13 +7,13 @@ in one, for as long as it waits: a home that is silent keeps nothing waiting tha
 from collections.abc import Sequence
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.errors import MessageError
-from authority.names import instance_of
-from authority.wire.batch import Letter
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Decline, HandoffAbort, HandoffReply, HandoffRequest, Message, Report
-from homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import MessageError
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Decline, HandoffAbort, HandoffReply, HandoffRequest, Message, Report
+from batonpass.homeserver.names.federation import Federation, PeerUnreachable
 
 __all__ = ["PATIENCE_S", "PassingOn", "home_elsewhere"]
 

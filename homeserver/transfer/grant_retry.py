@@ -11,19 +11,19 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.model.records import TransferRecord
-from authority.model.standing import LeasePhase
-from authority.names import instance_of
-from authority.wire.hops import Trace
-from authority.wire.transfer import Grant
-from homeserver.backoff import PAUSE_S, Due, in_goes
-from homeserver.log.store import Store
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.model.records import TransferRecord
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import Grant
+from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.service import NOT_TOLD
 
 __all__ = ["Reminders"]
 
-_log = logging.getLogger("homeserver.transfer.grant_retry")
+_log = logging.getLogger("batonpass.homeserver.transfer.grant_retry")
 
 LOOK_S: Final = 2.0
 # Then after twice the time, and so on: most targets have long begun, and only the report died with who was to make it.

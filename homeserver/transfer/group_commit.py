@@ -8,19 +8,19 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from actors.base.batcher import Combiner
-from authority.errors import Refused
-from authority.model.records import TransferRecord
-from authority.node.spans import BULK, SILENT, Spans
-from authority.procedures.batch import MAX_STEPS, answer_of
-from homeserver.log.store import Store
-from homeserver.transfer.certificates import Certification
-from tree.data.errors import BadData, MalformedCommand
-from tree.raft.submissions import Aborted
+from batonpass.actors.base.batcher import Combiner
+from batonpass.authority.errors import Refused
+from batonpass.authority.model.records import TransferRecord
+from batonpass.authority.node.spans import BULK, SILENT, Spans
+from batonpass.authority.procedures.batch import MAX_STEPS, answer_of
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.tree.data.errors import BadData, MalformedCommand
+from batonpass.tree.raft.submissions import Aborted
 
 __all__ = ["Alone", "Company", "Means", "Step"]
 
-_log = logging.getLogger("homeserver.transfer.service")
+_log = logging.getLogger("batonpass.homeserver.transfer.service")
 
 
 Step = tuple[str, dict[str, Any]]

@@ -12,14 +12,14 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.model.records import Phase, TransferRecord
-from homeserver.log.store import Store
-from homeserver.transfer.waiting_group import WaitingRequests
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.waiting_group import WaitingRequests
 
 __all__ = ["LOOK_S", "GroupNews"]
 
-_log = logging.getLogger("homeserver.transfer.group_result")
+_log = logging.getLogger("batonpass.homeserver.transfer.group_result")
 
 LOOK_S: Final = 0.1
 _OPEN: Final = (Phase.PERMITTED, Phase.PREPARED)

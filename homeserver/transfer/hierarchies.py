@@ -14,21 +14,21 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.model.records import EntityRecord, Phase, TransferRecord
-from authority.names import instance_of
-from authority.procedures.hierarchy import is_held_elsewhere
-from authority.wire.hops import Trace
-from authority.wire.transfer import AdmitReply, AdmitRequest
-from homeserver.log.store import Store
-from homeserver.names.federation import Federation
-from homeserver.transfer.service import NOT_TOLD
-from tree.raft.submissions import OutcomeUnknown
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.hierarchy import is_held_elsewhere
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import Federation
+from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.tree.raft.submissions import OutcomeUnknown
 
 __all__ = ["MAX_WANTED", "Hierarchies", "order_all"]
 
-_log = logging.getLogger("homeserver.transfer.hierarchies")
+_log = logging.getLogger("batonpass.homeserver.transfer.hierarchies")
 
 MAX_WANTED: Final = 1024
 # The entity is frozen until its authority has heard of the refusal; it is ordered to go after that.

@@ -16,13 +16,13 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Bell, Clock
-from authority.model.records import EntityRecord, TransferRecord
-from homeserver.log.store import Store
-from tree.data.errors import WatcherCut
-from tree.member.backend import Backend
-from tree.store.pattern import ANY_DEPTH
-from tree.store.watch import Event
+from batonpass.actors.base.clock import Bell, Clock
+from batonpass.authority.model.records import EntityRecord, TransferRecord
+from batonpass.homeserver.log.store import Store
+from batonpass.tree.data.errors import WatcherCut
+from batonpass.tree.member.backend import Backend
+from batonpass.tree.store.pattern import ANY_DEPTH
+from batonpass.tree.store.watch import Event
 
 __all__ = ["MAX_SEEN", "MAX_SEEN_CHARACTERS", "MAX_WAITING", "MAX_WAITING_EACH", "MAX_WAIT_S", "Asked", "Questions"]
 

@@ -1,9 +1,9 @@
 """What an old authority is told when it is to begin a transfer."""
 
-from authority.fence import Fence
-from authority.model.records import EntityRecord, Phase, TransferRecord
-from authority.wire.transfer import Order
-from homeserver.log.store import Store
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
+from batonpass.authority.wire.transfer import Order
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["order_of"]
 

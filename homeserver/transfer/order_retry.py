@@ -23,16 +23,16 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.model.records import GroupPhase, GroupRecord, TransferRecord
-from homeserver.backoff import PAUSE_S, Due, in_goes
-from homeserver.log.store import Store
-from homeserver.transfer.service import NOT_TOLD
-from tree.raft.submissions import OutcomeUnknown
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.model.records import GroupPhase, GroupRecord, TransferRecord
+from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.tree.raft.submissions import OutcomeUnknown
 
 __all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_OPEN", "SEARCH_NS", "Orders"]
 
-_log = logging.getLogger("homeserver.transfer.order_retry")
+_log = logging.getLogger("batonpass.homeserver.transfer.order_retry")
 
 LOOK_S: Final = 1.0
 # Nearly all have been begun by then. Then after twice the time, and so on.

@@ -2,18 +2,18 @@
 
 import logging
 
-from authority.errors import MessageError, Reason, Refused
-from authority.model.records import EntityRecord
-from authority.names import instance_of
-from authority.wire.sealing import Opened
-from authority.wire.transfer import OwnerRequest, OwnerWord
-from homeserver.log.store import Store
-from homeserver.names.federation import Federation
-from homeserver.transfer.service import NOT_TOLD, Transfers, owner_word
+from batonpass.authority.errors import MessageError, Reason, Refused
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import Federation
+from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers, owner_word
 
 __all__ = ["Owners"]
 
-_log = logging.getLogger("homeserver.transfer.owners")
+_log = logging.getLogger("batonpass.homeserver.transfer.owners")
 
 
 class Owners:

@@ -3,19 +3,19 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from authority.errors import MessageError
-from authority.fence import EPOCHS_OF_A_HISTORY
-from authority.names import instance_of
-from authority.procedures.fence_allocation import lowest_epoch
-from authority.procedures.ownership_check import is_given, is_staged
-from authority.trust.signed_positions import LogPlace
-from authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Message
-from homeserver.log.log_positions import LogPositions, new_mark
-from homeserver.log.store import Store
-from homeserver.names.federation import Federation
-from tree.raft.submissions import NoQuorum
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.procedures.ownership_check import is_given, is_staged
+from batonpass.authority.trust.signed_positions import LogPlace
+from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Message
+from batonpass.homeserver.log.log_positions import LogPositions, new_mark
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.federation import Federation
+from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["Held"]
 

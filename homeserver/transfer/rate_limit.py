@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.procedures.rate_limit import Pace, Rate, spent, spent_of
-from homeserver.log.store import Store
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.procedures.rate_limit import Pace, Rate, spent, spent_of
+from batonpass.homeserver.log.store import Store
 
 __all__ = ["MAX_COUNTED", "MAX_REQUESTERS", "RATE", "RequestGate"]
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.batcher import Combiner
-from actors.base.breakpoints import nowhere
-from actors.base.clock import Clock
-from actors.net.endpoint import LinkDown, LinkFull
-from actors.net.link_service import LinkService
-from authority.errors import MessageError, Reason, Refused, UnknownSender
-from authority.fence import Fence
-from authority.model.records import (
+from batonpass.actors.base.batcher import Combiner
+from batonpass.actors.base.breakpoints import nowhere
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.net.endpoint import LinkDown, LinkFull
+from batonpass.actors.net.link_service import LinkService
+from batonpass.authority.errors import MessageError, Reason, Refused, UnknownSender
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import (
     DirectoryRow,
     EntityRecord,
     GroupPhase,
@@ -29,14 +29,14 @@ from authority.model.records import (
     Role,
     TransferRecord,
 )
-from authority.names import instance_of
-from authority.node.breakpoints import Breakpoint, BreakpointReached
-from authority.node.spans import SILENT, Spans
-from authority.trust.certificates import token_hash
-from authority.wire.batch import MAX_BATCH, Letter, take_batch
-from authority.wire.hops import REPEATED, Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.breakpoints import Breakpoint, BreakpointReached
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.trust.certificates import token_hash
+from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
+from batonpass.authority.wire.hops import REPEATED, Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     AdmitReply,
     AdmitRequest,
     Decline,
@@ -56,15 +56,15 @@ from authority.wire.transfer import (
     ReportReply,
     encode_link,
 )
-from crypto import jose
-from crypto.errors import CryptoError
-from crypto.keys import PublicIdentity
-from homeserver.log.store import Store
-from homeserver.names.directory import Directory
-from homeserver.names.federation import Federation, PeerUnreachable
-from homeserver.names.foreign_admission import PATIENCE_S, Admissions
-from homeserver.names.local_admission import Admitting
-from homeserver.transfer.batch import (
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory
+from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.homeserver.names.foreign_admission import PATIENCE_S, Admissions
+from batonpass.homeserver.names.local_admission import Admitting
+from batonpass.homeserver.transfer.batch import (
     DECIDED,
     InBulk,
     Together,
@@ -74,18 +74,18 @@ from homeserver.transfer.batch import (
     not_learned,
     reply_of,
 )
-from homeserver.transfer.certificate_chains import Chains
-from homeserver.transfer.certificates import Certification
-from homeserver.transfer.foreign_relay import PassingOn, home_elsewhere
-from homeserver.transfer.group_commit import Alone, Company, Means, Step
-from homeserver.transfer.order import order_of
-from homeserver.transfer.spans import DecisionSpans
-from homeserver.transfer.waiting_group import Waiting, WaitingRequests
-from tree.raft.submissions import NoQuorum
+from batonpass.homeserver.transfer.certificate_chains import Chains
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.foreign_relay import PassingOn, home_elsewhere
+from batonpass.homeserver.transfer.group_commit import Alone, Company, Means, Step
+from batonpass.homeserver.transfer.order import order_of
+from batonpass.homeserver.transfer.spans import DecisionSpans
+from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
+from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["NOT_TOLD", "NobodyWaits", "Transfers", "owner_word"]
 
-_log = logging.getLogger("homeserver.transfer.service")
+_log = logging.getLogger("batonpass.homeserver.transfer.service")
 # Why a server could not be told something; what had been decided before stays decided.
 NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
 # Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from authority.fence import Fence
-from authority.machines.source import Case
-from authority.model.records import GroupRecord, Phase, TransferRecord
-from authority.names import instance_of
-from authority.node.spans import DECISION, GROUP, OpenSpan, Spans, reason_of
-from authority.wire.transfer import HandoffAbort, HandoffRequest
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.source import Case
+from batonpass.authority.model.records import GroupRecord, Phase, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.spans import DECISION, GROUP, OpenSpan, Spans, reason_of
+from batonpass.authority.wire.transfer import HandoffAbort, HandoffRequest
 
 __all__ = ["UNTOLD", "Deciding", "DecisionSpans"]
 

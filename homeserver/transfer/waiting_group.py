@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from authority.wire.hops import Trace
+from batonpass.authority.wire.hops import Trace
 
 __all__ = ["MAX_WAITING", "Waiting", "WaitingRequests"]
 

@@ -4,7 +4,7 @@ import gc
 import sys
 import traceback
 
-from scenarios.cluster.subreaper import die_with_parent
+from batonpass.scenarios.cluster.subreaper import die_with_parent
 
 
 def _main() -> None:
@@ -14,7 +14,7 @@ def _main() -> None:
     gc.disable()
     import trio
 
-    from scenarios.bench.member import parse_arguments, serve
+    from batonpass.scenarios.bench.member import parse_arguments, serve
 
     gc.freeze()
     gc.enable()

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.bench.member import arguments_of
-from scenarios.bench.process_facts import processor_seconds
-from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
-from scenarios.bench.workloads import Place, Sample, Workload
-from scenarios.cluster.ports import Ports
-from scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
-from tree import Member, ReplicaConfig
+from batonpass.scenarios.bench.member import arguments_of
+from batonpass.scenarios.bench.process_facts import processor_seconds
+from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
+from batonpass.scenarios.bench.workloads import Place, Sample, Workload
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
+from batonpass.tree import Member, ReplicaConfig
 
 __all__ = ["Batonpass", "BenchMember"]
 
@@ -39,7 +39,7 @@ class BenchMember:
         return self._processes.start(
             Command(
                 name=f"batonpass {self.config.name}",
-                argv=[sys.executable, "-m", "scenarios.bench", arguments_of(self.config, self._orders_port)],
+                argv=[sys.executable, "-m", "batonpass.scenarios.bench", arguments_of(self.config, self._orders_port)],
                 # Beside its directory, because what is in that is measured.
                 log_file=self.config.directory.with_suffix(".log"),
             )

@@ -8,12 +8,12 @@ import click
 import trio
 from rich.console import Console
 
-from scenarios.bench.profiling import MemberProfile, render_profile
-from scenarios.bench.rows import RowSpec, rows_of
-from scenarios.bench.run import Plan, run_bench, run_profiles
-from scenarios.bench.table import render
-from scenarios.bench.workloads import Workload
-from scenarios.common.options import FiniteRange, json_file_option
+from batonpass.scenarios.bench.profiling import MemberProfile, render_profile
+from batonpass.scenarios.bench.rows import RowSpec, rows_of
+from batonpass.scenarios.bench.run import Plan, run_bench, run_profiles
+from batonpass.scenarios.bench.table import render
+from batonpass.scenarios.bench.workloads import Workload
+from batonpass.scenarios.common.options import FiniteRange, json_file_option
 
 __all__ = ["command"]
 

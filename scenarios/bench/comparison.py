@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from scenarios.bench.judgement import Verdict, judge_all, judge_limit, spread_of
-from scenarios.bench.machine import HostFacts
-from scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.judgement import Verdict, judge_all, judge_limit, spread_of
+from batonpass.scenarios.bench.machine import HostFacts
+from batonpass.scenarios.bench.rows import Unit
 
 __all__ = ["OURS", "ComparedRow", "Comparison", "Figure", "Limit", "LimitResult", "Row", "compare"]
 

@@ -4,10 +4,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.bench.comparison import OURS, ComparedRow, Comparison, Figure
-from scenarios.bench.judgement import Verdict
-from scenarios.bench.rows import Unit
-from scenarios.bench.table import VERDICT_STYLES, bare, number
+from batonpass.scenarios.bench.comparison import OURS, ComparedRow, Comparison, Figure
+from batonpass.scenarios.bench.judgement import Verdict
+from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.table import VERDICT_STYLES, bare, number
 
 __all__ = ["render_comparison"]
 

@@ -7,10 +7,10 @@ import click
 import trio
 from rich.console import Console
 
-from scenarios.bench.comparison_table import render_comparison
-from scenarios.bench.peers import cache_directory
-from scenarios.bench.side_by_side import Course, Plan, run_course
-from scenarios.common.options import FiniteRange, json_file_option
+from batonpass.scenarios.bench.comparison_table import render_comparison
+from batonpass.scenarios.bench.peers import cache_directory
+from batonpass.scenarios.bench.side_by_side import Course, Plan, run_course
+from batonpass.scenarios.common.options import FiniteRange, json_file_option
 
 __all__ = ["course_command"]
 

@@ -17,16 +17,16 @@ import click
 import httpx
 import trio
 
-from authority.errors import Reason
-from scenarios.bench.process_facts import processor_seconds
-from scenarios.cases.cases import Run, open_run
-from scenarios.cluster.cluster import LocalCluster, Role
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.common.options import FiniteRange, json_file_option
-from scenarios.judge.custody import FinalAuthority, gaps_ms, judge
-from scenarios.judge.evidence import leases_over
-from scenarios.players.rest_client import ApiFailure
-from scenarios.report.statistics import percentile
+from batonpass.authority.errors import Reason
+from batonpass.scenarios.bench.process_facts import processor_seconds
+from batonpass.scenarios.cases.cases import Run, open_run
+from batonpass.scenarios.cluster.cluster import LocalCluster, Role
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.options import FiniteRange, json_file_option
+from batonpass.scenarios.judge.custody import FinalAuthority, gaps_ms, judge
+from batonpass.scenarios.judge.evidence import leases_over
+from batonpass.scenarios.players.rest_client import ApiFailure
+from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["DEMANDED_S", "Drained", "command", "measure"]
 

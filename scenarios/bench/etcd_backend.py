@@ -13,11 +13,11 @@ from random import SystemRandom
 import click
 import trio
 
-from scenarios.bench.etcd import Etcd
-from scenarios.bench.loads import PROCEDURES, fill, run_load
-from scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind
-from scenarios.cluster.ports import Ports
-from tree.etcd import EtcdConfig, EtcdReplica
+from batonpass.scenarios.bench.etcd import Etcd
+from batonpass.scenarios.bench.loads import PROCEDURES, fill, run_load
+from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.tree.etcd import EtcdConfig, EtcdReplica
 
 __all__ = ["main", "measure"]
 

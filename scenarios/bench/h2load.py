@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from scenarios.bench.subject import MeasurementFailed
-from scenarios.cluster.processes import ChildProcesses, Command
-from scenarios.report.statistics import percentile
+from batonpass.scenarios.bench.subject import MeasurementFailed
+from batonpass.scenarios.cluster.processes import ChildProcesses, Command
+from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["H2Load", "LoadRun", "connections_for", "parse_log", "parse_summary"]
 

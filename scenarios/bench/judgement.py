@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scenarios.bench.rows import Demand, Reference, Unit
-from scenarios.report.statistics import percentile
+from batonpass.scenarios.bench.rows import Demand, Reference, Unit
+from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["Spread", "Verdict", "judge", "judge_all", "judge_limit", "spread_of"]
 

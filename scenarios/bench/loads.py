@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.bench.workloads import COMMANDS_PER_GROUP, KEY_COUNT, Kind, key_path, node_path, value_text
-from scenarios.report.statistics import percentile
-from tree import Path, Procedure, Transaction
-from tree.member.backend import Backend
+from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, KEY_COUNT, Kind, key_path, node_path, value_text
+from batonpass.scenarios.report.statistics import percentile
+from batonpass.tree import Path, Procedure, Transaction
+from batonpass.tree.member.backend import Backend
 
 __all__ = ["PROCEDURES", "Loop", "closed_loop", "fill", "load_nodes", "local_reads", "run_load", "write_among"]
 

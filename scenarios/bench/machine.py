@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from scenarios.report.statistics import percentile
+from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["HostFacts", "MachineFacts", "is_quiet", "look_at", "look_at_host"]
 

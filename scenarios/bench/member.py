@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.bench.loads import PROCEDURES, fill, load_nodes, run_load, write_among
-from scenarios.bench.profiles import from_cprofile
-from scenarios.bench.workloads import Kind, key_path, value_text
-from tree import Aborted, Member, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
+from batonpass.scenarios.bench.loads import PROCEDURES, fill, load_nodes, run_load, write_among
+from batonpass.scenarios.bench.profiles import from_cprofile
+from batonpass.scenarios.bench.workloads import Kind, key_path, value_text
+from batonpass.tree import Aborted, Member, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
 
 __all__ = ["arguments_of", "parse_arguments", "serve"]
 

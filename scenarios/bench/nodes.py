@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.bench.batonpass import Batonpass
-from scenarios.bench.process_facts import resident_bytes
-from scenarios.bench.rows import NodesFigure, rewritten_of
-from scenarios.bench.subject import Tell
+from batonpass.scenarios.bench.batonpass import Batonpass
+from batonpass.scenarios.bench.process_facts import resident_bytes
+from batonpass.scenarios.bench.rows import NodesFigure, rewritten_of
+from batonpass.scenarios.bench.subject import Tell
 
 __all__ = ["measure_nodes"]
 

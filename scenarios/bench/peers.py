@@ -13,8 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from scenarios.bench.subject import Tell
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.bench.subject import Tell
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Peer", "PeerMissing", "cache_directory", "install"]
 

@@ -10,12 +10,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.bench.batonpass import Batonpass, BenchMember
-from scenarios.bench.process_facts import processor_seconds
-from scenarios.bench.profiles import Profile, from_collapsed, is_waiting
-from scenarios.bench.subject import MeasurementFailed
-from scenarios.bench.workloads import Place, Workload
-from scenarios.cluster.processes import ChildProcesses, Command
+from batonpass.scenarios.bench.batonpass import Batonpass, BenchMember
+from batonpass.scenarios.bench.process_facts import processor_seconds
+from batonpass.scenarios.bench.profiles import Profile, from_collapsed, is_waiting
+from batonpass.scenarios.bench.subject import MeasurementFailed
+from batonpass.scenarios.bench.workloads import Place, Workload
+from batonpass.scenarios.cluster.processes import ChildProcesses, Command
 
 __all__ = ["MemberProfile", "profile_workload", "render_profile"]
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
-from scenarios.bench.machine import MachineFacts
-from scenarios.bench.rows import Demand, Reference, RowSpec, Unit
-from scenarios.bench.workloads import Sample
+from batonpass.scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
+from batonpass.scenarios.bench.machine import MachineFacts
+from batonpass.scenarios.bench.rows import Demand, Reference, RowSpec, Unit
+from batonpass.scenarios.bench.workloads import Sample
 
 __all__ = ["BenchReport", "DemandResult", "Figures", "RowResult", "row_result"]
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from scenarios.bench.subject import Fault
-from scenarios.bench.workloads import WORKLOADS, Kind, Place, Workload
+from batonpass.scenarios.bench.subject import Fault
+from batonpass.scenarios.bench.workloads import WORKLOADS, Kind, Place, Workload
 
 __all__ = ["Demand", "NodesFigure", "Reference", "RowSpec", "Unit", "rewritten_of", "rows_of"]
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
-from scenarios.bench.batonpass import Batonpass
-from scenarios.bench.etcd import Etcd, require_programs
-from scenarios.bench.machine import is_quiet, look_at
-from scenarios.bench.nodes import measure_nodes
-from scenarios.bench.profiling import MemberProfile, profile_workload
-from scenarios.bench.report import BenchReport, row_result
-from scenarios.bench.rows import NodesFigure, RowSpec
-from scenarios.bench.subject import Fault, LeaderMoved, Subject, Tell
-from scenarios.bench.workloads import Sample, Workload
-from scenarios.cluster.ports import Ports
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.bench.batonpass import Batonpass
+from batonpass.scenarios.bench.etcd import Etcd, require_programs
+from batonpass.scenarios.bench.machine import is_quiet, look_at
+from batonpass.scenarios.bench.nodes import measure_nodes
+from batonpass.scenarios.bench.profiling import MemberProfile, profile_workload
+from batonpass.scenarios.bench.report import BenchReport, row_result
+from batonpass.scenarios.bench.rows import NodesFigure, RowSpec
+from batonpass.scenarios.bench.subject import Fault, LeaderMoved, Subject, Tell
+from batonpass.scenarios.bench.workloads import Sample, Workload
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Measured", "Plan", "measure_all", "run_bench", "run_profiles"]
 

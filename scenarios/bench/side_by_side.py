@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.bench.comparison import OURS, Comparison, Row, compare
-from scenarios.bench.machine import is_quiet, look_at_host
-from scenarios.bench.peers import Peer, PeerMissing, install
-from scenarios.bench.subject import Tell
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.bench.comparison import OURS, Comparison, Row, compare
+from batonpass.scenarios.bench.machine import is_quiet, look_at_host
+from batonpass.scenarios.bench.peers import Peer, PeerMissing, install
+from batonpass.scenarios.bench.subject import Tell
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Course", "Plan", "run_course"]
 

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Final, Protocol
 
-from scenarios.bench.workloads import Sample, Workload
-from scenarios.cluster.processes import Child
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.bench.workloads import Sample, Workload
+from batonpass.scenarios.cluster.processes import Child
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["GRACE_S", "MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell", "harmed"]
 

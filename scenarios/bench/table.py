@@ -4,9 +4,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.bench.judgement import Verdict
-from scenarios.bench.report import BenchReport, Figures, RowResult
-from scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.judgement import Verdict
+from batonpass.scenarios.bench.report import BenchReport, Figures, RowResult
+from batonpass.scenarios.bench.rows import Unit
 
 __all__ = ["VERDICT_STYLES", "bare", "number", "render"]
 

@@ -1,1 +1,1 @@
-"""Room scenarios/cases."""
+"""The transfer cases of the seed documents: hops and latency."""

@@ -21,22 +21,22 @@ import click
 import httpx
 import trio
 
-from authority.machines.source import Mode
-from authority.names import instance_of
-from scenarios.cluster.blueprint import require_unused
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import ClusterSpec, Route
-from scenarios.common.options import json_file_option, output_file
-from scenarios.judge.evidence import Evidence, collect
-from scenarios.judge.measure import Measured, case_result, read_transfer
-from scenarios.players.input_stream import InputStream, Players
-from scenarios.players.rest_client import CALL_PATIENCE_S, ApiFailure, RestClient
-from scenarios.report.html import write_cases_page
-from scenarios.report.json_file import write_cases
-from scenarios.report.model import CaseName, CaseResult, Report, ServerEntry, Transport
-from scenarios.report.table import cases_table
-from scenarios.report.verdict import report_problems
-from scenarios.report.words import case_title
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.cluster.blueprint import require_unused
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec, Route
+from batonpass.scenarios.common.options import json_file_option, output_file
+from batonpass.scenarios.judge.evidence import Evidence, collect
+from batonpass.scenarios.judge.measure import Measured, case_result, read_transfer
+from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.scenarios.players.rest_client import CALL_PATIENCE_S, ApiFailure, RestClient
+from batonpass.scenarios.report.html import write_cases_page
+from batonpass.scenarios.report.json_file import write_cases
+from batonpass.scenarios.report.model import CaseName, CaseResult, Report, ServerEntry, Transport
+from batonpass.scenarios.report.table import cases_table
+from batonpass.scenarios.report.verdict import report_problems
+from batonpass.scenarios.report.words import case_title
 
 __all__ = ["CASES", "STAGED_CASES", "CasePlan", "cases_spec", "command", "run_cases"]
 
@@ -385,7 +385,7 @@ def command(
 
     Exit status 1 if a measured hop count differs from the formula, a transfer failed, or an invariant broke.
     """
-    from scenarios.cli.progress import RunScreen
+    from batonpass.scenarios.cli.progress import RunScreen
 
     require_unused(directory)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed

@@ -6,9 +6,9 @@ from typing import Final
 
 import trio
 
-from scenarios.chaos.instance import NotInTime
-from scenarios.chaos.member import CANNOT_RUN
-from scenarios.chaos.stage import Stage
+from batonpass.scenarios.chaos.instance import NotInTime
+from batonpass.scenarios.chaos.member import CANNOT_RUN
+from batonpass.scenarios.chaos.stage import Stage
 
 __all__ = ["add_and_remove", "replace_and_kill", "replace_by_newcomer", "replace_member", "transfer_leadership"]
 

@@ -8,9 +8,9 @@ counted from there.
 from collections.abc import Mapping
 from typing import Final
 
-from scenarios.chaos import changing, cutting, killing, spoiling
-from scenarios.chaos.plan import Kind
-from scenarios.chaos.stage import Fault
+from batonpass.scenarios.chaos import changing, cutting, killing, spoiling
+from batonpass.scenarios.chaos.plan import Kind
+from batonpass.scenarios.chaos.stage import Fault
 
 __all__ = ["FAULTS", "Fault"]
 

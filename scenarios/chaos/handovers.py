@@ -14,24 +14,24 @@ import cbor2
 import httpx
 import trio
 
-from actors.base.breakpoints import ENVIRONMENT
-from authority.errors import Reason
-from authority.model.standing import LeasePhase
-from authority.names import instance_of
-from authority.node.breakpoints import Breakpoint
-from scenarios.cases.cases import Run, open_run
-from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
-from scenarios.chaos.gate import Gate, Hold
-from scenarios.chaos.network import NamespacedNetwork
-from scenarios.chaos.revoking import reset_keys, revoke_keys
-from scenarios.chaos.ways import STEPS, WAYS, Lapse, Victim, Way
-from scenarios.cluster.blueprint import ServerPlan
-from scenarios.cluster.cluster import LocalCluster, Role, baton_launcher
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.common.errors import EnvironmentFailed
-from scenarios.judge.evidence import inputs_of
-from scenarios.players.input_stream import InputStream
-from scenarios.players.rest_client import ApiFailure
+from batonpass.actors.base.breakpoints import ENVIRONMENT
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.breakpoints import Breakpoint
+from batonpass.scenarios.cases.cases import Run, open_run
+from batonpass.scenarios.chaos.chain import Kill, Loss, judge_chain, latest
+from batonpass.scenarios.chaos.gate import Gate, Hold
+from batonpass.scenarios.chaos.network import NamespacedNetwork
+from batonpass.scenarios.chaos.revoking import reset_keys, revoke_keys
+from batonpass.scenarios.chaos.ways import STEPS, WAYS, Lapse, Victim, Way
+from batonpass.scenarios.cluster.blueprint import ServerPlan
+from batonpass.scenarios.cluster.cluster import LocalCluster, Role, baton_launcher
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.judge.evidence import inputs_of
+from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.scenarios.players.rest_client import ApiFailure
 
 __all__ = [
     "Cut",

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from scenarios.simulation.linearizability import NotLinearizable, Operation, Undecided, check_linearizable
-from scenarios.simulation.registers import ABSENT, Get, Value, apply_action
+from batonpass.scenarios.simulation.linearizability import NotLinearizable, Operation, Undecided, check_linearizable
+from batonpass.scenarios.simulation.registers import ABSENT, Get, Value, apply_action
 
 __all__ = ["Addition", "CounterLedger", "RegisterLedger", "counter_problems"]
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
-from scenarios.chaos.member import MemberConfig
-from scenarios.chaos.network import Network
-from scenarios.chaos.storage import Storage
-from scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
+from batonpass.scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
+from batonpass.scenarios.chaos.member import MemberConfig
+from batonpass.scenarios.chaos.network import Network
+from batonpass.scenarios.chaos.storage import Storage
+from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
 
 __all__ = ["PATIENCE_S", "Instance", "NotInTime"]
 
@@ -78,7 +78,7 @@ class Instance:
         """Start a member's process; whether it can run shows later."""
         self._socket(name).unlink(missing_ok=True)
         config_file = str(self._config_file(name))
-        argv = (*self.network.prefix(name), sys.executable, "-m", "scenarios.chaos.member", config_file)
+        argv = (*self.network.prefix(name), sys.executable, "-m", "batonpass.scenarios.chaos.member", config_file)
         child = self._processes.start(Command(name, argv, self.log_file(name)))
         self._children[name] = child
         return child

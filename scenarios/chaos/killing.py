@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scenarios.chaos.stage import Stage, upon_follower, upon_leader
+from batonpass.scenarios.chaos.stage import Stage, upon_follower, upon_leader
 
 __all__ = ["kill_all", "kill_follower", "kill_leader", "kill_majority", "stop_follower", "stop_leader"]
 

@@ -28,9 +28,9 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.chaos.tearing import AccountingDisk
-from scenarios.cluster.subreaper import die_with_parent
-from tree import (
+from batonpass.scenarios.chaos.tearing import AccountingDisk
+from batonpass.scenarios.cluster.subreaper import die_with_parent
+from batonpass.tree import (
     Aborted,
     ChangeNotFinished,
     ChangeRefused,

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from scenarios.chaos.tools import missing_tools, run_tool
-from scenarios.cluster.ports import Ports
+from batonpass.scenarios.chaos.tools import missing_tools, run_tool
+from batonpass.scenarios.cluster.ports import Ports
 
 __all__ = ["Loopback", "NamespacedNetwork", "Network"]
 

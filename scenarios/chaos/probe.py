@@ -5,9 +5,9 @@ from typing import Final
 
 import trio
 
-from scenarios.chaos.instance import PATIENCE_S, Instance, NotInTime
-from scenarios.chaos.link import MemberGone, NoAnswer, NotAccepted
-from scenarios.chaos.member import ROOT_NAME
+from batonpass.scenarios.chaos.instance import PATIENCE_S, Instance, NotInTime
+from batonpass.scenarios.chaos.link import MemberGone, NoAnswer, NotAccepted
+from batonpass.scenarios.chaos.member import ROOT_NAME
 
 __all__ = ["next_accepted_write"]
 

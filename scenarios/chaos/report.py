@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.chaos.plan import KINDS, Kind
-from scenarios.report.statistics import percentile
+from batonpass.scenarios.chaos.plan import KINDS, Kind
+from batonpass.scenarios.report.statistics import percentile
 
 __all__ = [
     "MIN_WIDTH",

@@ -6,9 +6,9 @@ from typing import Final
 
 import httpx
 
-from crypto.key_store import RING_FILE, KeyStore
-from crypto.keys import PublicIdentity
-from scenarios.cluster.cluster import LocalCluster, Role
+from batonpass.crypto.key_store import RING_FILE, KeyStore
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.scenarios.cluster.cluster import LocalCluster, Role
 
 __all__ = ["NewKeys", "reset_keys", "revoke_keys"]
 

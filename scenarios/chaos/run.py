@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.chaos.faults import FAULTS
-from scenarios.chaos.instance import PATIENCE_S, Instance, NotInTime
-from scenarios.chaos.link import MemberGone, NoAnswer
-from scenarios.chaos.network import Loopback, NamespacedNetwork, Network
-from scenarios.chaos.plan import PlannedFault
-from scenarios.chaos.probe import next_accepted_write
-from scenarios.chaos.report import ChaosReport, FaultResult
-from scenarios.chaos.stage import Stage
-from scenarios.chaos.storage import ImageDisks, PlainDisks, Storage
-from scenarios.chaos.workload import COUNTERS, Workload
-from scenarios.cluster.ports import Ports
-from scenarios.cluster.processes import ChildExit, ChildProcesses
+from batonpass.scenarios.chaos.faults import FAULTS
+from batonpass.scenarios.chaos.instance import PATIENCE_S, Instance, NotInTime
+from batonpass.scenarios.chaos.link import MemberGone, NoAnswer
+from batonpass.scenarios.chaos.network import Loopback, NamespacedNetwork, Network
+from batonpass.scenarios.chaos.plan import PlannedFault
+from batonpass.scenarios.chaos.probe import next_accepted_write
+from batonpass.scenarios.chaos.report import ChaosReport, FaultResult
+from batonpass.scenarios.chaos.stage import Stage
+from batonpass.scenarios.chaos.storage import ImageDisks, PlainDisks, Storage
+from batonpass.scenarios.chaos.workload import COUNTERS, Workload
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.processes import ChildExit, ChildProcesses
 
 __all__ = ["Grounds", "run_faults"]
 

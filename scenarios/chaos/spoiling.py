@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from scenarios.chaos.changing import replace_by_newcomer
-from scenarios.chaos.member import CANNOT_RUN
-from scenarios.chaos.probe import next_accepted_write
-from scenarios.chaos.stage import Stage
-from scenarios.chaos.tearing import flip_a_bit, read_account, tear
-from scenarios.cluster.processes import ChildExit
+from batonpass.scenarios.chaos.changing import replace_by_newcomer
+from batonpass.scenarios.chaos.member import CANNOT_RUN
+from batonpass.scenarios.chaos.probe import next_accepted_write
+from batonpass.scenarios.chaos.stage import Stage
+from batonpass.scenarios.chaos.tearing import flip_a_bit, read_account, tear
+from batonpass.scenarios.cluster.processes import ChildExit
 
 __all__ = ["corrupt_journal", "disk_full", "power_cut", "power_cut_all", "tear_journal"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import trio
 
-from scenarios.chaos.instance import Instance
-from scenarios.chaos.network import NamespacedNetwork
-from scenarios.chaos.storage import ImageDisks
+from batonpass.scenarios.chaos.instance import Instance
+from batonpass.scenarios.chaos.network import NamespacedNetwork
+from batonpass.scenarios.chaos.storage import ImageDisks
 
 __all__ = ["Fault", "Stage", "upon_follower", "upon_leader"]
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from scenarios.chaos.tools import ToolFailed, missing_tools, run_tool
+from batonpass.scenarios.chaos.tools import ToolFailed, missing_tools, run_tool
 
 __all__ = ["ImageDisks", "PlainDisks", "Storage"]
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from tree.disk.disk import REAL_DISK, Disk, DiskFile
+from batonpass.tree.disk.disk import REAL_DISK, Disk, DiskFile
 
 __all__ = ["AccountingDisk", "UnsyncedWrite", "flip_a_bit", "read_account", "tear"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["ToolFailed", "missing_tools", "run_tool"]
 

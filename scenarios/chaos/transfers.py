@@ -14,7 +14,7 @@ import click
 import trio
 from rich.console import Console
 
-from scenarios.chaos.handovers import (
+from batonpass.scenarios.chaos.handovers import (
     Outcome,
     Trial,
     TrialResult,
@@ -22,11 +22,11 @@ from scenarios.chaos.handovers import (
     all_trials,
     handover_ground,
 )
-from scenarios.chaos.network import NamespacedNetwork
-from scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
-from scenarios.chaos.ways import WAYS
-from scenarios.common.errors import EnvironmentFailed
-from scenarios.common.options import json_file_option
+from batonpass.scenarios.chaos.network import NamespacedNetwork
+from batonpass.scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
+from batonpass.scenarios.chaos.ways import WAYS
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.options import json_file_option
 
 __all__ = ["command"]
 

@@ -13,16 +13,16 @@ import click
 import trio
 from rich.console import Console
 
-from scenarios.cases.cases import machine, versions
-from scenarios.chaos.network import NamespacedNetwork
-from scenarios.chaos.plan import KINDS, Kind, Need, draw_plan, parse_kinds
-from scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
-from scenarios.chaos.report import MIN_WIDTH, ChaosReport, FaultResult, chaos_table, write_chaos_json
-from scenarios.chaos.run import Grounds, run_faults
-from scenarios.chaos.storage import ImageDisks
-from scenarios.cluster.ports import Ports
-from scenarios.common.errors import EnvironmentFailed
-from scenarios.common.options import json_file_option
+from batonpass.scenarios.cases.cases import machine, versions
+from batonpass.scenarios.chaos.network import NamespacedNetwork
+from batonpass.scenarios.chaos.plan import KINDS, Kind, Need, draw_plan, parse_kinds
+from batonpass.scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
+from batonpass.scenarios.chaos.report import MIN_WIDTH, ChaosReport, FaultResult, chaos_table, write_chaos_json
+from batonpass.scenarios.chaos.run import Grounds, run_faults
+from batonpass.scenarios.chaos.storage import ImageDisks
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.options import json_file_option
 
 __all__ = ["command"]
 

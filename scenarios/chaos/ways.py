@@ -6,8 +6,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from authority.machines.source import Mode
-from authority.node.breakpoints import Breakpoint
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.node.breakpoints import Breakpoint
 
 __all__ = ["STEPS", "WAYS", "WITHOUT_TRIAL", "Lapse", "Victim", "Way"]
 

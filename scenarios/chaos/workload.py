@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.chaos.history import Addition, CounterLedger, RegisterLedger
-from scenarios.chaos.instance import Instance
-from scenarios.chaos.link import MemberGone, NoAnswer, NotAccepted
-from scenarios.chaos.member import ROOT_NAME
-from scenarios.simulation.linearizability import Operation
-from scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put, Value
+from batonpass.scenarios.chaos.history import Addition, CounterLedger, RegisterLedger
+from batonpass.scenarios.chaos.instance import Instance
+from batonpass.scenarios.chaos.link import MemberGone, NoAnswer, NotAccepted
+from batonpass.scenarios.chaos.member import ROOT_NAME
+from batonpass.scenarios.simulation.linearizability import Operation
+from batonpass.scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put, Value
 
 __all__ = ["COUNTERS", "Workload"]
 

@@ -1,1 +1,1 @@
-"""Room scenarios/cli."""
+"""The command `baton`."""

@@ -20,15 +20,15 @@ from typing import IO, Any, Final
 
 import click
 
-from authority.node.config import ConfigError
-from homeserver.config import HomeserverConfig
-from homeserver.log.backend import KIND
-from scenarios.common.errors import EnvironmentFailed
-from tree.disk.disk import REAL_DISK, DiskFailed
-from tree.disk.journal import JournalDamaged, JournalForeign
-from tree.disk.log_copy import CopyFailed, LogCopy, begin_with_copy, copy_log
-from tree.disk.occupancy import DirectoryInUse, occupied
-from tree.disk.snapshot import SnapshotDamaged
+from batonpass.authority.node.config import ConfigError
+from batonpass.homeserver.config import HomeserverConfig
+from batonpass.homeserver.log.backend import KIND
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.tree.disk.disk import REAL_DISK, DiskFailed
+from batonpass.tree.disk.journal import JournalDamaged, JournalForeign
+from batonpass.tree.disk.log_copy import CopyFailed, LogCopy, begin_with_copy, copy_log
+from batonpass.tree.disk.occupancy import DirectoryInUse, occupied
+from batonpass.tree.disk.snapshot import SnapshotDamaged
 
 __all__ = ["backup", "restore"]
 

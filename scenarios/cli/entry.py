@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn
 
-from scenarios.common.status import INTERRUPTED
+from batonpass.scenarios.common.status import INTERRUPTED
 
 __all__ = ["main"]
 
@@ -11,7 +11,7 @@ __all__ = ["main"]
 def main() -> NoReturn:
     """Load the program and run it; exits with its status."""
     try:
-        from scenarios.cli import main as cli
+        from batonpass.scenarios.cli import main as cli
     except KeyboardInterrupt:
         sys.stderr.write("baton: interrupted\n")
         sys.exit(INTERRUPTED)

@@ -7,17 +7,17 @@ import errno
 import socket
 from pathlib import Path
 
-from actors import Exit, RestartLimitReached
-from authority.node.config import ConfigError
-from crypto.errors import KeyFileError
-from scenarios.cluster.topology import BadSpec
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED
-from tree.disk.disk import DiskFailed, disk_failed
-from tree.disk.journal import JournalConflict, JournalDamaged, JournalForeign
-from tree.disk.snapshot import SnapshotDamaged
-from tree.member.replica import DirectoryInUse
-from tree.net.certificates import InstanceSecretTooShort, KeyFileExposed
+from batonpass.actors import Exit, RestartLimitReached
+from batonpass.authority.node.config import ConfigError
+from batonpass.crypto.errors import KeyFileError
+from batonpass.scenarios.cluster.topology import BadSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED
+from batonpass.tree.disk.disk import DiskFailed, disk_failed
+from batonpass.tree.disk.journal import JournalConflict, JournalDamaged, JournalForeign
+from batonpass.tree.disk.snapshot import SnapshotDamaged
+from batonpass.tree.member.replica import DirectoryInUse
+from batonpass.tree.net.certificates import InstanceSecretTooShort, KeyFileExposed
 
 __all__ = ["foreseeable"]
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from scenarios.common.options import FiniteRange, telemetry_handler_option
-from scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
+from batonpass.scenarios.common.options import FiniteRange, telemetry_handler_option
+from batonpass.scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
 
 if TYPE_CHECKING:
-    from scenarios.cluster.topology import ClusterSpec
+    from batonpass.scenarios.cluster.topology import ClusterSpec
 
 __all__ = ["BAD_RESULT", "BAD_USAGE", "CLUSTER_FAILED", "INTERRUPTED", "OK", "cli", "main", "run_command"]
 
@@ -99,15 +99,21 @@ class _DefaultGroup(_LazyGroup):
 @click.group(
     cls=_LazyGroup,
     members={
-        "backup": ("scenarios.cli.backups:backup", "Write the metadata of a homeserver into one file, while it runs."),
-        "drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server."),
+        "backup": (
+            "batonpass.scenarios.cli.backups:backup",
+            "Write the metadata of a homeserver into one file, while it runs.",
+        ),
+        "drain": ("batonpass.scenarios.remote.servers:drain", "Move everything away from a simulation server."),
         "put-aside": (
-            "scenarios.remote.put_aside:put_aside",
+            "batonpass.scenarios.remote.put_aside:put_aside",
             "What a simulation server was told to give up, on its disk.",
         ),
-        "recoveries": ("scenarios.remote.recoveries:recoveries", "What dead servers left, and who goes on with it."),
-        "restore": ("scenarios.cli.backups:restore", "Have a stopped homeserver begin with a backup."),
-        "why": ("scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),
+        "recoveries": (
+            "batonpass.scenarios.remote.recoveries:recoveries",
+            "What dead servers left, and who goes on with it.",
+        ),
+        "restore": ("batonpass.scenarios.cli.backups:restore", "Have a stopped homeserver begin with a backup."),
+        "why": ("batonpass.scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),
     },
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -125,10 +131,10 @@ def cli() -> None:
     cls=_LazyGroup,
     members={
         "cases": (
-            "scenarios.cases.cases",
+            "batonpass.scenarios.cases.cases",
             "the transfer cases: hops on the wire against the formula, latency, invariants",
         ),
-        "sectors": ("scenarios.sectors.run", "aircraft crossing sector borders: every border is a hand-over"),
+        "sectors": ("batonpass.scenarios.sectors.run", "aircraft crossing sector borders: every border is a hand-over"),
     },
     short_help="Run a scenario on a fresh cluster and report.",
 )
@@ -139,11 +145,20 @@ def run() -> None:
 @cli.group(
     cls=_LazyGroup,
     members={
-        "actors": ("scenarios.bench.actors.command", "actors against other Python actor libraries and bare trio"),
-        "drain": ("scenarios.bench.drain", "how long it takes to empty a server of very many entities"),
-        "link": ("scenarios.bench.link.command", "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes"),
-        "transfers": ("scenarios.bench.transfers.command", "hand-overs of authority, above bare UDP and cryptography"),
-        "tree": ("scenarios.bench.command", "the replicated tree against etcd, on this machine"),
+        "actors": (
+            "batonpass.scenarios.bench.actors.command",
+            "actors against other Python actor libraries and bare trio",
+        ),
+        "drain": ("batonpass.scenarios.bench.drain", "how long it takes to empty a server of very many entities"),
+        "link": (
+            "batonpass.scenarios.bench.link.command",
+            "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes",
+        ),
+        "transfers": (
+            "batonpass.scenarios.bench.transfers.command",
+            "hand-overs of authority, above bare UDP and cryptography",
+        ),
+        "tree": ("batonpass.scenarios.bench.command", "the replicated tree against etcd, on this machine"),
     },
     short_help="Measure on this machine.",
 )
@@ -155,10 +170,10 @@ def bench() -> None:
     cls=_LazyGroup,
     members={
         "transfers": (
-            "scenarios.chaos.transfers",
+            "batonpass.scenarios.chaos.transfers",
             "kill or stop either end, or the leader, in hand-overs",
         ),
-        "tree": ("scenarios.chaos.tree", "kill, stop, partition, power cut, torn and corrupted journals"),
+        "tree": ("batonpass.scenarios.chaos.tree", "kill, stop, partition, power cut, torn and corrupted journals"),
     },
     short_help="Break things on purpose, and judge what becomes of it.",
 )
@@ -170,10 +185,19 @@ def chaos() -> None:
     cls=_DefaultGroup,
     default="servers",
     members={
-        "machines": ("scenarios.simulation.machines.command", "whole clusters of the pure machines, as fast as can be"),
-        "raft": ("scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
-        "servers": ("scenarios.simulation.servers.command", "whole clusters of servers; what flags alone mean"),
-        "transfers-search": ("scenarios.simulation.search_command", "every state that a small hand-over can reach"),
+        "machines": (
+            "batonpass.scenarios.simulation.machines.command",
+            "whole clusters of the pure machines, as fast as can be",
+        ),
+        "raft": ("batonpass.scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
+        "servers": (
+            "batonpass.scenarios.simulation.servers.command",
+            "whole clusters of servers; what flags alone mean",
+        ),
+        "transfers-search": (
+            "batonpass.scenarios.simulation.search_command",
+            "every state that a small hand-over can reach",
+        ),
     },
     short_help="Run real code on a virtual clock, network and disk.",
 )
@@ -190,14 +214,14 @@ def simulate() -> None:
 @cli.group(
     cls=_LazyGroup,
     members={
-        "delete": ("scenarios.remote.tree:delete", "remove a node and everything below it"),
-        "export": ("scenarios.remote.tree:export", "write nodes as JSON lines to stdout"),
-        "get": ("scenarios.remote.tree:get", "show a node: its data, versions and children"),
-        "import": ("scenarios.remote.tree:import_", "write nodes from an export"),
-        "ls": ("scenarios.remote.tree:ls", "list the nodes below a node, or those that match a pattern"),
-        "put": ("scenarios.remote.tree:put", "set a node's data"),
-        "tx": ("scenarios.remote.tree:tx", "several operations as one, under conditions"),
-        "watch": ("scenarios.remote.tree:watch", "follow what happens to nodes"),
+        "delete": ("batonpass.scenarios.remote.tree:delete", "remove a node and everything below it"),
+        "export": ("batonpass.scenarios.remote.tree:export", "write nodes as JSON lines to stdout"),
+        "get": ("batonpass.scenarios.remote.tree:get", "show a node: its data, versions and children"),
+        "import": ("batonpass.scenarios.remote.tree:import_", "write nodes from an export"),
+        "ls": ("batonpass.scenarios.remote.tree:ls", "list the nodes below a node, or those that match a pattern"),
+        "put": ("batonpass.scenarios.remote.tree:put", "set a node's data"),
+        "tx": ("batonpass.scenarios.remote.tree:tx", "several operations as one, under conditions"),
+        "watch": ("batonpass.scenarios.remote.tree:watch", "follow what happens to nodes"),
     },
     short_help="Read, write and follow the tree of a running instance.",
 )
@@ -219,12 +243,15 @@ def tree() -> None:
 @cli.group(
     cls=_LazyGroup,
     members={
-        "accept-loss": ("scenarios.remote.cluster:accept_loss", "accept that the log is an older one than it was"),
-        "add": ("scenarios.remote.cluster:add", "let a new member in"),
-        "remove": ("scenarios.remote.cluster:remove", "let a member go"),
-        "replace": ("scenarios.remote.cluster:replace", "let a new member in, and an old one go"),
-        "status": ("scenarios.remote.cluster:status", "who the members are, who leads, how far each is"),
-        "transfer": ("scenarios.remote.cluster:transfer", "hand the leadership over"),
+        "accept-loss": (
+            "batonpass.scenarios.remote.cluster:accept_loss",
+            "accept that the log is an older one than it was",
+        ),
+        "add": ("batonpass.scenarios.remote.cluster:add", "let a new member in"),
+        "remove": ("batonpass.scenarios.remote.cluster:remove", "let a member go"),
+        "replace": ("batonpass.scenarios.remote.cluster:replace", "let a new member in, and an old one go"),
+        "status": ("batonpass.scenarios.remote.cluster:status", "who the members are, who leads, how far each is"),
+        "transfer": ("batonpass.scenarios.remote.cluster:transfer", "hand the leadership over"),
     },
     short_help="Look at the members of a running instance, and change them.",
 )
@@ -243,10 +270,13 @@ def cluster() -> None:
 @cli.group(
     cls=_LazyGroup,
     members={
-        "add": ("scenarios.remote.servers:add", "start one more in a running `baton up`"),
-        "balance": ("scenarios.remote.servers:balance", "hold moves from hot to cool ones still, or let them go on"),
-        "load": ("scenarios.remote.servers:load", "how much each of them has to do"),
-        "remove": ("scenarios.remote.servers:remove", "drain one, and take it out of the directory"),
+        "add": ("batonpass.scenarios.remote.servers:add", "start one more in a running `baton up`"),
+        "balance": (
+            "batonpass.scenarios.remote.servers:balance",
+            "hold moves from hot to cool ones still, or let them go on",
+        ),
+        "load": ("batonpass.scenarios.remote.servers:load", "how much each of them has to do"),
+        "remove": ("batonpass.scenarios.remote.servers:remove", "drain one, and take it out of the directory"),
     },
     short_help="The simulation servers of a running instance: load, adding, removing.",
 )
@@ -267,13 +297,16 @@ def server() -> None:
 @cli.group(
     cls=_LazyGroup,
     members={
-        "export": ("scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
-        "forget": ("scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
-        "new": ("scenarios.keys.commands:new", "make the keys of a new server"),
-        "reset": ("scenarios.keys.commands:reset", "give a server new keys that has lost its own"),
-        "revoke": ("scenarios.keys.commands:revoke", "have nobody believe a key any longer, for ever"),
-        "rotate": ("scenarios.keys.commands:rotate", "put new keys in the place of the current ones, with an overlap"),
-        "show": ("scenarios.keys.commands:show", "which keys a server has, and until when they are good"),
+        "export": ("batonpass.scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
+        "forget": ("batonpass.scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
+        "new": ("batonpass.scenarios.keys.commands:new", "make the keys of a new server"),
+        "reset": ("batonpass.scenarios.keys.commands:reset", "give a server new keys that has lost its own"),
+        "revoke": ("batonpass.scenarios.keys.commands:revoke", "have nobody believe a key any longer, for ever"),
+        "rotate": (
+            "batonpass.scenarios.keys.commands:rotate",
+            "put new keys in the place of the current ones, with an overlap",
+        ),
+        "show": ("batonpass.scenarios.keys.commands:show", "which keys a server has, and until when they are good"),
     },
     short_help="The keys of servers: make, show, rotate, revoke, export.",
 )
@@ -345,8 +378,8 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
     What an actor has handled is only counted while its statistics are on. The exit status is 1 when there is no such
     actor, no state to show, or a state that cannot be replaced so.
     """
-    from scenarios.remote.observe import Wanted
-    from scenarios.remote.observe import observe as look
+    from batonpass.scenarios.remote.observe import Wanted
+    from batonpass.scenarios.remote.observe import observe as look
 
     wanted = Wanted(**{name: flags[name] for name in Wanted.__dataclass_fields__})
     return look(
@@ -397,7 +430,7 @@ def up(**flags: Any) -> int:
       baton up --json --simservers 4 > cluster.jsonl
     """
     spec = _spec_of(flags)
-    from scenarios.cli.up_command import JsonScreen, TerminalScreen, run_until_asked_to_end
+    from batonpass.scenarios.cli.up_command import JsonScreen, TerminalScreen, run_until_asked_to_end
 
     screen = JsonScreen() if flags["as_json"] else TerminalScreen()
     return run_until_asked_to_end(spec, screen, timeout_s=flags["timeout_s"], grace_s=flags["grace_s"])
@@ -406,7 +439,7 @@ def up(**flags: Any) -> int:
 def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
     from dataclasses import replace
 
-    from scenarios.cluster.topology import ClusterSpec, parse_instances, parse_route
+    from batonpass.scenarios.cluster.topology import ClusterSpec, parse_instances, parse_route
 
     given = {
         "instances": flags["instances"] and parse_instances(flags["instances"]),
@@ -421,7 +454,7 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
     }
     given = {name: value for name, value in given.items() if value is not None}
     if "directory" in given:
-        from scenarios.cluster.blueprint import remembered_spec
+        from batonpass.scenarios.cluster.blueprint import remembered_spec
 
         earlier = remembered_spec(given["directory"])
         if earlier is not None:
@@ -460,13 +493,13 @@ def _server_options(command: Callable[..., int]) -> Callable[..., int]:
 def homeserver(**flags: Any) -> int:
     """Run one homeserver: a member of an instance's log, with its REST interface."""
     with _starting(flags):
-        from homeserver.config import HomeserverConfig
-        from scenarios.common.import_path import look_here_first
+        from batonpass.homeserver.config import HomeserverConfig
+        from batonpass.scenarios.common.import_path import look_here_first
 
         look_here_first()
         config = HomeserverConfig.load(flags["config_file"], _overrides(flags))
         _start_logging(config.log_level)
-        from homeserver.server.main import main as serve
+        from batonpass.homeserver.server.main import main as serve
     return serve(config)
 
 
@@ -476,13 +509,13 @@ def homeserver(**flags: Any) -> int:
 def simserver(**flags: Any) -> int:
     """Run one simulation server: entities as actors, and their hand-over."""
     with _starting(flags):
-        from scenarios.common.import_path import look_here_first
-        from simserver.server.config import SimserverConfig
+        from batonpass.scenarios.common.import_path import look_here_first
+        from batonpass.simserver.server.config import SimserverConfig
 
         look_here_first()
         config = SimserverConfig.load(flags["config_file"], _overrides(flags))
         _start_logging(config.log_level)
-        from simserver.server.main import main as serve
+        from batonpass.simserver.server.main import main as serve
     return serve(config)
 
 
@@ -491,11 +524,11 @@ def simserver(**flags: Any) -> int:
 def relay(**flags: Any) -> int:
     """Run one relay: it passes sealed messages on between instances and can read none of them."""
     with _starting(flags):
-        from homeserver.config import RelayConfig
+        from batonpass.homeserver.config import RelayConfig
 
         config = RelayConfig.load(flags["config_file"], _overrides(flags))
         _start_logging(config.log_level)
-        from homeserver.server.relay import main as serve
+        from batonpass.homeserver.server.relay import main as serve
     return serve(config)
 
 
@@ -504,7 +537,7 @@ def _starting(flags: dict[str, Any]) -> Iterator[None]:
     """Around everything that a server does before it serves, which is mostly importing."""
     # First of all: an orphan shall not even finish its imports.
     if flags["parent_pipe"]:
-        from scenarios.cluster.subreaper import die_with_parent
+        from batonpass.scenarios.cluster.subreaper import die_with_parent
 
         die_with_parent()
     # Imports make some 150,000 objects and hardly any garbage. Not looking for it saves an eighth of the start-up time,
@@ -585,7 +618,7 @@ def run_command(arguments: list[str]) -> int:
             return _fail("interrupted", INTERRUPTED)
         if not isinstance(error, Exception):
             raise
-        from scenarios.cli.expected_errors import foreseeable
+        from batonpass.scenarios.cli.expected_errors import foreseeable
 
         problem = foreseeable(error)
         if problem is None:

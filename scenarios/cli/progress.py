@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.events import ClusterEvent, Crashed, Kept, Ready, Started
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.events import ClusterEvent, Crashed, Kept, Ready, Started
 
 __all__ = ["RunScreen"]
 

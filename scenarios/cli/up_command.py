@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from authority.node.telemetry_handlers import load_listener
-from scenarios.cluster.cluster import Launcher, LocalCluster, Role, baton_launcher
-from scenarios.cluster.control import serve_control
-from scenarios.cluster.events import ClusterEvent, Crashed, Kept
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.common.import_path import look_here_first
-from simserver.world.api import load_world
+from batonpass.authority.node.telemetry_handlers import load_listener
+from batonpass.scenarios.cluster.cluster import Launcher, LocalCluster, Role, baton_launcher
+from batonpass.scenarios.cluster.control import serve_control
+from batonpass.scenarios.cluster.events import ClusterEvent, Crashed, Kept
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.import_path import look_here_first
+from batonpass.simserver.world.api import load_world
 
 __all__ = ["JsonScreen", "Screen", "TerminalScreen", "run_until_asked_to_end"]
 

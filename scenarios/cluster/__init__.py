@@ -1,1 +1,1 @@
-"""Room scenarios/cluster."""
+"""Local clusters: processes, ports, topology, events, control."""

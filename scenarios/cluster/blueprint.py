@@ -28,13 +28,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from authority.node.config import Address, Settings, TelemetrySettings
-from homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
-from scenarios.cluster.ports import Ports, PortTaken
-from scenarios.cluster.toml_writer import to_toml
-from scenarios.cluster.topology import BadSpec, ClusterSpec, NextHop, Route
-from scenarios.common.errors import EnvironmentFailed
-from simserver.server.config import SimserverConfig
+from batonpass.authority.node.config import Address, Settings, TelemetrySettings
+from batonpass.homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
+from batonpass.scenarios.cluster.ports import Ports, PortTaken
+from batonpass.scenarios.cluster.toml_writer import to_toml
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, NextHop, Route
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.simserver.server.config import SimserverConfig
 
 __all__ = [
     "Blueprint",

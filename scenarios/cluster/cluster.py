@@ -24,10 +24,10 @@ from typing import Self
 import httpx
 import trio
 
-from actors.http.client import trusted_authorities
-from homeserver.server.exit_status import REMOVED
-from scenarios.cluster.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
-from scenarios.cluster.events import (
+from batonpass.actors.http.client import trusted_authorities
+from batonpass.homeserver.server.exit_status import REMOVED
+from batonpass.scenarios.cluster.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
+from batonpass.scenarios.cluster.events import (
     Added,
     ClusterEvent,
     Crashed,
@@ -40,12 +40,12 @@ from scenarios.cluster.events import (
     Started,
     Stopping,
 )
-from scenarios.cluster.fork_server import ForkServer
-from scenarios.cluster.ports import Ports
-from scenarios.cluster.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.common.errors import EnvironmentFailed
-from scenarios.players.rest_client import CALL_PATIENCE_S, RestClient
+from batonpass.scenarios.cluster.fork_server import ForkServer
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.players.rest_client import CALL_PATIENCE_S, RestClient
 
 __all__ = ["ClusterFailed", "ClusterSpec", "Launcher", "LocalCluster", "Role", "ServerInfo", "baton_launcher"]
 

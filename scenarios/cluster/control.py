@@ -17,9 +17,9 @@ from typing import Any, Final, NoReturn
 
 import trio
 
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import BadSpec
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import BadSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 
 __all__ = ["ask_cluster", "serve_control"]
 

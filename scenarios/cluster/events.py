@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scenarios.cluster.processes import ChildExit
+from batonpass.scenarios.cluster.processes import ChildExit
 
 __all__ = [
     "Added",

@@ -25,15 +25,23 @@ from typing import Any, Final, NoReturn, Self
 
 import trio
 
-from scenarios.cluster.subreaper import kill_me_when_parent_thread_ends
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.cluster.subreaper import kill_me_when_parent_thread_ends
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["ForkServer", "ForkServerFailed", "prepare"]
 
 # What servers import, also the parts that the command line imports only when it needs them.
-_PRELOADED: Final = ("homeserver.server.main", "homeserver.server.relay", "simserver.server.main", "scenarios.cli.main")
+_PRELOADED: Final = (
+    "batonpass.homeserver.server.main",
+    "batonpass.homeserver.server.relay",
+    "batonpass.simserver.server.main",
+    "batonpass.scenarios.cli.main",
+)
 # Their APIs, whose OpenAPI documents are the same whomever they serve.
-_APPS: Final = (("homeserver.rest.api", "make_app"), ("simserver.server.http_status", "make_status_app"))
+_APPS: Final = (
+    ("batonpass.homeserver.rest.api", "make_app"),
+    ("batonpass.simserver.server.http_status", "make_status_app"),
+)
 # A request or an answer: one packet, far above the environment and the arguments of any server.
 _MAX_PACKET_BYTES: Final = 512 * 1024
 # <linux/prctl.h>; the kernel keeps 15 bytes of a name.
@@ -79,7 +87,7 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                (sys.executable, "-m", "scenarios.cluster.fork_server", str(theirs.fileno())),
+                (sys.executable, "-m", "batonpass.scenarios.cluster.fork_server", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -168,7 +176,7 @@ def prepare() -> None:
         importlib.import_module(module)
     for module, maker in _APPS:
         getattr(importlib.import_module(module), maker)(_Nobody())
-    importlib.import_module("actors.http.client").trusted_authorities()
+    importlib.import_module("batonpass.actors.http.client").trusted_authorities()
 
 
 def _serve(control: socket.socket) -> dict[str, Any] | None:
@@ -233,7 +241,7 @@ def main() -> NoReturn:
         _wait_for_all()
         sys.exit(0)
     sys.argv = ["baton", *request["arguments"]]
-    sys.exit(importlib.import_module("scenarios.cli.main").run_command(request["arguments"]))
+    sys.exit(importlib.import_module("batonpass.scenarios.cli.main").run_command(request["arguments"]))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["PortTaken", "Ports", "ports_outside"]
 

@@ -21,12 +21,12 @@ from typing import IO, Final, Protocol, Self
 
 import trio
 
-from scenarios.cluster.fork_server import ForkServer, ForkServerFailed
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.cluster.fork_server import ForkServer, ForkServerFailed
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["BATON", "Child", "ChildExit", "ChildProcesses", "Command", "SpawnError", "as_fork"]
 
-BATON: Final = (sys.executable, "-m", "scenarios.cli.main")
+BATON: Final = (sys.executable, "-m", "batonpass.scenarios.cli.main")
 """How `baton` is run in a process of its own."""
 
 # Enough for a traceback's last frames and its message; the log file has the rest.

@@ -21,7 +21,7 @@ import select
 import signal
 import stat
 
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["OrphanError", "die_with_parent", "kill_me_when_parent_thread_ends"]
 

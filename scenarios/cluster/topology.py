@@ -10,8 +10,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from authority.names import INSTANCE_PATTERN
-from authority.node.config import FUNCTION_PATTERN, MAX_HANDLERS
+from batonpass.authority.names import INSTANCE_PATTERN
+from batonpass.authority.node.config import FUNCTION_PATTERN, MAX_HANDLERS
 
 __all__ = [
     "RELAY_INSTANCE",

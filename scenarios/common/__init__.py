@@ -1,1 +1,1 @@
-"""Room scenarios/common."""
+"""What all commands share: options, exit statuses, errors, questions to the operator."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from authority.names import BadName, check_name
+from batonpass.authority.names import BadName, check_name
 
 __all__ = ["FiniteRange", "QualifiedName", "json_file_option", "output_file", "telemetry_handler_option"]
 

@@ -1,1 +1,1 @@
-"""Room scenarios/judge."""
+"""What is measured and judged of a run: custody, latencies, invariants."""

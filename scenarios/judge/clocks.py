@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from simserver.world.pending_input import PendingInput
-from simserver.world.step import Carried, EntityRandom, Step
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import Carried, EntityRandom, Step
 
 __all__ = ["KIND", "Clockwork", "Pendulums", "state_at"]
 

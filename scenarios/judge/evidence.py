@@ -7,11 +7,11 @@ from typing import Any
 import cbor2
 import httpx
 
-from authority.names import instance_of
-from scenarios.judge.custody import Custody, FinalAuthority, judge
-from scenarios.players.input_stream import InputStream, Players
-from scenarios.players.rest_client import ApiFailure, RestClient
-from scenarios.report.model import Invariants
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.judge.custody import Custody, FinalAuthority, judge
+from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.scenarios.report.model import Invariants
 
 __all__ = ["Evidence", "WorldCheck", "collect", "inputs_of", "leases_over"]
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from authority.machines.source import Mode
-from authority.wire.hops import Trace
-from authority.wire.phase_timings import timings_ms
-from scenarios.report import statistics
-from scenarios.report.model import CaseName, CaseResult, Hop, Mark, SampleTransfer, Transport
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.phase_timings import timings_ms
+from batonpass.scenarios.report import statistics
+from batonpass.scenarios.report.model import CaseName, CaseResult, Hop, Mark, SampleTransfer, Transport
 
 __all__ = ["Measured", "case_result", "read_transfer"]
 

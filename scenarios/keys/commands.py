@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import click
 
-from crypto import key_files
-from crypto.errors import KeyFileError, Malformed
-from crypto.key_store import RING_FILE, SIGNING_FILE
-from crypto.keys import PublicIdentity
-from scenarios.common.options import FiniteRange, QualifiedName
-from scenarios.keys.forms import FORMATS, USES, describe, private_text, public_text
-from scenarios.keys.places import Files, Place, Running, files_options, operator_options, place_options
-from scenarios.remote.connection import show as show_json
+from batonpass.crypto import key_files
+from batonpass.crypto.errors import KeyFileError, Malformed
+from batonpass.crypto.key_store import RING_FILE, SIGNING_FILE
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.scenarios.common.options import FiniteRange, QualifiedName
+from batonpass.scenarios.keys.forms import FORMATS, USES, describe, private_text, public_text
+from batonpass.scenarios.keys.places import Files, Place, Running, files_options, operator_options, place_options
+from batonpass.scenarios.remote.connection import show as show_json
 
 __all__ = ["export", "forget", "new", "reset", "revoke", "rotate", "show"]
 

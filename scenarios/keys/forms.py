@@ -9,12 +9,12 @@ import click
 from cryptography.hazmat.primitives.asymmetric import ec
 from rich.table import Table
 
-from crypto import key_forms
-from crypto.continuity import read_statement_untrusted
-from crypto.errors import Malformed
-from crypto.keys import Identity, PublicIdentity
-from scenarios.keys.places import Shown
-from scenarios.remote.connection import print_table, show, table
+from batonpass.crypto import key_forms
+from batonpass.crypto.continuity import read_statement_untrusted
+from batonpass.crypto.errors import Malformed
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.scenarios.keys.places import Shown
+from batonpass.scenarios.remote.connection import print_table, show, table
 
 __all__ = ["FORMATS", "USES", "describe", "private_text", "public_text", "shown_as_data"]
 

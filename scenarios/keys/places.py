@@ -8,19 +8,19 @@ from typing import Any, Final
 
 import click
 
-from actors.base.clock import Clock
-from authority.names import BadName, check_name
-from authority.node.config import ConfigError
-from authority.trust.key_pinning import Pins
-from crypto import key_files
-from crypto.continuity import Published
-from crypto.errors import CryptoError
-from crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
-from crypto.keys import PublicIdentity
-from crypto.pin_file import PinFile
-from scenarios.common.errors import EnvironmentFailed
-from scenarios.common.options import FiniteRange
-from scenarios.remote.connection import Server
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.names import BadName, check_name
+from batonpass.authority.node.config import ConfigError
+from batonpass.authority.trust.key_pinning import Pins
+from batonpass.crypto import key_files
+from batonpass.crypto.continuity import Published
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.crypto.pin_file import PinFile
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.options import FiniteRange
+from batonpass.scenarios.remote.connection import Server
 
 __all__ = ["Files", "Place", "Running", "Shown", "files_options", "operator_options", "place_options"]
 

@@ -1,1 +1,1 @@
-"""Room scenarios/players."""
+"""Players and masters as programs, and a REST client for them."""

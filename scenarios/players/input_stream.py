@@ -17,18 +17,26 @@ from typing import Any, Final
 
 import trio
 
-from actors.net.endpoint import LinkDown, LinkEndpoint, LinkFull, Received
-from authority.errors import MessageError
-from authority.names import instance_of
-from authority.wire.transfer import Input, InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
-from crypto.errors import CryptoError
-from crypto.keys import Identity, PublicIdentity
-from scenarios.players.rest_client import ApiFailure, RestClient
-from simserver.entity.inputs import fold
+from batonpass.actors.net.endpoint import LinkDown, LinkEndpoint, LinkFull, Received
+from batonpass.authority.errors import MessageError
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.transfer import (
+    Input,
+    InputAck,
+    NotHere,
+    NotOwner,
+    Present,
+    decode_link_untrusted,
+    encode_link,
+)
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.simserver.entity.inputs import fold
 
 __all__ = ["EntityGone", "InputStream", "Players"]
 
-_log = logging.getLogger("scenarios.players.input_stream")
+_log = logging.getLogger("batonpass.scenarios.players.input_stream")
 
 RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0

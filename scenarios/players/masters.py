@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.clock import Clock
-from actors.base.errors import is_stopping
-from authority.names import instance_of
-from crypto import jose
-from crypto.keys import Identity
-from homeserver.transfer.master_questions import MAX_SEEN
-from scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.errors import is_stopping
+from batonpass.authority.names import instance_of
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.transfer.master_questions import MAX_SEEN
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 
 __all__ = ["Decide", "Master", "Question"]
 
-_log = logging.getLogger("scenarios.players.masters")
+_log = logging.getLogger("batonpass.scenarios.players.masters")
 
 # After a question that could not be answered, or an instance that keeps nobody waiting.
 LOOK_S: Final = 0.1

@@ -8,7 +8,7 @@ from typing import Any, Final
 import httpx
 import trio
 
-from actors.http.client import trusted_authorities
+from batonpass.actors.http.client import trusted_authorities
 
 __all__ = ["CALL_PATIENCE_S", "ApiFailure", "RestClient"]
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import click
 
-from scenarios.common.asking import require_yes
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from scenarios.common.options import FiniteRange, QualifiedName
-from scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
+from batonpass.scenarios.common.asking import require_yes
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.common.options import FiniteRange, QualifiedName
+from batonpass.scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
 
 __all__ = ["accept_loss", "add", "remove", "replace", "status", "transfer"]
 

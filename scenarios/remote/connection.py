@@ -12,12 +12,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from actors.http.client import Answer, BlockingClient, HttpFailed, Streamed
-from actors.http.strict_json import read_json_untrusted
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from scenarios.common.options import FiniteRange
-from tree.data.errors import BadPath
-from tree.data.path import parse_path
+from batonpass.actors.http.client import Answer, BlockingClient, HttpFailed, Streamed
+from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.common.options import FiniteRange
+from batonpass.tree.data.errors import BadPath
+from batonpass.tree.data.path import parse_path
 
 __all__ = [
     "Server",

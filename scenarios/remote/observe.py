@@ -12,10 +12,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from actors.http.client import HttpFailed
-from authority.names import BadName, check_name
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from scenarios.remote.connection import Server, as_json, need_url, print_table, show, stream_lines, table
+from batonpass.actors.http.client import HttpFailed
+from batonpass.authority.names import BadName, check_name
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.remote.connection import Server, as_json, need_url, print_table, show, stream_lines, table
 
 __all__ = ["ACTIONS", "Action", "Wanted", "observe"]
 

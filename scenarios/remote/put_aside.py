@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from scenarios.common.errors import EnvironmentFailed
-from scenarios.remote.connection import print_table, table
-from simserver.durability.put_aside import Aside, read_aside
-from simserver.entity.state import Snapshot
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.remote.connection import print_table, table
+from batonpass.simserver.durability.put_aside import Aside, read_aside
+from batonpass.simserver.entity.state import Snapshot
 
 __all__ = ["put_aside"]
 

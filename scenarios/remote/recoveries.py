@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
+from batonpass.scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
 
 __all__ = ["recoveries"]
 

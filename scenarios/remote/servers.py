@@ -14,10 +14,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from scenarios.cluster.control import ask_cluster
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from scenarios.common.options import FiniteRange, QualifiedName
-from scenarios.remote.connection import Server, print_table, remote_options, show, table
+from batonpass.scenarios.cluster.control import ask_cluster
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.common.options import FiniteRange, QualifiedName
+from batonpass.scenarios.remote.connection import Server, print_table, remote_options, show, table
 
 __all__ = ["add", "balance", "drain", "load", "remove"]
 

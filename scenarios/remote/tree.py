@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from actors.http.client import Streamed
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from scenarios.remote.connection import (
+from batonpass.actors.http.client import Streamed
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.remote.connection import (
     Server,
     as_json,
     path_url,

@@ -4,8 +4,8 @@ from functools import partial
 
 import click
 
-from scenarios.common.options import QualifiedName
-from scenarios.remote.connection import Server, remote_options, show
+from batonpass.scenarios.common.options import QualifiedName
+from batonpass.scenarios.remote.connection import Server, remote_options, show
 
 __all__ = ["why"]
 

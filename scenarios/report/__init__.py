@@ -8,7 +8,7 @@ that opens without a network (`charts` and `timeline` draw, `page.html.jinja` is
 Nothing here starts a server, opens a socket or reads a clock.
 """
 
-from scenarios.report.model import (
+from batonpass.scenarios.report.model import (
     CaseCount,
     CaseResult,
     Hop,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from scenarios.report.model import CaseResult
-from scenarios.report.words import case_title, counted, number_text, whole_text
+from batonpass.scenarios.report.model import CaseResult
+from batonpass.scenarios.report.words import case_title, counted, number_text, whole_text
 
 Figure = dict[str, Any]
 

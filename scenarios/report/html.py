@@ -12,11 +12,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from scenarios.report import charts, timeline
-from scenarios.report.files import write_atomically
-from scenarios.report.model import CaseResult, Report
-from scenarios.report.verdict import case_problems, hops_as_expected, measured_text, report_problems
-from scenarios.report.words import (
+from batonpass.scenarios.report import charts, timeline
+from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.report.model import CaseResult, Report
+from batonpass.scenarios.report.verdict import case_problems, hops_as_expected, measured_text, report_problems
+from batonpass.scenarios.report.words import (
     AGAIN_MEANS,
     HOP_SENTENCE,
     case_title,
@@ -84,7 +84,7 @@ def _case_section(position: int, case: CaseResult) -> dict[str, Any]:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("scenarios.report", "."),
+        loader=PackageLoader("batonpass.scenarios.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scenarios.report.files import write_atomically
-from scenarios.report.model import Report, SectorsReport
-from scenarios.report.verdict import report_problems, sectors_problems
+from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.report.model import Report, SectorsReport
+from batonpass.scenarios.report.verdict import report_problems, sectors_problems
 
 CASES_KIND = "batonpass.cases"
 SECTORS_KIND = "batonpass.sectors"

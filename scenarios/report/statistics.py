@@ -8,7 +8,7 @@ and p100 is the maximum. (Linear interpolation would invent a p99 for ten sample
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from scenarios.report.model import HopRange, Percentiles, PhaseMedians, TickGap
+from batonpass.scenarios.report.model import HopRange, Percentiles, PhaseMedians, TickGap
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

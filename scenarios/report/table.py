@@ -5,9 +5,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.report.model import CaseResult, HopRange, Invariants, Report, RunFacts, SectorsReport
-from scenarios.report.verdict import hops_as_expected, measured_text, report_problems, sectors_problems
-from scenarios.report.words import AGAIN_MEANS, case_title, counted, number_text, whole_text
+from batonpass.scenarios.report.model import CaseResult, HopRange, Invariants, Report, RunFacts, SectorsReport
+from batonpass.scenarios.report.verdict import hops_as_expected, measured_text, report_problems, sectors_problems
+from batonpass.scenarios.report.words import AGAIN_MEANS, case_title, counted, number_text, whole_text
 
 TABLE_WIDTH = 100
 """The tables fit a terminal this many columns wide."""

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scenarios.report.charts import OFF_PATH_COLOUR, ON_PATH_COLOUR, Figure, plain
-from scenarios.report.model import Hop, Mark, MarkLabel, SampleTransfer
-from scenarios.report.words import number_text
+from batonpass.scenarios.report.charts import OFF_PATH_COLOUR, ON_PATH_COLOUR, Figure, plain
+from batonpass.scenarios.report.model import Hop, Mark, MarkLabel, SampleTransfer
+from batonpass.scenarios.report.words import number_text
 
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000

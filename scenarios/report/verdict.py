@@ -1,7 +1,7 @@
 """What is wrong with a report, in sentences a user reads. A report with no problems passed. Pure."""
 
-from scenarios.report.model import CaseResult, HopRange, Invariants, Report, SectorsReport
-from scenarios.report.words import case_title, counted, hop_range_text
+from batonpass.scenarios.report.model import CaseResult, HopRange, Invariants, Report, SectorsReport
+from batonpass.scenarios.report.words import case_title, counted, hop_range_text
 
 _BROKEN = {
     "two_authorities": "two servers had authority over the same entity {times}",

@@ -1,6 +1,6 @@
 """How numbers and names of a report are written out, the same in the terminal and on the page. Pure."""
 
-from scenarios.report.model import HopRange
+from batonpass.scenarios.report.model import HopRange
 
 NOTHING = "–"
 

@@ -1,1 +1,1 @@
-"""Room scenarios/sectors."""
+"""Aircraft that cross sector borders: every border is a hand-over."""

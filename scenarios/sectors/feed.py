@@ -12,10 +12,10 @@ from typing import Final
 
 import trio
 
-from authority.names import instance_of
-from scenarios.players.input_stream import InputStream, Players
-from scenarios.players.rest_client import ApiFailure, RestClient
-from scenarios.sectors.plan import Aircraft, SectorsPlan
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.scenarios.sectors.plan import Aircraft, SectorsPlan
 
 __all__ = ["Feed", "Flown", "Progress"]
 

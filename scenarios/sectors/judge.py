@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
 
-from scenarios.judge.evidence import Evidence
-from scenarios.judge.measure import Measured, read_transfer
-from scenarios.report import statistics
-from scenarios.report.model import CaseCount, SectorRow, SectorsReport
-from scenarios.sectors.feed import Flown
-from scenarios.sectors.plan import Crossing, SectorsPlan, crossing_of
+from batonpass.scenarios.judge.evidence import Evidence
+from batonpass.scenarios.judge.measure import Measured, read_transfer
+from batonpass.scenarios.report import statistics
+from batonpass.scenarios.report.model import CaseCount, SectorRow, SectorsReport
+from batonpass.scenarios.sectors.feed import Flown
+from batonpass.scenarios.sectors.plan import Crossing, SectorsPlan, crossing_of
 
 __all__ = ["Crossings", "Observed", "custody_holes", "peaks", "sectors_report", "sort_crossings"]
 

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from authority.names import check_name, instance_of
-from scenarios.cluster.topology import BadSpec, ClusterSpec
-from scenarios.report.model import CaseName
-from scenarios.sectors.map import Bounds, Grid, SectorMap
-from scenarios.sectors.position import PositionReport
-from scenarios.sectors.tracks import HOUR_MS, Flight, busiest_hour, clip
-from scenarios.sectors.world import KIND
+from batonpass.authority.names import check_name, instance_of
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec
+from batonpass.scenarios.report.model import CaseName
+from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.position import PositionReport
+from batonpass.scenarios.sectors.tracks import HOUR_MS, Flight, busiest_hour, clip
+from batonpass.scenarios.sectors.world import KIND
 
 __all__ = [
     "TICK_HZ",
@@ -141,7 +141,7 @@ def make_plan(
     cluster = ClusterSpec(
         instances=dict(homes),
         simservers=max(sum(instance_of(server) == home for server in servers) for home in homes),
-        world="scenarios.sectors.world:Airspace",
+        world="batonpass.scenarios.sectors.world:Airspace",
         world_options={
             "sector_map": sector_map.to_data(),
             "servers": list(servers),

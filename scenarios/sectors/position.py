@@ -9,9 +9,9 @@ from typing import Any, Final, Self
 
 import cbor2
 
-from scenarios.sectors.tracks import Point
-from tree.data.data import decode_untrusted
-from tree.data.errors import BadData
+from batonpass.scenarios.sectors.tracks import Point
+from batonpass.tree.data.data import decode_untrusted
+from batonpass.tree.data.errors import BadData
 
 __all__ = ["BadReport", "PositionReport"]
 

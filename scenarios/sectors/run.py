@@ -18,25 +18,25 @@ from typing import Any, Final
 import click
 import trio
 
-from authority.names import instance_of
-from scenarios.cases.cases import machine, versions
-from scenarios.cluster.blueprint import require_unused
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import BadSpec, parse_instances
-from scenarios.common.options import FiniteRange, json_file_option
-from scenarios.judge.evidence import collect
-from scenarios.players.input_stream import InputStream
-from scenarios.players.rest_client import RestClient
-from scenarios.report.json_file import write_sectors
-from scenarios.report.model import SectorsReport, ServerEntry
-from scenarios.report.table import sectors_table
-from scenarios.report.verdict import sectors_problems
-from scenarios.sectors.feed import Feed, Progress
-from scenarios.sectors.judge import Observed, sectors_report
-from scenarios.sectors.map import Bounds, Grid, SectorMapError
-from scenarios.sectors.plan import SectorsPlan, flights_of_hour, make_plan
-from scenarios.sectors.synthetic_tracks import Traffic, generate_flights
-from scenarios.sectors.tracks import Flight, TracksError, read_tracks
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.cases.cases import machine, versions
+from batonpass.scenarios.cluster.blueprint import require_unused
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import BadSpec, parse_instances
+from batonpass.scenarios.common.options import FiniteRange, json_file_option
+from batonpass.scenarios.judge.evidence import collect
+from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.scenarios.players.rest_client import RestClient
+from batonpass.scenarios.report.json_file import write_sectors
+from batonpass.scenarios.report.model import SectorsReport, ServerEntry
+from batonpass.scenarios.report.table import sectors_table
+from batonpass.scenarios.report.verdict import sectors_problems
+from batonpass.scenarios.sectors.feed import Feed, Progress
+from batonpass.scenarios.sectors.judge import Observed, sectors_report
+from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMapError
+from batonpass.scenarios.sectors.plan import SectorsPlan, flights_of_hour, make_plan
+from batonpass.scenarios.sectors.synthetic_tracks import Traffic, generate_flights
+from batonpass.scenarios.sectors.tracks import Flight, TracksError, read_tracks
 
 __all__ = ["command", "run_sectors"]
 
@@ -222,7 +222,7 @@ def command(
       baton run sectors --tracks switzerland.json.gz       the busiest hour of a recording
       baton run sectors --grid 1x3 --homes a:1,b:1,c:1     three instances, a column each
     """
-    from scenarios.sectors.screen import SectorsScreen
+    from batonpass.scenarios.sectors.screen import SectorsScreen
 
     require_unused(directory)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed

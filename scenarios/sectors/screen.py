@@ -5,9 +5,9 @@ from typing import Final
 
 from rich.progress import TaskID
 
-from scenarios.cli.progress import RunScreen
-from scenarios.sectors.feed import Progress
-from scenarios.sectors.plan import SectorsPlan
+from batonpass.scenarios.cli.progress import RunScreen
+from batonpass.scenarios.sectors.feed import Progress
+from batonpass.scenarios.sectors.plan import SectorsPlan
 
 __all__ = ["SectorsScreen"]
 

@@ -9,8 +9,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from scenarios.sectors.map import KM_PER_DEGREE, Bounds
-from scenarios.sectors.tracks import Flight, Point
+from batonpass.scenarios.sectors.map import KM_PER_DEGREE, Bounds
+from batonpass.scenarios.sectors.tracks import Flight, Point
 
 KM_PER_KNOT_SECOND = 1.852 / 3600
 AIRLINES = ("SWR", "DLH", "AFR", "EZY", "BAW", "ITY", "AUA", "RYR")

@@ -12,16 +12,16 @@ in the same ticks have the same state, whatever their processors and libraries.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from authority.names import check_name
-from scenarios.sectors.map import SectorMap
-from scenarios.sectors.position import (
+from batonpass.authority.names import check_name
+from batonpass.scenarios.sectors.map import SectorMap
+from batonpass.scenarios.sectors.position import (
     FULL_TURN_DDEG,
     MAX_LATITUDE_E7,
     MAX_LONGITUDE_E7,
     BadReport,
     PositionReport,
 )
-from simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.pending_input import PendingInput
 
 __all__ = ["KIND", "MAX_COAST_MS", "Airspace"]
 

@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from simserver.entity.actor import Entity
-from simserver.entity.state import EntityEnvironment, Life
+from batonpass.simserver.entity.actor import Entity
+from batonpass.simserver.entity.state import EntityEnvironment, Life
 
 __all__ = ["Attendant"]
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from scenarios.simulation.linearizability import Operation
-from scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put, Value
-from scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.linearizability import Operation
+from batonpass.scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put, Value
+from batonpass.scenarios.simulation.schedule import Schedule
 
 __all__ = ["Call", "Client", "History", "Service"]
 

@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 
 import trio
 
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Campaign", "Found", "MixResult", "WorkerFailed", "run_campaign"]
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from scenarios.simulation.calls import Call, Client, History
-from scenarios.simulation.mixes import FaultMix
-from scenarios.simulation.network import Frame, Network
-from scenarios.simulation.oracle import Oracle
-from scenarios.simulation.registers import Append, Value
-from scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.calls import Call, Client, History
+from batonpass.scenarios.simulation.mixes import FaultMix
+from batonpass.scenarios.simulation.network import Frame, Network
+from batonpass.scenarios.simulation.oracle import Oracle
+from batonpass.scenarios.simulation.registers import Append, Value
+from batonpass.scenarios.simulation.schedule import Schedule
 
 __all__ = ["Cluster", "Crashed", "Member", "Seats", "System", "Wanted"]
 

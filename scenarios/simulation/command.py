@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import click
 
-from scenarios.simulation.mixes import MIXES
-from scenarios.simulation.pace import Pace
-from scenarios.simulation.raft import raft_campaign
-from scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
+from batonpass.scenarios.simulation.mixes import MIXES
+from batonpass.scenarios.simulation.pace import Pace
+from batonpass.scenarios.simulation.raft import raft_campaign
+from batonpass.scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
 
 __all__ = ["command"]
 
@@ -48,7 +48,7 @@ def command(**flags: Any) -> int:
       baton simulate raft --system stock --seeds 300
     """
     if flags["weakness"]:
-        from scenarios.simulation.weaknesses import WEAKNESSES
+        from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
 
         if (status := listed_weaknesses(flags["weakness"], WEAKNESSES)) is not None:
             return status

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tree.disk.disk import DiskFailed, DiskFile
+from batonpass.tree.disk.disk import DiskFailed, DiskFile
 
 __all__ = ["PowerCut", "SimulatedDisk"]
 

@@ -1,6 +1,6 @@
 """The states that a simulated server has staged: on a disk that is as fast as memory, and survives every crash."""
 
-from simserver.transfer.target.staged_states import Stage
+from batonpass.simserver.transfer.target.staged_states import Stage
 
 __all__ = ["DurableStages"]
 

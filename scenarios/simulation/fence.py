@@ -12,25 +12,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from scenarios.simulation.calls import Call
-from scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
-from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from scenarios.simulation.network import Frame
-from scenarios.simulation.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
-from tree.data.errors import Abort
-from tree.machine.commands import Answer, Command, Machine, encode_command
-from tree.machine.state import LoadedState
-from tree.member.read_index import ReadIndex
-from tree.member.replica import Replica
-from tree.member.status import ReplicaConfig
-from tree.net.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
-from tree.net.roster import REMOVED, Roster
-from tree.net.transport import Member as Address
-from tree.net.transport import Peers, RefusedByInstance
-from tree.raft.raft import RaftCore, use_clock
-from tree.raft.submissions import MAX_ENTRY_BYTES, Submission
-from tree.store.rows import Remains
-from tree.store.transaction import Transaction
+from batonpass.scenarios.simulation.calls import Call
+from batonpass.scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
+from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.scenarios.simulation.network import Frame
+from batonpass.scenarios.simulation.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
+from batonpass.tree.data.errors import Abort
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.state import LoadedState
+from batonpass.tree.member.read_index import ReadIndex
+from batonpass.tree.member.replica import Replica
+from batonpass.tree.member.status import ReplicaConfig
+from batonpass.tree.net.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
+from batonpass.tree.net.roster import REMOVED, Roster
+from batonpass.tree.net.transport import Member as Address
+from batonpass.tree.net.transport import Peers, RefusedByInstance
+from batonpass.tree.raft.raft import RaftCore, use_clock
+from batonpass.tree.raft.submissions import MAX_ENTRY_BYTES, Submission
+from batonpass.tree.store.rows import Remains
+from batonpass.tree.store.transaction import Transaction
 
 __all__ = ["Fence", "FencedMember", "SimulatedReplica"]
 

@@ -25,20 +25,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from authority.errors import MessageError, Refused
-from authority.fence import Fence
-from authority.machines.source import OutgoingPhase
-from authority.model.records import EntityRecord, Phase
-from authority.procedures.foreign_custody import is_abroad
-from authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
-from crypto import jose
-from scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
-from scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
-from scenarios.simulation.handover_memory import Change, Decision, Envelope, Numbers, Server
-from scenarios.simulation.handover_words import details, told, transfer_of
-from scenarios.simulation.search import Step
-from simserver.entity.state import state_hash
-from simserver.transfer.source.departure import Plan
+from batonpass.authority.errors import MessageError, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.source import OutgoingPhase
+from batonpass.authority.model.records import EntityRecord, Phase
+from batonpass.authority.procedures.foreign_custody import is_abroad
+from batonpass.authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
+from batonpass.crypto import jose
+from batonpass.scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
+from batonpass.scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
+from batonpass.scenarios.simulation.handover_memory import Change, Decision, Envelope, Numbers, Server
+from batonpass.scenarios.simulation.handover_words import details, told, transfer_of
+from batonpass.scenarios.simulation.search import Step
+from batonpass.simserver.entity.state import state_hash
+from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["HOMES", "Bounds", "Handovers", "State"]
 

@@ -12,36 +12,36 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from actors.base.clock import Clock, InstanceClock
-from authority.fence import Fence
-from authority.machines import source as outgoing
-from authority.machines.capacity import Need
-from authority.machines.source import ASK_EVERY, ATTEMPTS_WITHOUT_HOME, Outgoing
-from authority.machines.target import Incoming
-from authority.model.ownership import Ownership
-from authority.model.records import EntityRecord, RecoveryRow, TransferRecord
-from authority.names import instance_of
-from authority.node.spans import SILENT
-from authority.procedures import table as procedures
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
-from homeserver.failover.outcome_queries import Inquiries as InquiriesAtHome
-from homeserver.transfer.service import Transfers
-from scenarios.simulation.attendance import Attendant
-from scenarios.simulation.copying import deep_copy
-from scenarios.simulation.durable_stages import DurableStages
-from scenarios.simulation.handover_keys import HOME, Keys, identity_of
-from simserver.entity.actor import NewInput, TickNow
-from simserver.entity.custody_log import Stint
-from simserver.entity.state import EntityEnvironment
-from simserver.entity.table import Holding, Holdings, Tombstone
-from simserver.server.dispatch import Node
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.actors.base.clock import Clock, InstanceClock
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import source as outgoing
+from batonpass.authority.machines.capacity import Need
+from batonpass.authority.machines.source import ASK_EVERY, ATTEMPTS_WITHOUT_HOME, Outgoing
+from batonpass.authority.machines.target import Incoming
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.records import EntityRecord, RecoveryRow, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.spans import SILENT
+from batonpass.authority.procedures import table as procedures
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
+from batonpass.homeserver.failover.outcome_queries import Inquiries as InquiriesAtHome
+from batonpass.homeserver.transfer.service import Transfers
+from batonpass.scenarios.simulation.attendance import Attendant
+from batonpass.scenarios.simulation.copying import deep_copy
+from batonpass.scenarios.simulation.durable_stages import DurableStages
+from batonpass.scenarios.simulation.handover_keys import HOME, Keys, identity_of
+from batonpass.simserver.entity.actor import NewInput, TickNow
+from batonpass.simserver.entity.custody_log import Stint
+from batonpass.simserver.entity.state import EntityEnvironment
+from batonpass.simserver.entity.table import Holding, Holdings, Tombstone
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_outcome import Inquiries
 
 __all__ = ["ENTITY", "PLAYER", "ROOMS", "Host", "Note", "Parts", "TransfersAtHome"]
 

@@ -7,9 +7,9 @@ from typing import Any, Final, cast
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from authority.model.records import DirectoryRow, Role
-from authority.names import instance_of
-from crypto.keys import Identity, PublicIdentity
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.names import instance_of
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 __all__ = ["HOME", "Keys", "homeserver_for", "identity_of"]
 

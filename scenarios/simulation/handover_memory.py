@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from authority.fence import Fence
-from authority.wire.transfer import Message
-from scenarios.simulation.handover_host import Note
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.transfer import Message
+from batonpass.scenarios.simulation.handover_host import Note
 
 __all__ = ["Change", "Decision", "Envelope", "Numbers", "Server"]
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from authority.fence import Fence
-from authority.machines import source as outgoing
-from authority.machines import target as incoming
-from authority.machines.source import Outgoing, OutgoingPhase
-from authority.machines.target import Incoming, Offer, Permission
-from authority.model.records import EntityRecord
-from authority.procedures import table as procedures
-from authority.wire.transfer import Stage, StageWord
-from scenarios.simulation.handover import Bounds
-from scenarios.simulation.handover_host import ENTITY, Parts
-from scenarios.simulation.handover_keys import HOME
-from simserver.entity.table import Holding
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.source.seen_orders import Begun
-from simserver.transfer.target.arrivals import Arrivals
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import source as outgoing
+from batonpass.authority.machines import target as incoming
+from batonpass.authority.machines.source import Outgoing, OutgoingPhase
+from batonpass.authority.machines.target import Incoming, Offer, Permission
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.procedures import table as procedures
+from batonpass.authority.wire.transfer import Stage, StageWord
+from batonpass.scenarios.simulation.handover import Bounds
+from batonpass.scenarios.simulation.handover_host import ENTITY, Parts
+from batonpass.scenarios.simulation.handover_keys import HOME
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.source.seen_orders import Begun
+from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

@@ -2,9 +2,9 @@
 
 import json
 
-from authority.wire.transfer import Grant, HandoffReply, Message
-from crypto import base64url
-from simserver.entity.state import Snapshot
+from batonpass.authority.wire.transfer import Grant, HandoffReply, Message
+from batonpass.crypto import base64url
+from batonpass.simserver.entity.state import Snapshot
 
 __all__ = ["details", "told", "transfer_of"]
 

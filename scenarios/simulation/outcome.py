@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from scenarios.simulation.oracle import Violation
+from batonpass.scenarios.simulation.oracle import Violation
 
 __all__ = ["Outcome"]
 

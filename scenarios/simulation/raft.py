@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scenarios.simulation.campaign import Campaign
+from batonpass.scenarios.simulation.campaign import Campaign
 
 __all__ = ["FIGURES", "raft_campaign"]
 
@@ -42,4 +42,4 @@ def raft_campaign(
         run = f"--mix {outcome['mix']} --from {outcome['seed']} --seeds 1 --nodes {outcome['size']}"
         return f"baton simulate raft {run}{what} --trace"
 
-    return Campaign("scenarios.simulation.worker", FIGURES, replay, mixes, seeds, flags=flags, **how)
+    return Campaign("batonpass.scenarios.simulation.worker", FIGURES, replay, mixes, seeds, flags=flags, **how)

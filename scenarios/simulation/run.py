@@ -4,13 +4,13 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from scenarios.simulation.calls import Call
-from scenarios.simulation.cluster import Cluster, System
-from scenarios.simulation.faults import Faults
-from scenarios.simulation.linearizability import NotLinearizable, Undecided, check_linearizable
-from scenarios.simulation.mixes import FaultMix
-from scenarios.simulation.outcome import Outcome
-from scenarios.simulation.registers import ABSENT, Append, apply_action
+from batonpass.scenarios.simulation.calls import Call
+from batonpass.scenarios.simulation.cluster import Cluster, System
+from batonpass.scenarios.simulation.faults import Faults
+from batonpass.scenarios.simulation.linearizability import NotLinearizable, Undecided, check_linearizable
+from batonpass.scenarios.simulation.mixes import FaultMix
+from batonpass.scenarios.simulation.outcome import Outcome
+from batonpass.scenarios.simulation.registers import ABSENT, Append, apply_action
 
 __all__ = ["LogOutcome", "simulate"]
 

@@ -12,13 +12,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from scenarios.common.options import json_file_option
-from scenarios.report.files import write_atomically
-from scenarios.simulation.handover import Bounds, Handovers
-from scenarios.simulation.handover_host import Parts
-from scenarios.simulation.handover_weaknesses import WEAKNESSES
-from scenarios.simulation.search import Search, TooManyStates, Violation
-from scenarios.simulation.show import listed_weaknesses
+from batonpass.scenarios.common.options import json_file_option
+from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.simulation.handover import Bounds, Handovers
+from batonpass.scenarios.simulation.handover_host import Parts
+from batonpass.scenarios.simulation.handover_weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.search import Search, TooManyStates, Violation
+from batonpass.scenarios.simulation.show import listed_weaknesses
 
 __all__ = ["SCOPES", "Searched", "command", "search_scope"]
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from scenarios.cluster.subreaper import die_with_parent
-from scenarios.simulation.outcome import Outcome
+from batonpass.scenarios.cluster.subreaper import die_with_parent
+from batonpass.scenarios.simulation.outcome import Outcome
 
 __all__ = ["parser_of", "work"]
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from scenarios.common.options import json_file_option
-from scenarios.report.files import write_atomically
-from scenarios.simulation.campaign import Campaign, Found, MixResult, run_campaign
-from scenarios.simulation.pace import Pace
+from batonpass.scenarios.common.options import json_file_option
+from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.simulation.campaign import Campaign, Found, MixResult, run_campaign
+from batonpass.scenarios.simulation.pace import Pace
 
 __all__ = ["campaign_options", "listed_weaknesses", "run_and_show"]
 

@@ -29,12 +29,21 @@ from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from scenarios.simulation.calls import Call
-from scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
-from scenarios.simulation.network import Frame
-from scenarios.simulation.registers import ABSENT, Action, Append, CompareAndSwap, Get, Put, Value, apply_action
+from batonpass.scenarios.simulation.calls import Call
+from batonpass.scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
+from batonpass.scenarios.simulation.network import Frame
+from batonpass.scenarios.simulation.registers import (
+    ABSENT,
+    Action,
+    Append,
+    CompareAndSwap,
+    Get,
+    Put,
+    Value,
+    apply_action,
+)
 
-if "tree.raft.raft" in sys.modules:
+if "batonpass.tree.raft.raft" in sys.modules:
     raise ImportError(
         "tree.raft.raft has replaced parts of PySyncObj in this process; run the stock package in another one"
     )

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from scenarios.simulation.disk import SimulatedDisk
-from scenarios.simulation.fence import Fence, SimulatedReplica
-from tree.member.read_index import ReadIndex
-from tree.net.frames import encode_message
-from tree.raft.raft import RaftCore
+from batonpass.scenarios.simulation.disk import SimulatedDisk
+from batonpass.scenarios.simulation.fence import Fence, SimulatedReplica
+from batonpass.tree.member.read_index import ReadIndex
+from batonpass.tree.net.frames import encode_message
+from batonpass.tree.raft.raft import RaftCore
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

@@ -9,10 +9,10 @@ modules: so the systems are imported by name, here, and nothing else that a work
 import sys
 from collections.abc import Callable
 
-from scenarios.simulation.cluster import System
-from scenarios.simulation.mixes import MIXES
-from scenarios.simulation.run import simulate
-from scenarios.simulation.share import parser_of, work
+from batonpass.scenarios.simulation.cluster import System
+from batonpass.scenarios.simulation.mixes import MIXES
+from batonpass.scenarios.simulation.run import simulate
+from batonpass.scenarios.simulation.share import parser_of, work
 
 __all__ = ["main", "size_of", "system_named"]
 
@@ -20,14 +20,14 @@ __all__ = ["main", "size_of", "system_named"]
 def system_named(name: str, weakness: str = "") -> Callable[[], System]:
     """What makes the system under test: `fence` (or a weakened one), or `stock`."""
     if name == "stock":
-        from scenarios.simulation.stock import Stock
+        from batonpass.scenarios.simulation.stock import Stock
 
         return Stock
     if weakness:
-        from scenarios.simulation.weaknesses import WEAKNESSES
+        from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
 
         return WEAKNESSES[weakness].fence
-    from scenarios.simulation.fence import Fence
+    from batonpass.scenarios.simulation.fence import Fence
 
     return Fence
 
@@ -39,7 +39,7 @@ def size_of(seed: int, nodes: int | None) -> int:
 
 def main(arguments: list[str]) -> None:
     """Run the seeds of each mix; one line each."""
-    parser = parser_of("scenarios.simulation.worker")
+    parser = parser_of("batonpass.scenarios.simulation.worker")
     parser.add_argument("--system", default="fence", choices=["fence", "stock"])
     parser.add_argument("--nodes", type=int)
     flags = parser.parse_args(arguments)

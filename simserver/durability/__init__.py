@@ -1,1 +1,1 @@
-"""Room simserver/durability."""
+"""Copies on other servers, checkpoints on the own disk, and what was put aside."""

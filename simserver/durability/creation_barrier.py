@@ -16,9 +16,9 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.base.clock import Clock
-from authority.fence import Fence
-from simserver.entity.table import Holding, Holdings
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.simserver.entity.table import Holding, Holdings
 
 __all__ = ["MAX_ASKERS", "PATIENCE_NS", "Newborns", "Store"]
 

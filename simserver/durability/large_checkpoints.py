@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import cbor2
 
-from authority.names import BadName, check_name
-from authority.wire.cbor import loads_state_untrusted
-from tree.disk.disk import REAL_DISK, Disk, replace_file
+from batonpass.authority.names import BadName, check_name
+from batonpass.authority.wire.cbor import loads_state_untrusted
+from batonpass.tree.disk.disk import REAL_DISK, Disk, replace_file
 
 __all__ = ["LargeCheckpoints"]
 
-_log = logging.getLogger("simserver")
+_log = logging.getLogger("batonpass.simserver")
 
 _SUFFIX: Final = ".checkpoint"
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size

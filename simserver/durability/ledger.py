@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import trio
 
-from authority.fence import Fence
-from simserver.durability.large_checkpoints import LargeCheckpoints
-from simserver.durability.ledger_rows import (
+from batonpass.authority.fence import Fence
+from batonpass.simserver.durability.large_checkpoints import LargeCheckpoints
+from batonpass.simserver.durability.ledger_rows import (
     CHECKPOINTS,
     ENTITIES,
     HANDED_OVER,
@@ -28,17 +28,17 @@ from simserver.durability.ledger_rows import (
     Interrupted,
     LedgerRows,
 )
-from tree.disk.disk import DiskFailed, replace_file
-from tree.member.replica import Replica
-from tree.member.status import ReplicaConfig
-from tree.net.transport import Member
-from tree.raft.raft import Timing
-from tree.raft.submissions import Aborted, NoQuorum, OutcomeUnknown
-from tree.store.transaction import Transaction
+from batonpass.tree.disk.disk import DiskFailed, replace_file
+from batonpass.tree.member.replica import Replica
+from batonpass.tree.member.status import ReplicaConfig
+from batonpass.tree.net.transport import Member
+from batonpass.tree.raft.raft import Timing
+from batonpass.tree.raft.submissions import Aborted, NoQuorum, OutcomeUnknown
+from batonpass.tree.store.transaction import Transaction
 
 __all__ = ["Ledger"]
 
-_log = logging.getLogger("simserver")
+_log = logging.getLogger("batonpass.simserver")
 
 # Far below what one command takes: some 100 bytes each.
 MAX_ROWS_PER_WRITE: Final = 512

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from authority.fence import Fence
+from batonpass.authority.fence import Fence
 
 __all__ = ["CHECKPOINTS", "ENTITIES", "HANDED_OVER", "MAX_WRITE_BYTES", "Interrupted", "LedgerRows"]
 

@@ -18,15 +18,15 @@ from typing import Any, Final, Self
 
 import cbor2
 
-from authority.fence import Fence
-from authority.machines.replica_choice import Copy
-from authority.model.standing import CopySource
-from authority.wire.cbor import loads_state_untrusted
-from tree.disk.disk import REAL_DISK, Disk, disk_failed, replace_file
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Copy
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.wire.cbor import loads_state_untrusted
+from batonpass.tree.disk.disk import REAL_DISK, Disk, disk_failed, replace_file
 
 __all__ = ["MAX_FILES", "MAX_FILES_BYTES", "Aside", "PutAside", "read_aside"]
 
-_log = logging.getLogger("simserver.durability.put_aside")
+_log = logging.getLogger("batonpass.simserver.durability.put_aside")
 
 MAX_FILES: Final = 16_384
 MAX_FILES_BYTES: Final = 512 * 1024 * 1024

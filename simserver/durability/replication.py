@@ -14,29 +14,29 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.clock import Clock
-from actors.base.errors import is_stopping
-from actors.net.endpoint import LinkDown, LinkFull
-from actors.net.link_service import LinkService
-from authority.fence import Fence
-from authority.machines.replica_choice import Copy, CopyTable, followers_of
-from authority.model.standing import CopySource
-from authority.names import instance_of
-from authority.wire.recovery import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
-from authority.wire.transfer import Copies, CopiesKept, LinkMessage, encode_link
-from simserver.durability.checkpoint_schedule import CheckpointTimes
-from simserver.durability.ledger import Ledger
-from simserver.durability.retained_states import HandedOver
-from simserver.entity.sleep import Sleep
-from simserver.entity.state import Frozen, Life, state_hash
-from simserver.entity.table import Holding, Holdings
-from simserver.lease.keeper import LeaseKeeper
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from simserver.net.outbox import STATE_CHANNEL
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.errors import is_stopping
+from batonpass.actors.net.endpoint import LinkDown, LinkFull
+from batonpass.actors.net.link_service import LinkService
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Copy, CopyTable, followers_of
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.recovery import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
+from batonpass.authority.wire.transfer import Copies, CopiesKept, LinkMessage, encode_link
+from batonpass.simserver.durability.checkpoint_schedule import CheckpointTimes
+from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.retained_states import HandedOver
+from batonpass.simserver.entity.sleep import Sleep
+from batonpass.simserver.entity.state import Frozen, Life, state_hash
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.outbox import STATE_CHANNEL
 
 __all__ = ["Copier", "new_copy"]
 
-_log = logging.getLogger("simserver.durability.replication")
+_log = logging.getLogger("batonpass.simserver.durability.replication")
 
 # An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
 _PARTS: Final = 10

@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.fence import Fence
-from authority.machines.replica_choice import Copy
-from authority.model.standing import CopySource
-from simserver.durability.ledger_rows import MAX_WRITE_BYTES, LedgerRows
-from simserver.entity.state import Frozen, state_hash
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Copy
+from batonpass.authority.model.standing import CopySource
+from batonpass.simserver.durability.ledger_rows import MAX_WRITE_BYTES, LedgerRows
+from batonpass.simserver.entity.state import Frozen, state_hash
 
 __all__ = ["HandedOver"]
 

@@ -12,14 +12,14 @@ not committed, and the entity has its last good one.
 from dataclasses import dataclass
 from typing import Any
 
-from actors.base.errors import is_stopping
-from actors.core.ref import From
-from actors.core.server import IGNORE, Ignore, Reply, Server
-from simserver.entity.sleep import may_sleep
-from simserver.entity.state import EntityEnvironment, Life
-from simserver.world.api import a_destination
-from simserver.world.pending_input import PendingInput
-from simserver.world.step import Carried, Step
+from batonpass.actors.base.errors import is_stopping
+from batonpass.actors.core.ref import From
+from batonpass.actors.core.server import IGNORE, Ignore, Reply, Server
+from batonpass.simserver.entity.sleep import may_sleep
+from batonpass.simserver.entity.state import EntityEnvironment, Life
+from batonpass.simserver.world.api import a_destination
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import Carried, Step
 
 __all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
 

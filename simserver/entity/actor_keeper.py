@@ -12,19 +12,19 @@ from typing import Final
 
 import trio
 
-from actors.core.children import ActorSpec, SupervisorError
-from actors.core.exits import AlreadyStarted, Exit, StartError
-from actors.core.restart import Restart
-from actors.core.server import Continue, Ok, Server
-from actors.core.shutdown import BREATHER
-from actors.supervision.dynamic_supervisor import DynamicSupervisor
-from simserver.entity.actor import Entity
-from simserver.entity.state import EntityEnvironment, Life
-from simserver.entity.table import Holdings
+from batonpass.actors.core.children import ActorSpec, SupervisorError
+from batonpass.actors.core.exits import AlreadyStarted, Exit, StartError
+from batonpass.actors.core.restart import Restart
+from batonpass.actors.core.server import Continue, Ok, Server
+from batonpass.actors.core.shutdown import BREATHER
+from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor
+from batonpass.simserver.entity.actor import Entity
+from batonpass.simserver.entity.state import EntityEnvironment, Life
+from batonpass.simserver.entity.table import Holdings
 
 __all__ = ["ENTITIES", "Caretaker", "entity_name"]
 
-_log = logging.getLogger("simserver")
+_log = logging.getLogger("batonpass.simserver")
 
 ENTITIES: Final = "entities"
 """The name of the supervisor of all entities' actors."""

@@ -33,14 +33,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from authority.fence import MAX_EPOCH, check_epoch
-from authority.names import BadName, check_name
-from authority.wire.recovery import MAX_DEATHS, TOO_OFTEN
-from tree.disk.disk import DiskFailed, replace_file
+from batonpass.authority.fence import MAX_EPOCH, check_epoch
+from batonpass.authority.names import BadName, check_name
+from batonpass.authority.wire.recovery import MAX_DEATHS, TOO_OFTEN
+from batonpass.tree.disk.disk import DiskFailed, replace_file
 
 __all__ = ["TOO_OFTEN", "BlackBox"]
 
-_log = logging.getLogger("simserver.entity.crash_guard")
+_log = logging.getLogger("batonpass.simserver.entity.crash_guard")
 
 REMEMBERED_S: Final = 3600.0
 MAX_ENTITIES: Final = 64

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 __all__ = ["CustodyLog", "Stint", "custody_file"]
 
-_log = logging.getLogger("simserver.entity.custody_log")
+_log = logging.getLogger("batonpass.simserver.entity.custody_log")
 
 MAX_STINTS: Final = 200_000
 

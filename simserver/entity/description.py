@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simserver.entity.inputs import Inbox
-    from simserver.entity.state import Life
+    from batonpass.simserver.entity.inputs import Inbox
+    from batonpass.simserver.entity.state import Life
 
 __all__ = ["described"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import cbor2
 
-from simserver.world.portability import portable
+from batonpass.simserver.world.portability import portable
 
 if TYPE_CHECKING:
-    from simserver.entity.inputs import Inbox
-    from simserver.entity.state import Life
+    from batonpass.simserver.entity.inputs import Inbox
+    from batonpass.simserver.entity.state import Life
 
 __all__ = ["LifeEncoder"]
 

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from authority.wire.transfer import InputAck, NotOwner
-from simserver.entity.crash_guard import BlackBox
-from simserver.entity.custody_log import CustodyLog
-from simserver.entity.sleep import Rounds
-from simserver.entity.world_faults import WorldFaults
-from simserver.world.api import World
+from batonpass.authority.wire.transfer import InputAck, NotOwner
+from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.custody_log import CustodyLog
+from batonpass.simserver.entity.sleep import Rounds
+from batonpass.simserver.entity.world_faults import WorldFaults
+from batonpass.simserver.world.api import World
 
 if TYPE_CHECKING:
-    from simserver.entity.state import Life
+    from batonpass.simserver.entity.state import Life
 
 __all__ = ["EntityEnvironment"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.pending_input import PendingInput
 
 __all__ = [
     "MAX_PENDING",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from authority.wire.transfer import MAX_INPUTS, InputItem
+from batonpass.authority.wire.transfer import MAX_INPUTS, InputItem
 
 __all__ = ["MAX_JOURNAL", "MAX_JOURNAL_BYTES", "Journal"]
 

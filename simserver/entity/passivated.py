@@ -14,8 +14,8 @@ from typing import Final, Self
 
 import cbor2
 
-from simserver.entity.inputs import Inbox
-from simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.snapshot import Snapshot
 
 __all__ = ["Passive"]
 

@@ -13,15 +13,15 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from actors.core.ref import Ref
-from actors.core.system_messages import ControlledProcess
-from simserver.entity.sleep import Rounds, Sleep
-from simserver.entity.table import Holding, Holdings
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.core.ref import Ref
+from batonpass.actors.core.system_messages import ControlledProcess
+from batonpass.simserver.entity.sleep import Rounds, Sleep
+from batonpass.simserver.entity.table import Holding, Holdings
 
 __all__ = ["Passivation"]
 
-_log = logging.getLogger("simserver.entity.passivation")
+_log = logging.getLogger("batonpass.simserver.entity.passivation")
 
 SWEEP_S: Final = 1.0
 # A turn is over after so long, and the others have theirs for so many times as long as it took.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from simserver.world.api import yes_or_no
+from batonpass.simserver.world.api import yes_or_no
 
 __all__ = ["NEVER", "Rounds", "Sleep", "may_sleep"]
 

@@ -7,13 +7,13 @@ from typing import Any, Final, Self
 
 import cbor2
 
-from authority.fence import MAX_EPOCH, Fence
-from authority.model.ownership import UNTOLD, Ownership
-from authority.wire.cbor import loads_state_untrusted
-from simserver.entity.inputs import check_inbox
-from simserver.world.participants import KEY, NO_PARTS, read_parts
-from simserver.world.portability import is_text
-from simserver.world.step import NOTHING_CARRIED, Carried
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.model.ownership import UNTOLD, Ownership
+from batonpass.authority.wire.cbor import loads_state_untrusted
+from batonpass.simserver.entity.inputs import check_inbox
+from batonpass.simserver.world.participants import KEY, NO_PARTS, read_parts
+from batonpass.simserver.world.portability import is_text
+from batonpass.simserver.world.step import NOTHING_CARRIED, Carried
 
 __all__ = ["MAX_BROKEN_CHARS", "Frozen", "Snapshot", "shortened", "state_hash"]
 

@@ -14,33 +14,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.base.errors import is_stopping, said
-from actors.core.exits import SHUTDOWN, Reason, cause_of
-from actors.core.restart import RestartWindow
-from authority.fence import Fence
-from authority.model.ownership import UNTOLD, InputVerdict, Ownership, judge_input
-from authority.wire.transfer import InputAck, InputItem, NotOwner
-from simserver.entity.custody_log import Stint
-from simserver.entity.description import described
-from simserver.entity.encoder import LifeEncoder
-from simserver.entity.environment import EntityEnvironment
-from simserver.entity.inputs import Admission, Inbox
-from simserver.entity.journal import Journal
-from simserver.entity.passivated import Passive
-from simserver.entity.sleep import Sleep, may_sleep
-from simserver.entity.snapshot import Frozen, Snapshot, shortened, state_hash
-from simserver.world.api import migrated, schema_version, takes
-from simserver.world.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
-from simserver.world.pending_input import PendingInput
-from simserver.world.portability import Glance, NotPortable, a_state, copied, glance, portable
-from simserver.world.step import Carried
+from batonpass.actors.base.errors import is_stopping, said
+from batonpass.actors.core.exits import SHUTDOWN, Reason, cause_of
+from batonpass.actors.core.restart import RestartWindow
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import UNTOLD, InputVerdict, Ownership, judge_input
+from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
+from batonpass.simserver.entity.custody_log import Stint
+from batonpass.simserver.entity.description import described
+from batonpass.simserver.entity.encoder import LifeEncoder
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.inputs import Admission, Inbox
+from batonpass.simserver.entity.journal import Journal
+from batonpass.simserver.entity.passivated import Passive
+from batonpass.simserver.entity.sleep import Sleep, may_sleep
+from batonpass.simserver.entity.snapshot import Frozen, Snapshot, shortened, state_hash
+from batonpass.simserver.world.api import migrated, schema_version, takes
+from batonpass.simserver.world.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.portability import Glance, NotPortable, a_state, copied, glance, portable
+from batonpass.simserver.world.step import Carried
 
 if TYPE_CHECKING:
-    from actors.core.ref import Ref
+    from batonpass.actors.core.ref import Ref
 
 __all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
 
-_log = logging.getLogger("simserver.entity.state")
+_log = logging.getLogger("batonpass.simserver.entity.state")
 
 # An actor that crashes more often than this, on one entity, would go on doing so: the entity stands still instead. It
 # is not its supervisor's limit, because one entity must not end the others.

@@ -12,24 +12,24 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from actors.base.errors import is_stopping, said
-from actors.core.exits import CallTimeout, Exit, NoProc
-from actors.core.ref import DEFAULT_TIMEOUT_S, Ref
-from authority.fence import Fence
-from authority.limits import MAX_STATE_BYTES
-from authority.model.ownership import UNTOLD, Ownership
-from authority.wire.transfer import InputItem
-from simserver.entity.actor import Inspect, NewInput, TickNow
-from simserver.entity.crash_guard import BlackBox
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import EntityEnvironment, Life, Snapshot
-from simserver.world.api import require_kind, schema_version
-from simserver.world.portability import a_state, portable
-from simserver.world.step import Carried
+from batonpass.actors.base.errors import is_stopping, said
+from batonpass.actors.core.exits import CallTimeout, Exit, NoProc
+from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, Ref
+from batonpass.authority.fence import Fence
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.model.ownership import UNTOLD, Ownership
+from batonpass.authority.wire.transfer import InputItem
+from batonpass.simserver.entity.actor import Inspect, NewInput, TickNow
+from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import EntityEnvironment, Life, Snapshot
+from batonpass.simserver.world.api import require_kind, schema_version
+from batonpass.simserver.world.portability import a_state, portable
+from batonpass.simserver.world.step import Carried
 
 __all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tombstone", "WorldFailed"]
 
-_log = logging.getLogger("simserver.entity.table")
+_log = logging.getLogger("batonpass.simserver.entity.table")
 
 # One row per entity that ever left; a source that comes later than the last 100,000 departures asks the home instance.
 MAX_TOMBSTONES: Final = 100_000

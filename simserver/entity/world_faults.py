@@ -8,11 +8,11 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
-from actors.base.errors import traceback_of
+from batonpass.actors.base.errors import traceback_of
 
 __all__ = ["INTERVAL_NS", "MAX_KINDS", "WorldFaults"]
 
-_log = logging.getLogger("simserver.world.api")
+_log = logging.getLogger("batonpass.simserver.world.api")
 
 INTERVAL_NS: Final = 60_000_000_000
 MAX_KINDS: Final = 64

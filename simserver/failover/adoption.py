@@ -9,30 +9,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from actors.base.errors import is_stopping
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.replica_choice import Copy, CopyTable
-from authority.model.ownership import Ownership
-from authority.model.standing import CopySource
-from authority.node.spans import ADOPTION, SILENT, Spans, takeover_id
-from authority.wire.hops import Trace
-from authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
-from authority.wire.transfer import Adopt, Adopted, Collect, Collected
-from simserver.durability.ledger import Ledger
-from simserver.durability.put_aside import PutAside
-from simserver.durability.replication import Copier, new_copy
-from simserver.entity.state import Life, Snapshot
-from simserver.entity.table import Holding, Holdings
-from simserver.lease.keeper import LeaseKeeper
-from simserver.net.outbox import Courier
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.staged_states import Stages
-from simserver.world.portability import NotPortable
+from batonpass.actors.base.errors import is_stopping
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.replica_choice import Copy, CopyTable
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.node.spans import ADOPTION, SILENT, Spans, takeover_id
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
+from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.put_aside import PutAside
+from batonpass.simserver.durability.replication import Copier, new_copy
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_states import Stages
+from batonpass.simserver.world.portability import NotPortable
 
 __all__ = ["Recovery"]
 
-_log = logging.getLogger("simserver.failover.adoption")
+_log = logging.getLogger("batonpass.simserver.failover.adoption")
 
 MAX_TAKEN_AWAY: Final = 16_384
 """Of so many entities it is remembered that they were simulated until they were taken away; the oldest go first."""

@@ -14,19 +14,19 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.fence import Fence
-from authority.names import instance_of
-from authority.wire.hops import Trace
-from authority.wire.log_position import MAX_HELD, MAX_OFFICES_ABROAD, HeldInquiry, HeldItem, HeldWord
-from simserver.entity.table import Holding, Holdings
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from simserver.transfer.source.departures import Departures
-from tree.disk.disk import DiskFailed
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.log_position import MAX_HELD, MAX_OFFICES_ABROAD, HeldInquiry, HeldItem, HeldWord
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.tree.disk.disk import DiskFailed
 
 __all__ = ["Visitors"]
 
-_log = logging.getLogger("simserver.failover.foreign_entities")
+_log = logging.getLogger("batonpass.simserver.failover.foreign_entities")
 
 # One question to each home in that time, about `MAX_HELD` entities: those of more have their turn later.
 ASK_EVERY_S: Final = 10.0

@@ -23,25 +23,25 @@ from typing import Final
 
 import trio
 
-from authority.fence import Fence
-from authority.machines.replica_choice import Copy
-from authority.model.standing import CopySource
-from authority.names import instance_of
-from authority.wire.hops import Trace
-from authority.wire.log_position import MAX_HELD, HeldInquiry, HeldItem, HeldWord
-from simserver.durability.ledger import Ledger
-from simserver.durability.put_aside import Aside, PutAside
-from simserver.durability.replication import Copier, new_copy
-from simserver.entity.table import Holding, Holdings
-from simserver.failover.adoption import Recovery
-from simserver.net.home_client import Home, HomeUnreachable
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.staged_states import Stages
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Copy
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.log_position import MAX_HELD, HeldInquiry, HeldItem, HeldWord
+from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.put_aside import Aside, PutAside
+from batonpass.simserver.durability.replication import Copier, new_copy
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.net.home_client import Home, HomeUnreachable
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_states import Stages
 
 __all__ = ["Astray"]
 
-_log = logging.getLogger("simserver.failover.log_rollback")
+_log = logging.getLogger("batonpass.simserver.failover.log_rollback")
 
 Stay = tuple[str, Fence]
 Staged = tuple[str, Fence, str]

@@ -8,17 +8,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from actors.base.errors import said, traceback_of
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Despawn, Despawned, NotHere, Spawn, Spawned
-from simserver.durability.creation_barrier import Newborns
-from simserver.entity.table import Holdings, StateTooLarge, WorldFailed
-from simserver.net.outbox import Courier
-from simserver.transfer.source.admission import Reception
-from simserver.transfer.source.departures import Departures
+from batonpass.actors.base.errors import said, traceback_of
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Despawn, Despawned, NotHere, Spawn, Spawned
+from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.entity.table import Holdings, StateTooLarge, WorldFailed
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.transfer.source.admission import Reception
+from batonpass.simserver.transfer.source.departures import Departures
 
 __all__ = ["MAX_REFUSED", "Births", "Refusal"]
 

@@ -24,23 +24,23 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.errors import MessageError
-from authority.machines.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
-from authority.machines.replica_choice import may_follow
-from authority.names import instance_of
-from authority.protocol_version import PROTOCOL_VERSION, why_other_release
-from authority.trust.signed_positions import LogPlace
-from authority.wire.hops import Trace
-from authority.wire.lease import Renew, RenewReply, digest_of, number_of
-from authority.wire.log_position import place_said_untrusted
-from simserver.lease.log_watermark import HomeLog
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from tree.disk.disk import DiskFailed, replace_file
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import MessageError
+from batonpass.authority.machines.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
+from batonpass.authority.machines.replica_choice import may_follow
+from batonpass.authority.names import instance_of
+from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_release
+from batonpass.authority.trust.signed_positions import LogPlace
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
+from batonpass.authority.wire.log_position import place_said_untrusted
+from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.tree.disk.disk import DiskFailed, replace_file
 
 __all__ = ["LeaseKeeper", "Nonces"]
 
-_log = logging.getLogger("simserver.lease.keeper")
+_log = logging.getLogger("batonpass.simserver.lease.keeper")
 
 RETRY_S: Final = 0.2
 # Between two renewals, however often somebody wants to know more.

@@ -26,16 +26,16 @@ from typing import Final
 
 import trio
 
-from authority.errors import MessageError
-from authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace
-from authority.wire.base import MAX_TOKEN_CHARS
-from authority.wire.lease import MAX_POSITION_CHARS
-from authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD, place_said_untrusted
-from tree.disk.disk import DiskFailed, replace_file
+from batonpass.authority.errors import MessageError
+from batonpass.authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace
+from batonpass.authority.wire.base import MAX_TOKEN_CHARS
+from batonpass.authority.wire.lease import MAX_POSITION_CHARS
+from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD, place_said_untrusted
+from batonpass.tree.disk.disk import DiskFailed, replace_file
 
 __all__ = ["HomeLog"]
 
-_log = logging.getLogger("simserver.lease.log_watermark")
+_log = logging.getLogger("batonpass.simserver.lease.log_watermark")
 
 WRITE_EVERY_S: Final = 0.5
 # What a line begins with that is no word of another instance: no token has a space.

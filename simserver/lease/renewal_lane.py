@@ -11,22 +11,22 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Bell, Clock
-from actors.net.endpoint import LinkDown, LinkFull, Received
-from actors.net.link_service import LinkService
-from authority.errors import MessageError
-from authority.model.records import DirectoryRow
-from authority.wire.hops import Trace
-from authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
-from crypto import jose
-from crypto.errors import CryptoError
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.actors.base.clock import Bell, Clock
+from batonpass.actors.net.endpoint import LinkDown, LinkFull, Received
+from batonpass.actors.net.link_service import LinkService
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 
 __all__ = ["ASK_NEXT_NS", "PATIENCE_NS", "Question", "RenewalLane"]
 
-_log = logging.getLogger("simserver.lease.renewal_lane")
+_log = logging.getLogger("batonpass.simserver.lease.renewal_lane")
 
 # A member that has not answered by then is not waited for alone. It takes milliseconds.
 ASK_NEXT_NS: Final = 500_000_000

@@ -1,1 +1,1 @@
-"""Room simserver/net."""
+"""Connections to the home instance and to other servers."""

@@ -20,30 +20,30 @@ from typing import Any, Final
 import trio
 from pydantic import ValidationError
 
-from actors.base.batcher import Combiner
-from actors.base.clock import Clock
-from actors.http.client import HttpClient, HttpFailed
-from authority.errors import MessageError
-from authority.model.addresses import with_usable_addresses
-from authority.model.records import DirectoryRow, Role
-from authority.names import BadName, check_name
-from authority.protocol_version import PROTOCOL_VERSION
-from authority.trust.enrolment import CLOCK, DIRECTORY, is_proof, registration_proof, rows_proof
-from authority.trust.key_pinning import Pins
-from authority.wire.batch import MAX_BATCH, Letter, take_batch
-from authority.wire.envelope import WAIT_HEADER
-from authority.wire.hops import Trace
-from authority.wire.lease import Renew, digest_of_members
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import Message, NoAnswer, Parcel
-from crypto import jose
-from crypto.continuity import Published
-from crypto.errors import CryptoError, KeyConflict
-from crypto.keys import PublicIdentity
+from batonpass.actors.base.batcher import Combiner
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.addresses import with_usable_addresses
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.names import BadName, check_name
+from batonpass.authority.protocol_version import PROTOCOL_VERSION
+from batonpass.authority.trust.enrolment import CLOCK, DIRECTORY, is_proof, registration_proof, rows_proof
+from batonpass.authority.trust.key_pinning import Pins
+from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import Renew, digest_of_members
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
+from batonpass.crypto import jose
+from batonpass.crypto.continuity import Published
+from batonpass.crypto.errors import CryptoError, KeyConflict
+from batonpass.crypto.keys import PublicIdentity
 
 __all__ = ["Home", "HomeRefused", "HomeUnreachable"]
 
-_log = logging.getLogger("simserver.net.home_client")
+_log = logging.getLogger("batonpass.simserver.net.home_client")
 
 REQUEST_TIMEOUT_S: Final = 2.0
 ROW_TTL_NS: Final = 30_000_000_000

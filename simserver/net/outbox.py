@@ -12,26 +12,26 @@ from dataclasses import dataclass
 
 import trio
 
-from actors.base.clock import Clock
-from actors.link import LARGE_MESSAGE_BYTES
-from actors.net.endpoint import LinkDown, LinkFull
-from actors.net.link_service import LinkService
-from authority.limits import INLINE_STATE_BYTES
-from authority.wire.batch import Letter, Outbox
-from authority.wire.hops import Trace
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import KeyAhead, LinkMessage, Message, encode_link
-from crypto.keys import PublicIdentity
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from simserver.net.in_flight import UnderWay
-from simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, Whereabouts
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.link import LARGE_MESSAGE_BYTES
+from batonpass.actors.net.endpoint import LinkDown, LinkFull
+from batonpass.actors.net.link_service import LinkService
+from batonpass.authority.limits import INLINE_STATE_BYTES
+from batonpass.authority.wire.batch import Letter, Outbox
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import KeyAhead, LinkMessage, Message, encode_link
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.in_flight import UnderWay
+from batonpass.simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, Whereabouts
 
 __all__ = ["Courier"]
 
 _Destination = tuple[str, tuple[str, int] | None, int]
 """To whom, where if that is known better than from the directory, and on which channel."""
 
-_log = logging.getLogger("simserver.net.outbox")
+_log = logging.getLogger("batonpass.simserver.net.outbox")
 # States on channels of their own, so that they do not stand in the way of short messages, nor large ones in that of
 # small ones. Those that travel beside their message are taken as they arrive, whatever is missing before them.
 STATE_CHANNEL = 1

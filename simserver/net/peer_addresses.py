@@ -6,9 +6,9 @@ or it does not answer what it is asked, and then its row in the directory counts
 
 from typing import Final
 
-from actors.link import Event
-from actors.net.endpoint import LinkEndpoint
-from actors.net.silent_peers import SilentPeers
+from batonpass.actors.link import Event
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.net.silent_peers import SilentPeers
 
 __all__ = ["MAX_KNOWN_ADDRESSES", "Whereabouts"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from actors.base.clock import Clock
+from batonpass.actors.base.clock import Clock
 
 __all__ = ["Alarm", "SpawnTask"]
 

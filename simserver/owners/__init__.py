@@ -1,1 +1,1 @@
-"""Room simserver/owners."""
+"""Owners of entities: who they are, and whether they are active."""

@@ -14,16 +14,16 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.fence import Fence
-from authority.wire.hops import Trace
-from authority.wire.transfer import OwnerRequest, OwnerWord
-from simserver.entity.table import Holding
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 
 __all__ = ["FIRST_SILENCE_S", "Silences"]
 
-_log = logging.getLogger("simserver.owners.inactivity")
+_log = logging.getLogger("batonpass.simserver.owners.inactivity")
 
 # Shorter silences are nobody's business: players blink.
 FIRST_SILENCE_S: Final = 10

@@ -12,14 +12,14 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.wire.hops import Trace
-from authority.wire.transfer import OwnerRequest, OwnerWord
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 
 __all__ = ["ASK_AGAIN_NS", "MAX_WAITING", "Owners"]
 
-_log = logging.getLogger("simserver.owners.lookup")
+_log = logging.getLogger("batonpass.simserver.owners.lookup")
 
 ASK_AGAIN_NS: Final = 1_000_000_000
 MAX_WAITING: Final = 1024

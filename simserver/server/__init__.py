@@ -1,1 +1,1 @@
-"""Room simserver/server."""
+"""The server as a whole: composition, dispatch of messages, configuration, status, load."""

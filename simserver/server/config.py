@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import Field
 
-from authority.limits import MAX_STATE_BYTES
-from authority.node.config import (
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.node.config import (
     Address,
     ConfigError,
     InstanceName,
@@ -52,7 +52,7 @@ class SimserverConfig(Settings):
     max_copies_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
     # Who has slept for so long has its memory given back, until it is needed; 0 for never.
     passivate_after_s: float = Field(default=120.0, ge=0, le=86_400)
-    world: str = "simserver.world.demo_balls:Balls"
+    world: str = "batonpass.simserver.world.demo_balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
     telemetry: TelemetrySettings = TelemetrySettings()
     log_level: str = "INFO"

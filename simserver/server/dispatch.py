@@ -8,24 +8,24 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import InstanceClock
-from actors.core.system import System
-from actors.core.telemetry import Telemetry
-from actors.net.endpoint import Received
-from actors.net.key_service import KeyService
-from actors.net.link_service import LinkService
-from actors.net.taking import Rest, take_each
-from actors.supervision.application import LastWord
-from authority.errors import MessageError
-from authority.fence import Fence
-from authority.machines.source import Mode
-from authority.model.records import Role
-from authority.names import instance_of
-from authority.node.rejected_peers import Audit
-from authority.node.spans import Spans
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.actors.base.clock import InstanceClock
+from batonpass.actors.core.system import System
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.net.endpoint import Received
+from batonpass.actors.net.key_service import KeyService
+from batonpass.actors.net.link_service import LinkService
+from batonpass.actors.net.taking import Rest, take_each
+from batonpass.actors.supervision.application import LastWord
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.rejected_peers import Audit
+from batonpass.authority.node.spans import Spans
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
     Adopt,
@@ -64,40 +64,40 @@ from authority.wire.transfer import (
     StateTransfer,
     decode_link_untrusted,
 )
-from crypto import jose
-from crypto.errors import CryptoError
-from simserver.durability.creation_barrier import Newborns
-from simserver.durability.ledger import Ledger
-from simserver.durability.replication import Copier
-from simserver.entity.actor import NewInput, TickNow
-from simserver.entity.custody_log import CustodyLog
-from simserver.entity.passivation import Passivation
-from simserver.entity.state import EntityEnvironment
-from simserver.entity.table import Holdings
-from simserver.failover.adoption import Recovery
-from simserver.failover.foreign_entities import Visitors
-from simserver.failover.spawn import Births
-from simserver.lease.keeper import LeaseKeeper
-from simserver.lease.log_watermark import HomeLog
-from simserver.lease.renewal_lane import RenewalLane
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from simserver.net.outbox import Courier
-from simserver.owners.inactivity import Silences
-from simserver.owners.lookup import Owners
-from simserver.server.config import SimserverConfig
-from simserver.server.load_report import Loads
-from simserver.server.standings import Standings
-from simserver.transfer.source.admission import Admissions, Reception
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.staged_outcome import Inquiries
-from simserver.transfer.target.staged_states import Stages
-from simserver.transfer.target.unresolved import LooseEnds
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
+from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.entity.actor import NewInput, TickNow
+from batonpass.simserver.entity.custody_log import CustodyLog
+from batonpass.simserver.entity.passivation import Passivation
+from batonpass.simserver.entity.state import EntityEnvironment
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.foreign_entities import Visitors
+from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.renewal_lane import RenewalLane
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.owners.inactivity import Silences
+from batonpass.simserver.owners.lookup import Owners
+from batonpass.simserver.server.config import SimserverConfig
+from batonpass.simserver.server.load_report import Loads
+from batonpass.simserver.server.standings import Standings
+from batonpass.simserver.transfer.source.admission import Admissions, Reception
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.staged_states import Stages
+from batonpass.simserver.transfer.target.unresolved import LooseEnds
 
 __all__ = ["Node"]
 
-_log = logging.getLogger("simserver")
+_log = logging.getLogger("batonpass.simserver")
 
 # Parcels that are being opened or wait for a key at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_PARCELS: Final = 256

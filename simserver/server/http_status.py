@@ -10,14 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Query
 from pydantic import BaseModel, Field
 
-from actors import CallTimeout, Exit
-from actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
-from actors.http.key_routes import key_routes
-from actors.http.operator_auth import operator_access
-from actors.observe.observation import actor_routes
-from authority.model.records import Role
-from authority.trust.certificates import Name
-from simserver.server.dispatch import Node
+from batonpass.actors import CallTimeout, Exit
+from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
+from batonpass.actors.http.key_routes import key_routes
+from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.observe.observation import actor_routes
+from batonpass.authority.model.records import Role
+from batonpass.authority.trust.certificates import Name
+from batonpass.simserver.server.dispatch import Node
 
 __all__ = ["make_status_app"]
 

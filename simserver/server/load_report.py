@@ -14,11 +14,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import trio
 
-from actors.base.clock import Clock
-from actors.base.errors import is_stopping
-from authority.model.records import DirectoryRow
-from authority.wire.hops import Trace
-from authority.wire.placement import (
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.errors import is_stopping
+from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import (
     MAX_CENSUS,
     MAX_GROUP_CHARS,
     MAX_STILL,
@@ -30,16 +30,16 @@ from authority.wire.placement import (
     LoadReport,
     StillRow,
 )
-from authority.wire.transfer import Message
-from simserver.entity.state import Life
-from simserver.entity.table import Holding, Holdings
-from simserver.transfer.source.departures import Departures
-from simserver.world.api import World, yes_or_no
-from simserver.world.portability import is_text
+from batonpass.authority.wire.transfer import Message
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.world.api import World, yes_or_no
+from batonpass.simserver.world.portability import is_text
 
 __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_rows", "moved_bytes"]
 
-_log = logging.getLogger("simserver.server.load_report")
+_log = logging.getLogger("batonpass.simserver.server.load_report")
 
 REPORT_EVERY_S: Final = 1.0
 # What was just stopped is reported so soon, with all that were meanwhile.

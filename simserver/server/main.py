@@ -8,70 +8,70 @@ from typing import Any, Final, NoReturn
 
 import trio
 
-from actors.base.breakpoints import breakpoints_of, nowhere
-from actors.base.clock import Clock, InstanceClock
-from actors.core.children import ActorSpec, ServiceSpec
-from actors.core.restart import Restart, Strategy
-from actors.core.supervisor import SupervisorSpec
-from actors.core.system import System
-from actors.core.telemetry import Telemetry
-from actors.http.app import WebService
-from actors.http.client import HttpClient
-from actors.net.endpoint import LinkEndpoint
-from actors.net.key_service import KeyService, KeysRefused
-from actors.net.link_service import LinkService
-from actors.supervision.application import run_application
-from actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
-from actors.supervision.signals import run_until_signalled
-from authority.fence import Fence
-from authority.machines.capacity import Vacancies
-from authority.machines.replica_choice import CopyTable
-from authority.node.config import read_secret
-from authority.node.spans import Spans
-from authority.node.telemetry_handlers import attach_listeners
-from authority.protocol_version import PROTOCOL_VERSION
-from authority.trust.key_pinning import Pins
-from authority.wire.sealing import Sealer
-from crypto.continuity import Published
-from crypto.key_store import KeyStore
-from crypto.pin_file import PinFile
-from simserver.durability.creation_barrier import Newborns
-from simserver.durability.ledger import Ledger
-from simserver.durability.put_aside import PutAside
-from simserver.durability.replication import Copier
-from simserver.entity.actor_keeper import ENTITIES, Caretaker
-from simserver.entity.crash_guard import BlackBox
-from simserver.entity.custody_log import CustodyLog, custody_file
-from simserver.entity.passivation import Passivation
-from simserver.entity.state import EntityEnvironment
-from simserver.entity.table import Holdings, Tombstone
-from simserver.failover.adoption import Recovery
-from simserver.failover.foreign_entities import Visitors
-from simserver.failover.log_rollback import Astray
-from simserver.failover.spawn import Births
-from simserver.lease.keeper import LeaseKeeper, Nonces
-from simserver.lease.log_watermark import HomeLog
-from simserver.lease.renewal_lane import RenewalLane
-from simserver.net.home_client import Home, HomeRefused
-from simserver.net.outbox import Courier
-from simserver.net.peer_addresses import Whereabouts
-from simserver.owners.inactivity import Silences
-from simserver.owners.lookup import Owners
-from simserver.server.config import SimserverConfig
-from simserver.server.dispatch import Node
-from simserver.server.http_status import make_status_app
-from simserver.server.load_report import LoadMeter, Loads, moved_bytes
-from simserver.transfer.source.admission import Admissions, Reception
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.staged_outcome import Inquiries
-from simserver.transfer.target.staged_states import Stages
-from simserver.transfer.target.unresolved import LooseEnds
-from simserver.world.api import load_world, schema_version
+from batonpass.actors.base.breakpoints import breakpoints_of, nowhere
+from batonpass.actors.base.clock import Clock, InstanceClock
+from batonpass.actors.core.children import ActorSpec, ServiceSpec
+from batonpass.actors.core.restart import Restart, Strategy
+from batonpass.actors.core.supervisor import SupervisorSpec
+from batonpass.actors.core.system import System
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.http.app import WebService
+from batonpass.actors.http.client import HttpClient
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.net.key_service import KeyService, KeysRefused
+from batonpass.actors.net.link_service import LinkService
+from batonpass.actors.supervision.application import run_application
+from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
+from batonpass.actors.supervision.signals import run_until_signalled
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.capacity import Vacancies
+from batonpass.authority.machines.replica_choice import CopyTable
+from batonpass.authority.node.config import read_secret
+from batonpass.authority.node.spans import Spans
+from batonpass.authority.node.telemetry_handlers import attach_listeners
+from batonpass.authority.protocol_version import PROTOCOL_VERSION
+from batonpass.authority.trust.key_pinning import Pins
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto.continuity import Published
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.pin_file import PinFile
+from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.put_aside import PutAside
+from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker
+from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.custody_log import CustodyLog, custody_file
+from batonpass.simserver.entity.passivation import Passivation
+from batonpass.simserver.entity.state import EntityEnvironment
+from batonpass.simserver.entity.table import Holdings, Tombstone
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.foreign_entities import Visitors
+from batonpass.simserver.failover.log_rollback import Astray
+from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
+from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.renewal_lane import RenewalLane
+from batonpass.simserver.net.home_client import Home, HomeRefused
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.peer_addresses import Whereabouts
+from batonpass.simserver.owners.inactivity import Silences
+from batonpass.simserver.owners.lookup import Owners
+from batonpass.simserver.server.config import SimserverConfig
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.http_status import make_status_app
+from batonpass.simserver.server.load_report import LoadMeter, Loads, moved_bytes
+from batonpass.simserver.transfer.source.admission import Admissions, Reception
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.staged_states import Stages
+from batonpass.simserver.transfer.target.unresolved import LooseEnds
+from batonpass.simserver.world.api import load_world, schema_version
 
 __all__ = ["build", "main", "run", "supervision_tree"]
 
-_log = logging.getLogger("simserver")
+_log = logging.getLogger("batonpass.simserver")
 
 # Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
 # fails this often fails every time.

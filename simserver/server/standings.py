@@ -7,12 +7,12 @@ only then for its world or its owner.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.machines.source import Case, OutgoingPhase
-from authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow, StandingWord
-from simserver.entity.table import Holding, Holdings
-from simserver.transfer.source.departure import Departure
-from simserver.transfer.source.departures import Departures
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.machines.source import Case, OutgoingPhase
+from batonpass.authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow, StandingWord
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.transfer.source.departure import Departure
+from batonpass.simserver.transfer.source.departures import Departures
 
 __all__ = ["Standings"]
 

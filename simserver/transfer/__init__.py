@@ -1,1 +1,1 @@
-"""Room simserver/transfer."""
+"""Transfers of authority: `source` lets entities go, `target` takes them."""

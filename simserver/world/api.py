@@ -37,12 +37,12 @@ What a world may have beside `World`'s methods:
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from actors.base.errors import is_stopping
-from authority.names import BadName, check_name
-from authority.node.config import ConfigError
-from authority.node.plugins import import_named, or_config_error
-from simserver.world.pending_input import PendingInput
-from simserver.world.validation import flaw
+from batonpass.actors.base.errors import is_stopping
+from batonpass.authority.names import BadName, check_name
+from batonpass.authority.node.config import ConfigError
+from batonpass.authority.node.plugins import import_named, or_config_error
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.validation import flaw
 
 __all__ = ["World", "a_destination", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
 

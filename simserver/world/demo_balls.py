@@ -7,8 +7,8 @@ continuity of a hand-over can be checked by equality, not by tolerance.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from simserver.world.pending_input import PendingInput
-from tree.data.data import decode_untrusted
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.tree.data.data import decode_untrusted
 
 __all__ = ["BOX_UM", "Balls"]
 

@@ -22,10 +22,10 @@ from typing import Any, Final, Protocol
 
 import cbor2
 
-from actors.base.errors import is_stopping, traceback_of
-from authority.limits import MAX_STATE_BYTES
-from authority.wire.cbor import loads_state_untrusted
-from simserver.world.portability import portable
+from batonpass.actors.base.errors import is_stopping, traceback_of
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.wire.cbor import loads_state_untrusted
+from batonpass.simserver.world.portability import portable
 
 __all__ = [
     "MAX_PARTS",
@@ -41,7 +41,7 @@ __all__ = [
     "with_parts",
 ]
 
-_log = logging.getLogger("simserver.world.participants")
+_log = logging.getLogger("batonpass.simserver.world.participants")
 
 # Of one entity. The entity stands still while they are on their way, beside its state.
 MAX_PARTS: Final = 16

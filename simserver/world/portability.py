@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import cbor2
 
-from actors.base.errors import is_stopping, said
-from authority.limits import MAX_STATE_BYTES
-from authority.wire.cbor import loads_state_untrusted
+from batonpass.actors.base.errors import is_stopping, said
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.wire.cbor import loads_state_untrusted
 
 __all__ = ["MAX_LEVELS", "Glance", "NotPortable", "a_state", "copied", "glance", "is_text", "portable"]
 

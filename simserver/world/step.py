@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from simserver.world.portability import is_text
+from batonpass.simserver.world.portability import is_text
 
 __all__ = ["MAX_TIMERS", "NOTHING_CARRIED", "Carried", "EntityRandom", "Step", "Timers"]
 

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from authority.wire.transfer import MAX_SCHEMA_VERSION
-from simserver.world.participants import MAX_PART_NAME, MAX_PARTS
+from batonpass.authority.wire.transfer import MAX_SCHEMA_VERSION
+from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 
 __all__ = ["flaw"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import trio
 import trio.lowlevel
 
-from actors import From, Reply, Server, ServiceSpec, System
-from actors.core.telemetry import NODE_BLOCKED
+from batonpass.actors import From, Reply, Server, ServiceSpec, System
+from batonpass.actors.core.telemetry import NODE_BLOCKED
 
 WATCHDOG_S = 0.05
 GIVE_UP_S = 60.0

@@ -6,7 +6,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     IGNORE,
     Continue,
     Down,

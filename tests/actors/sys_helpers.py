@@ -5,7 +5,7 @@ from typing import Any
 
 import trio.testing
 
-from actors import Exit
+from batonpass.actors import Exit
 
 __all__ = ["cast_when_idle", "ignore_exit"]
 

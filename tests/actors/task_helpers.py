@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from actors import Exit, From, Reply, Server, TaskError
+from batonpass.actors import Exit, From, Reply, Server, TaskError
 
 
 async def after(delay_s: float, value: Any = None) -> Any:

@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from actors import ChildSpec, ChildStartFailed, Exit, RestartLimitReached, ServiceSpec, SupervisorSpec, System
-from actors.supervision.application import LastWord, RootEnded, run_application
+from batonpass.actors import ChildSpec, ChildStartFailed, Exit, RestartLimitReached, ServiceSpec, SupervisorSpec, System
+from batonpass.actors.supervision.application import LastWord, RootEnded, run_application
 
 Status = trio.TaskStatus[None]
 
@@ -74,7 +74,7 @@ async def test_what_fails_by_accident_is_started_again(autojump_clock: trio.test
             failing, service.fails = service.fails, trio.Event()
             service.failure = OSError("by accident")
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(logging.getLogger("actors"), "disabled", True)
+                patch.setattr(logging.getLogger("batonpass.actors"), "disabled", True)
                 failing.set()
                 await trio.sleep(1)
     assert service.lives == 2

@@ -10,9 +10,21 @@ import pytest
 import trio
 import trio.testing
 
-from actors import ActorSpec, CallingSelf, CallTimeout, Exit, NoProc, NoReply, Ref, Reply, Server, Stop, System
-from actors.core.ref import From
-from actors.core.scheduler import AT_ONCE_CALLS
+from batonpass.actors import (
+    ActorSpec,
+    CallingSelf,
+    CallTimeout,
+    Exit,
+    NoProc,
+    NoReply,
+    Ref,
+    Reply,
+    Server,
+    Stop,
+    System,
+)
+from batonpass.actors.core.ref import From
+from batonpass.actors.core.scheduler import AT_ONCE_CALLS
 
 
 class Recorder(Server[list[Any]]):

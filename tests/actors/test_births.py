@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.base.spawn_log import MAX_SAMPLES, PRECISION, RESOLUTION_S, Births
+from batonpass.actors.base.spawn_log import MAX_SAMPLES, PRECISION, RESOLUTION_S, Births
 
 
 @given(st.lists(st.floats(min_value=0, max_value=0.2), min_size=1, max_size=200))

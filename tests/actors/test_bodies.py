@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from actors.http import app as web
-from actors.http.app import ApiError, BodyBound, bearer_access, prepare_app
-from actors.http.body_budget import BodiesUnderWay
-from actors.http.server import HttpLimits, Room, converse
-from actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
+from batonpass.actors.http import app as web
+from batonpass.actors.http.app import ApiError, BodyBound, bearer_access, prepare_app
+from batonpass.actors.http.body_budget import BodiesUnderWay
+from batonpass.actors.http.server import HttpLimits, Room, converse
+from batonpass.actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
 
 # --- all of them together ----------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import trio
 import trio.testing
 
-from actors.base.clock import Clock
+from batonpass.actors.base.clock import Clock
 
 
 async def test_a_bell_wakes_who_waits_and_rings_once(autojump_clock: trio.testing.MockClock) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.base.batcher import Combiner
+from batonpass.actors.base.batcher import Combiner
 
 
 class Doubler:

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actors.http.connection_limits import Admitted, Crowd
-from actors.link.strangers import place_of
+from batonpass.actors.http.connection_limits import Admitted, Crowd
+from batonpass.actors.link.strangers import place_of
 
 
 def test_there_is_room_until_there_is_none() -> None:

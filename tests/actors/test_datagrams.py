@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.net.datagrams import (
+from batonpass.actors.net.datagrams import (
     MAX_TRAIN_BYTES,
     MAX_TRAIN_DATAGRAMS,
     DatagramSocket,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.observe.display import HIDDEN, MAX_TOTAL_CHARACTERS, picture
+from batonpass.actors.observe.display import HIDDEN, MAX_TOTAL_CHARACTERS, picture
 
 
 class Colour(Enum):

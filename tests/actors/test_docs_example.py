@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-import actors
-import actors.remote
-import actors.stages
+import batonpass.actors.remote as actors_remote
+import batonpass.actors.stages as actors_stages
+from batonpass import actors
 from tests.actors.oracle.lines import recorded_lines
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     # Names of Elixir stand in the left column of the tables.
     prose = re.sub(r"^\|.*?\|", "", prose, flags=re.MULTILINE) if page is FOR_OTP else prose
     named = set(re.findall(r"`([A-Z][A-Za-z]+[a-z])\b", prose))
-    ours = {*actors.__all__, *actors.remote.__all__, *actors.stages.__all__, *shown}
+    ours = {*actors.__all__, *actors_remote.__all__, *actors_stages.__all__, *shown}
     assert named <= ours | ELSEWHERE | set(dir(builtins)), f"{page.name} names what actors does not export"
 
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import Down, Exit, From, NoReply, Reply, Server, System
+from batonpass.actors import Down, Exit, From, NoReply, Reply, Server, System
 from tests.actors.servers import Counter, Polite, Recorder, Scripted, Slow, Trapper, Watcher
 
 

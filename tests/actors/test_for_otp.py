@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import ActorSpec, Exit, From, Reply, Server, System
+from batonpass.actors import ActorSpec, Exit, From, Reply, Server, System
 from tests.actors.servers import Counter, Recorder
 
 

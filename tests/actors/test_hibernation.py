@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from actors import HIBERNATE, Continue, From, NoReply, Ok, Ref, Reply, Server, ServerStatus, Stop, System
-from actors.observe import sys
-from actors.stages import Consumer
+from batonpass.actors import HIBERNATE, Continue, From, NoReply, Ok, Ref, Reply, Server, ServerStatus, Stop, System
+from batonpass.actors.observe import sys
+from batonpass.actors.stages import Consumer
 from tests.actors.servers import Scripted
 
 

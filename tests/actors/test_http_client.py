@@ -12,7 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.http.client import MAX_ANSWER_BYTES, Answer, BlockingClient, HttpClient, HttpFailed
+from batonpass.actors.http.client import MAX_ANSWER_BYTES, Answer, BlockingClient, HttpClient, HttpFailed
 
 PIECE = b" " * 65_536
 

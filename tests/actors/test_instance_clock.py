@@ -7,7 +7,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.base.clock import TOLERANCE_S, Clock, InstanceClock
+from batonpass.actors.base.clock import TOLERANCE_S, Clock, InstanceClock
 
 TRUE_S = 1_700_000_000.0
 
@@ -69,7 +69,9 @@ def test_it_is_said_once_that_it_is_off_and_once_that_it_is_right_again(caplog: 
     host.ahead_s = 0.0
     tell(clock, host)
     tell(clock, host)
-    assert [record.message.partition(",")[0] for record in caplog.records if record.name == "actors.base.clock"] == [
+    assert [
+        record.message.partition(",")[0] for record in caplog.records if record.name == "batonpass.actors.base.clock"
+    ] == [
         "the clock of alpha.s1 is 90.0 s ahead of the time of its instance",
         "the clock of alpha.s1 shows the time of its instance again",
     ]

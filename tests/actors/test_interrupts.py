@@ -15,10 +15,10 @@ import pytest
 import trio
 import trio.testing
 
-import actors
-from actors import ActorSpec, Continue, NoReply, Ok, Server, ServiceSpec, System, TaskSpec
-from actors.base.interrupts import that_ends_the_program
-from actors.core import telemetry
+from batonpass import actors
+from batonpass.actors import ActorSpec, Continue, NoReply, Ok, Server, ServiceSpec, System, TaskSpec
+from batonpass.actors.base.interrupts import that_ends_the_program
+from batonpass.actors.core import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

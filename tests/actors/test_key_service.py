@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from actors.base.clock import Clock
-from actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
-from crypto.continuity import Published, sign_reset
-from crypto.errors import KeyFileError
-from crypto.key_store import KeyStore
-from crypto.keys import Identity
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
+from batonpass.crypto.continuity import Published, sign_reset
+from batonpass.crypto.errors import KeyFileError
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.keys import Identity
 
 NOW_S = 1_700_000_000.0
 

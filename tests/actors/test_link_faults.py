@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.link import Event, LinkExpired
-from crypto.keys import Identity
+from batonpass.actors.link import Event, LinkExpired
+from batonpass.crypto.keys import Identity
 from tests.actors.test_udp import ALPHA, BETA, Directory, receive, serving, until
 
 GAMMA = Identity.generate()

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from actors.net.endpoint import LinkDown, LinkEndpoint
-from actors.net.link_service import LinkService
+from batonpass.actors.net.endpoint import LinkDown, LinkEndpoint
+from batonpass.actors.net.link_service import LinkService
 from tests.actors.test_udp import ALPHA, BETA, Directory, serving
 
 

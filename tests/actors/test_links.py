@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     ExitSignal,
     From,

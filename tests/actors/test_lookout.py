@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors.net.poller import YIELDS_IN_A_ROW, Lookout, Parked
+from batonpass.actors.net.poller import YIELDS_IN_A_ROW, Lookout, Parked
 
 
 class Post:
@@ -171,7 +171,7 @@ async def test_who_waits_before_there_is_a_socket_is_served_when_there_is() -> N
 
 async def test_an_answer_that_is_there_already_takes_no_turn_of_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     """But others get theirs now and then."""
-    monkeypatch.setattr("actors.net.poller._MAX_YIELD_S", math.inf)  # on a core that others use, too
+    monkeypatch.setattr("batonpass.actors.net.poller._MAX_YIELD_S", math.inf)  # on a core that others use, too
     async with serving() as post, trio.open_nursery() as nursery:
         turns = 0
 
@@ -223,7 +223,7 @@ async def test_one_that_waits_for_something_else_is_not_kept_waiting_by_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who takes one answer after the other without a turn lets the stand-in look for the others."""
-    monkeypatch.setattr("actors.net.poller._MAX_YIELD_S", math.inf)
+    monkeypatch.setattr("batonpass.actors.net.poller._MAX_YIELD_S", math.inf)
     async with serving() as post, trio.open_nursery() as nursery:
         got: list[bytes] = []
 

@@ -3,7 +3,7 @@
 import pytest
 import trio.testing
 
-from actors import ActorSpec, AlreadyRegistered, NoProc, System
+from batonpass.actors import ActorSpec, AlreadyRegistered, NoProc, System
 from tests.actors.servers import Counter
 
 

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 from trio.testing import wait_all_tasks_blocked as quiet
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     BadReturnValue,
     CallTimeout,
@@ -35,7 +35,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.observe import sys
+from batonpass.actors.observe import sys
 from tests.actors.servers import Counter, Scripted, Slow, Waiting
 
 

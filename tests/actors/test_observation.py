@@ -11,12 +11,12 @@ import pytest
 import trio
 from fastapi import FastAPI
 
-from actors import ActorSpec, From, NoReply, Reply, Restart, Server, ServiceSpec, SupervisorSpec, System
-from actors.core.ref import Ref
-from actors.core.status_report import ServerStatus
-from actors.http.app import ERROR_RESPONSES, prepare_app, serve_app
-from actors.observe import sys
-from actors.observe.observation import MAX_TRACES, actor_routes
+from batonpass.actors import ActorSpec, From, NoReply, Reply, Restart, Server, ServiceSpec, SupervisorSpec, System
+from batonpass.actors.core.ref import Ref
+from batonpass.actors.core.status_report import ServerStatus
+from batonpass.actors.http.app import ERROR_RESPONSES, prepare_app, serve_app
+from batonpass.actors.observe import sys
+from batonpass.actors.observe.observation import MAX_TRACES, actor_routes
 from tests.actors.servers import Counter, Slow
 from tests.homeserver.openapi import Contract
 from tests.homeserver.served import Api, until
@@ -249,7 +249,7 @@ async def test_a_service_has_no_messages_and_no_state(stage: Stage) -> None:
 async def test_an_actor_that_is_stuck_is_seen_at_once_and_does_not_hang_whoever_asks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.observe.observation.ANSWER_S", 0.01)
+    monkeypatch.setattr("batonpass.actors.observe.observation.ANSWER_S", 0.01)
     slow = await stage.system.start(Slow)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(slow.call, 3600.0, None))

@@ -3,7 +3,7 @@
 import pytest
 import trio.testing
 
-from actors import System
+from batonpass.actors import System
 from tests.actors.oracle import (
     exit_cases,
     hibernation_cases,

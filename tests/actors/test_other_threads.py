@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     CallTimeout,
     Exit,
     From,
@@ -28,11 +28,11 @@ from actors import (
     WrongThread,
     via,
 )
-from actors.base.clock import Bell
-from actors.observe import sys
-from actors.stages import Consumer, SubscribeTo, from_iterable
-from actors.stages.client import ask, cancel, sync_subscribe
-from actors.supervision.application import LastWord
+from batonpass.actors.base.clock import Bell
+from batonpass.actors.observe import sys
+from batonpass.actors.stages import Consumer, SubscribeTo, from_iterable
+from batonpass.actors.stages.client import ask, cancel, sync_subscribe
+from batonpass.actors.supervision.application import LastWord
 from tests.actors.servers import Recorder
 
 

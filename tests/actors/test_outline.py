@@ -1,7 +1,7 @@
 """A supervision tree as text."""
 
-from actors import ActorSpec, DynamicSupervisorSpec, Restart, ServiceSpec, Strategy, SupervisorSpec
-from actors.supervision.tree_view import draw, outline
+from batonpass.actors import ActorSpec, DynamicSupervisorSpec, Restart, ServiceSpec, Strategy, SupervisorSpec
+from batonpass.actors.supervision.tree_view import draw, outline
 from tests.actors.servers import Counter
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio.testing
 
-from actors import From, Reply, Server, System
-from actors.base.gc_pauses import CollectorPauses
+from batonpass.actors import From, Reply, Server, System
+from batonpass.actors.base.gc_pauses import CollectorPauses
 
 
 class Clock:

@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 
-from actors.observe.display import HIDDEN, picture
-from actors.observe.plain_data import MAX_DEPTH, NotReplaceable, in_shape_of_untrusted
+from batonpass.actors.observe.display import HIDDEN, picture
+from batonpass.actors.observe.plain_data import MAX_DEPTH, NotReplaceable, in_shape_of_untrusted
 
 
 class Point(NamedTuple):

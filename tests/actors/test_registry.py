@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     AlreadyRegistered,
     AlreadyStarted,

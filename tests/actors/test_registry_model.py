@@ -9,7 +9,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors import (
+from batonpass.actors import (
     AlreadyRegistered,
     Entry,
     Keys,

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     DynamicSupervisor,
     DynamicSupervisorSpec,
     Exit,
@@ -15,8 +15,8 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.core.children import ChildSpec
-from actors.core.shutdown import REMAINS_S
+from batonpass.actors.core.children import ChildSpec
+from batonpass.actors.core.shutdown import REMAINS_S
 
 
 class Socket:

@@ -13,8 +13,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import Exit, From, Reply, Server, ServiceSpec, Stop, System, TaskSpec
-from actors.core.remembering import MAX_EXCEPTIONS, Memory
+from batonpass.actors import Exit, From, Reply, Server, ServiceSpec, Stop, System, TaskSpec
+from batonpass.actors.core.remembering import MAX_EXCEPTIONS, Memory
 from tests.actors.servers import Recorder, Trapper
 
 
@@ -166,7 +166,7 @@ class Holding(Server[State]):
 @pytest.fixture
 def without_logs() -> Any:
     """The tests' own log keeps what it is told, with tracebacks."""
-    logger = logging.getLogger("actors")
+    logger = logging.getLogger("batonpass.actors")
     logger.disabled = True
     yield
     logger.disabled = False

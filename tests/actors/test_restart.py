@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.core.restart import ExitKind, Restart, RestartWindow, Strategy, exit_kind, plan, should_restart
+from batonpass.actors.core.restart import ExitKind, Restart, RestartWindow, Strategy, exit_kind, plan, should_restart
 
 OTP_TABLE = """
 permanent  normal          restarted

@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from actors import HIBERNATE, ActorSpec, Continue, From, NoReply, Ok, Ref, Reply, Server, System
-from actors.core.scheduler import SLICE_MESSAGES, SLICE_S, TURN_MESSAGES
+from batonpass.actors import HIBERNATE, ActorSpec, Continue, From, NoReply, Ok, Ref, Reply, Server, System
+from batonpass.actors.core.scheduler import SLICE_MESSAGES, SLICE_S, TURN_MESSAGES
 from tests.actors.servers import Counter
 
 

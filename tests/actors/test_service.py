@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     Exit,
     NoProc,
     Ref,

@@ -15,8 +15,8 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors import Down, ExitSignal, Ignored, Monitor, NoProc, Ref, Server, StartError, Stop, System
-from actors.core.server import IGNORE
+from batonpass.actors import Down, ExitSignal, Ignored, Monitor, NoProc, Ref, Server, StartError, Stop, System
+from batonpass.actors.core.server import IGNORE
 
 START_WITH = 4
 MOST_ACTORS = 8

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.base.stable_hash import _encode, stable_hash
+from batonpass.actors.base.stable_hash import _encode, stable_hash
 
 atoms = st.none() | st.booleans() | st.integers() | st.text() | st.binary() | st.uuids()
 keys = st.recursive(atoms, lambda inner: st.lists(inner, max_size=4).map(tuple), max_leaves=8)
@@ -51,7 +51,9 @@ def test_what_cannot_be_a_key_is_refused(key: object) -> None:
 
 
 def test_it_is_the_same_in_every_process() -> None:
-    program = "from actors.base.stable_hash import stable_hash; print(stable_hash(('rooms', 'café', b'x', None, 7)))"
+    program = (
+        "from batonpass.actors.base.stable_hash import stable_hash;print(stable_hash(('rooms', 'café', b'x', None, 7)))"
+    )
     seen = {
         subprocess.run(
             [sys.executable, "-c", program],

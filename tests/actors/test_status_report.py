@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from actors import From, Reply, Server, ServerStatus, Stop, System
-from actors.core.status_report import NO_MESSAGE, STATUS_CHARACTERS, crash_report, formatted
-from actors.observe import sys
+from batonpass.actors import From, Reply, Server, ServerStatus, Stop, System
+from batonpass.actors.core.status_report import NO_MESSAGE, STATUS_CHARACTERS, crash_report, formatted
+from batonpass.actors.observe import sys
 
 
 class Login(Server[dict[str, str]]):

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors.base.steps import SLICE_ITEMS, Steps, at_once, in_slices, in_task
+from batonpass.actors.base.steps import SLICE_ITEMS, Steps, at_once, in_slices, in_task
 
 
 def adding(waits: list[float]) -> Steps[float]:

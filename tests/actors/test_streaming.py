@@ -8,9 +8,9 @@ import trio
 from fastapi import FastAPI
 from trio.testing import MockClock, memory_stream_one_way_pair, memory_stream_pair, wait_all_tasks_blocked
 
-from actors.http.app import prepare_app
-from actors.http.server import App, ErrorJson, HttpLimits, Room, converse
-from actors.http.streaming import EventStream, JsonLines, Stream
+from batonpass.actors.http.app import prepare_app
+from batonpass.actors.http.server import App, ErrorJson, HttpLimits, Room, converse
+from batonpass.actors.http.streaming import EventStream, JsonLines, Stream
 
 LIMITS = HttpLimits()
 GET = b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n"

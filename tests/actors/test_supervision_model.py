@@ -13,7 +13,7 @@ import trio.testing
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from actors import AutoShutdown, Restart, Strategy, System
+from batonpass.actors import AutoShutdown, Restart, Strategy, System
 from tests.actors.supervision.model import World
 from tests.actors.supervision.play import Player
 from tests.actors.supervision.script import Ask, Branch, End, Leaf, Step, Wait

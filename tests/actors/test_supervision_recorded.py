@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import System
+from batonpass.actors import System
 from tests.actors.supervision.model import World
 from tests.actors.supervision.play import Player
 from tests.actors.supervision.script import read_script, recorded

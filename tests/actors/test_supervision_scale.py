@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     DynamicSupervisor,
     DynamicSupervisorSpec,

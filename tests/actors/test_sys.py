@@ -8,7 +8,7 @@ import trio.lowlevel
 import trio.testing
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     TIMEOUT,
     CallingSelf,
     CallTimeout,
@@ -23,10 +23,10 @@ from actors import (
     ServiceSpec,
     System,
 )
-from actors.core.server_process import ServerProcess
-from actors.observe import sys
-from actors.remote import Distribution
-from actors.tasks.task_process import TaskProcess
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.observe import sys
+from batonpass.actors.remote import Distribution
+from batonpass.actors.tasks.task_process import TaskProcess
 from tests.actors.remote.nodes import two_nodes
 from tests.actors.servers import Counter, Recorder, Scripted, Slow, Trapper
 from tests.actors.sys_helpers import cast_when_idle, ignore_exit

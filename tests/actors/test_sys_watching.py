@@ -8,10 +8,10 @@ import trio.lowlevel
 import trio.testing
 from trio.testing import MockClock
 
-from actors import ActorSpec, Exit, From, Reply, Server, Stop, System
-from actors.core.server_process import ServerProcess
-from actors.core.telemetry import MESSAGE_HANDLED
-from actors.observe import sys
+from batonpass.actors import ActorSpec, Exit, From, Reply, Server, Stop, System
+from batonpass.actors.core.server_process import ServerProcess
+from batonpass.actors.core.telemetry import MESSAGE_HANDLED
+from batonpass.actors.observe import sys
 from tests.actors.servers import Counter, Scripted, Slow
 from tests.actors.sys_helpers import cast_when_idle, ignore_exit
 

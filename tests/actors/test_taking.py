@@ -12,10 +12,10 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.net.endpoint import LinkEndpoint
-from actors.net.inbox import Received
-from actors.net.taking import Rest, take_each
-from crypto.keys import Identity
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.net.inbox import Received
+from batonpass.actors.net.taking import Rest, take_each
+from batonpass.crypto.keys import Identity
 from tests.actors.test_udp import ALPHA, BETA, Directory, serving, until
 
 GAMMA = Identity.generate()

@@ -8,7 +8,7 @@ import trio.lowlevel
 import trio.testing
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     AlreadyStarted,
     Down,
     Exit,

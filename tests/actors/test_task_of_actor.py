@@ -9,7 +9,7 @@ import trio.lowlevel
 import trio.testing
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     CallTimeout,
     Down,
     Exit,

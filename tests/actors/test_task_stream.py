@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     Exit,
     Exited,
     From,

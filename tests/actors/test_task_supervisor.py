@@ -8,7 +8,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     Down,
     Exit,

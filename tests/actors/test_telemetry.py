@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     DynamicSupervisor,
     DynamicSupervisorSpec,
@@ -21,7 +21,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.core.telemetry import (
+from batonpass.actors.core.telemetry import (
     ACTOR_CRASH,
     ACTOR_EXIT,
     ACTOR_START,

@@ -10,8 +10,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import From, Reply, Server, System, Tick, every
-from actors.core.timers import MIN_PERIOD_S, Cadence, Timers
+from batonpass.actors import From, Reply, Server, System, Tick, every
+from batonpass.actors.core.timers import MIN_PERIOD_S, Cadence, Timers
 from tests.actors.servers import Counter, Recorder
 
 # the arithmetic of ticks

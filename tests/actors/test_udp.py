@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
-from actors.link.frames import HEADER_BYTES, Kind, write_header
-from actors.link.settings import MAX_MESSAGE_BYTES
-from actors.net.endpoint import LinkDown, LinkEndpoint, LinkFull, LinkSettings, Received
-from crypto.keys import Identity, PublicIdentity
+from batonpass.actors.link.frames import HEADER_BYTES, Kind, write_header
+from batonpass.actors.link.settings import MAX_MESSAGE_BYTES
+from batonpass.actors.net.endpoint import LinkDown, LinkEndpoint, LinkFull, LinkSettings, Received
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 ALPHA, BETA, STRANGER = Identity.generate(), Identity.generate(), Identity.generate()
 BETA_KID = BETA.public.signing_kid
@@ -83,7 +83,7 @@ async def test_a_message_arrives_with_the_proved_name_of_its_sender() -> None:
 
 @pytest.mark.parametrize("datagram_bytes", [1200, 61_440])
 async def test_the_largest_message_arrives_whole(datagram_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.net.link_table._datagram_bytes", lambda _family, _address: datagram_bytes)
+    monkeypatch.setattr("batonpass.actors.net.link_table._datagram_bytes", lambda _family, _address: datagram_bytes)
     message = random.Random(1).randbytes(MAX_MESSAGE_BYTES)
     async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
         with trio.fail_after(90):
@@ -275,8 +275,8 @@ async def test_a_running_server_gets_new_keys_and_no_message_is_lost() -> None:
 
 
 async def test_keys_are_looked_up_again_although_nobody_opens_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.net.peer_keys.KEYS_REFRESH_S", 0.01)
-    monkeypatch.setattr("actors.net.peer_keys.LOOKUP_INTERVAL_S", 0.0)
+    monkeypatch.setattr("batonpass.actors.net.peer_keys.KEYS_REFRESH_S", 0.01)
+    monkeypatch.setattr("batonpass.actors.net.peer_keys.LOOKUP_INTERVAL_S", 0.0)
     directory = Directory()
     async with serving("alpha.s1", ALPHA, directory) as alpha, serving("beta.s1", BETA) as beta:
         await alpha.send("beta.s1", beta.address, b"hello")

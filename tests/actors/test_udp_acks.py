@@ -6,10 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from actors.link import LinkSettings
-from actors.net.datagrams import DatagramSocket, Outbound
-from actors.net.endpoint import LinkEndpoint
-from actors.net.poller import ABSENCE_S
+from batonpass.actors.link import LinkSettings
+from batonpass.actors.net.datagrams import DatagramSocket, Outbound
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.net.poller import ABSENCE_S
 from tests.actors.test_udp import ALPHA, BETA, receive, serving
 
 PROMISED_S = LinkSettings().max_ack_delay_s

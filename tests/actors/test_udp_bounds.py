@@ -8,11 +8,11 @@ import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link import Link
-from actors.link.frames import Kind, write_header
-from actors.net.endpoint import LinkEndpoint, LinkFull
-from crypto.keys import Identity, PublicIdentity
-from crypto.session import Initiator
+from batonpass.actors.link import Link
+from batonpass.actors.link.frames import Kind, write_header
+from batonpass.actors.net.endpoint import LinkEndpoint, LinkFull
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.session import Initiator
 
 ALPHA, BETA, STRANGER = Identity.generate(), Identity.generate(), Identity.generate()
 
@@ -155,8 +155,8 @@ async def test_names_that_the_directory_knows_are_worth_no_link_and_no_answer(
 async def test_a_crowded_endpoint_makes_links_for_fresh_cookies_only(
     endpoint: LinkEndpoint, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.net.link_table._CROWDED_LINKS", 1)
-    monkeypatch.setattr("actors.net.link_table._MAX_LINKS", 2)
+    monkeypatch.setattr("batonpass.actors.net.link_table._CROWDED_LINKS", 1)
+    monkeypatch.setattr("batonpass.actors.net.link_table._MAX_LINKS", 2)
     names = [f"alpha{number}.s1" for number in range(3)]
     directory = directory_of(endpoint)
     directory.known = dict.fromkeys(names, ALPHA.public)
@@ -173,7 +173,7 @@ async def test_a_crowded_endpoint_makes_links_for_fresh_cookies_only(
 async def test_a_bounded_number_of_unknown_names_is_remembered(
     endpoint: LinkEndpoint, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.net.peer_keys.MAX_UNKNOWN_NAMES", 4)
+    monkeypatch.setattr("batonpass.actors.net.peer_keys.MAX_UNKNOWN_NAMES", 4)
     directory = endpoint._peer_keys._directory
     assert isinstance(directory, Directory)
     directory.open.set()
@@ -199,7 +199,7 @@ async def test_hellos_beyond_the_rate_are_dropped(endpoint: LinkEndpoint, strang
 async def test_an_endpoint_talks_to_a_bounded_number_of_peers(
     endpoint: LinkEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.net.link_table._MAX_LINKS", 3)
+    monkeypatch.setattr("batonpass.actors.net.link_table._MAX_LINKS", 3)
     for number in range(3):
         endpoint.post(f"peer{number}.s1", ("127.0.0.1", 9), b"x")
     with pytest.raises(LinkFull, match="3 peers"):

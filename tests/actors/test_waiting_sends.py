@@ -6,9 +6,9 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import LARGE_MESSAGE_BYTES, Link
-from actors.link.settings import RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
-from actors.net.waiting_sends import WaitingSend, WaitingSends
+from batonpass.actors.link import LARGE_MESSAGE_BYTES, Link
+from batonpass.actors.link.settings import RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
+from batonpass.actors.net.waiting_sends import WaitingSend, WaitingSends
 
 BIG = SMALL_MESSAGE_BYTES + 1
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from actors import System
-from actors.core.telemetry import Telemetry
-from actors.core.watchdog import INNER_FRAMES, OUTER_FRAMES, Culprit, Watchdog, find_culprit
+from batonpass.actors import System
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.core.watchdog import INNER_FRAMES, OUTER_FRAMES, Culprit, Watchdog, find_culprit
 
 ROOT = Path(__file__).parents[2]
 

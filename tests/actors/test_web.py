@@ -2,7 +2,7 @@
 
 from fastapi import FastAPI
 
-from actors.http.app import WebService, document_once, prepare_app
+from batonpass.actors.http.app import WebService, document_once, prepare_app
 
 
 def _app(title: str, path: str) -> FastAPI:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-import actors
-from actors import ActorSpec, NoProc, NoReply, Reply, Server, SupervisorError, System, stages
-from actors.core import telemetry
-from actors.observe import sys as actors_sys
+from batonpass import actors
+from batonpass.actors import ActorSpec, NoProc, NoReply, Reply, Server, SupervisorError, System, stages
+from batonpass.actors.core import telemetry
+from batonpass.actors.observe import sys as actors_sys
 
 if TYPE_CHECKING:
-    from actors import From
+    from batonpass.actors import From
 
 wrong: Any = actors
 """What is written with it is what a type checker would refuse."""

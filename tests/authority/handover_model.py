@@ -15,15 +15,15 @@ from contextlib import ExitStack, suppress
 from typing import Any
 from unittest import mock
 
-from authority.errors import Reason, Refused
-from authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from authority.machines.source import Mode
-from authority.model.records import EntityRecord, Outcome, Phase, Role, Rule, TransferRecord
-from authority.names import instance_of
-from authority.procedures import transfer_table as transfer_rows
-from authority.procedures.fence_allocation import lowest_epoch
-from authority.trust.certificates import DelegationGrant, PassCertificate, check_chain
-from authority.wire.transfer import (
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.model.records import EntityRecord, Outcome, Phase, Role, Rule, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures import transfer_table as transfer_rows
+from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.trust.certificates import DelegationGrant, PassCertificate, check_chain
+from batonpass.authority.wire.transfer import (
     Activated,
     Delegation,
     Grant,
@@ -37,8 +37,8 @@ from authority.wire.transfer import (
     StageDiscard,
     StateTransfer,
 )
-from homeserver.transfer.batch import reply_of
-from homeserver.transfer.certificates import args_of_pass, commit_certificate, delegation_grant
+from batonpass.homeserver.transfer.batch import reply_of
+from batonpass.homeserver.transfer.certificates import args_of_pass, commit_certificate, delegation_grant
 from tests.authority.model_server import (
     ENTITY,
     GROUP,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-from authority.model.records import Rule
+from batonpass.authority.model.records import Rule
 from tests.authority.handover_model import HandoverWorld
 from tests.authority.model_server import MASTER, SERVERS, STRANGER, TARGETS, Variant
 

@@ -12,11 +12,19 @@ the earlier one is dead, nobody acts under it.
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from authority.errors import Refused
-from authority.machines.lease import MAX_DRIFT_PERMILLE, Granter, Holder, HolderPhase, LeaseTerms, Over, Renewed
-from authority.model.records import LeaseOffice
-from authority.model.standing import LeasePhase
-from authority.procedures.lease import LEASE_PROCEDURES, find_lease, lease_office
+from batonpass.authority.errors import Refused
+from batonpass.authority.machines.lease import (
+    MAX_DRIFT_PERMILLE,
+    Granter,
+    Holder,
+    HolderPhase,
+    LeaseTerms,
+    Over,
+    Renewed,
+)
+from batonpass.authority.model.records import LeaseOffice
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.procedures.lease import LEASE_PROCEDURES, find_lease, lease_office
 from tests.authority.rows import DictRows, directory_row
 
 SERVER: Final = "alpha.s1"

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import pytest
 
-from authority.errors import Reason, Refused
-from authority.model.records import Role, TransferRecord
-from authority.procedures.lease import find_lease
-from authority.procedures.table import PROCEDURES
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import Role, TransferRecord
+from batonpass.authority.procedures.lease import find_lease
+from batonpass.authority.procedures.table import PROCEDURES
 from tests.authority.rows import DictRows, directory_row
 
 BALL: Final = "alpha.ball"

@@ -5,17 +5,17 @@ from typing import Any, Final, get_args
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
-from authority.model.standing import CopySource
-from authority.wire import recovery as recovery_messages
-from authority.wire import transfer as messages
-from authority.wire.batch import BatchItem
-from authority.wire.hops import Trace
-from authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
-from authority.wire.log_position import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
-from authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
-from authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
-from authority.wire.transfer import Manifest
+from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.wire import recovery as recovery_messages
+from batonpass.authority.wire import transfer as messages
+from batonpass.authority.wire.batch import BatchItem
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
+from batonpass.authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
+from batonpass.authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
+from batonpass.authority.wire.transfer import Manifest
 
 NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])
 IDS = st.sampled_from(["transfer-1", "0123456789abcdef01234567"])

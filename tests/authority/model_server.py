@@ -6,17 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.fence import Fence
-from authority.machines import source as outgoing
-from authority.machines import target as incoming
-from authority.machines.source import Case, Mode, Outgoing
-from authority.machines.target import Incoming, Offer, Permission
-from authority.names import instance_of
-from authority.procedures import table as procedures
-from authority.trust.certificates import MAX_CHAIN, CommitCertificate, DelegationGrant, PassCertificate, check_chain
-from authority.trust.certificates import token_hash as hash_of_token
-from authority.wire.hops import Trace
-from authority.wire.transfer import (
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import source as outgoing
+from batonpass.authority.machines import target as incoming
+from batonpass.authority.machines.source import Case, Mode, Outgoing
+from batonpass.authority.machines.target import Incoming, Offer, Permission
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures import table as procedures
+from batonpass.authority.trust.certificates import (
+    MAX_CHAIN,
+    CommitCertificate,
+    DelegationGrant,
+    PassCertificate,
+    check_chain,
+)
+from batonpass.authority.trust.certificates import token_hash as hash_of_token
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
     Delegation,

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from authority.model.records import DirectoryRow, EntityRecord, Role, TransferRecord
-from authority.model.reserved_paths import RESERVED_ROOTS
+from batonpass.authority.model.records import DirectoryRow, EntityRecord, Role, TransferRecord
+from batonpass.authority.model.reserved_paths import RESERVED_ROOTS
 
 Path = tuple[str, ...]
 

@@ -4,14 +4,21 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.machines.replica_choice import Candidate
-from authority.model.records import RecoveryRow, Role
-from authority.model.standing import CopySource
-from authority.procedures.failover import MAX_HAD
-from authority.procedures.foreign_custody import CROSSINGS, asked_of, crossing, is_abroad, is_enough, is_possible
-from authority.procedures.lease import lease_office
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Candidate
+from batonpass.authority.model.records import RecoveryRow, Role
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.procedures.failover import MAX_HAD
+from batonpass.authority.procedures.foreign_custody import (
+    CROSSINGS,
+    asked_of,
+    crossing,
+    is_abroad,
+    is_enough,
+    is_possible,
+)
+from batonpass.authority.procedures.lease import lease_office
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, Log, request
 from tests.authority.rows import directory_row
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import Reason, Refused
-from authority.model.leave_policy import LeavePolicy
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.leave_policy import LeavePolicy
 from tests.authority.log import ADA, BALL, BOB, S1, S2, Log, new_log
 
 EVE = "alpha.eve"

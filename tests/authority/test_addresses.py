@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.model.addresses import BadAddress, check_link, check_url, ip_version, with_usable_addresses
-from authority.model.records import DirectoryRow, Role
+from batonpass.authority.model.addresses import BadAddress, check_link, check_url, ip_version, with_usable_addresses
+from batonpass.authority.model.records import DirectoryRow, Role
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.7", "::1", "2001:db8::7", "fd00::1"])

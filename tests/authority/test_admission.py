@@ -3,8 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import Reason
-from authority.machines.capacity import FIRST_PLACES, MAX_PLACES, PLACES_TTL_NS, REFUSED_TTL_NS, Need, Places, Vacancies
+from batonpass.authority.errors import Reason
+from batonpass.authority.machines.capacity import (
+    FIRST_PLACES,
+    MAX_PLACES,
+    PLACES_TTL_NS,
+    REFUSED_TTL_NS,
+    Need,
+    Places,
+    Vacancies,
+)
 
 NEED = Need("ball", 1, 1024)
 TARGET = "alpha.s2"

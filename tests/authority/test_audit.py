@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from authority.errors import MessageError
-from authority.node.rejected_peers import INTERVAL_NS, MAX_AUDITED, MAX_REASON, Audit
+from batonpass.authority.errors import MessageError
+from batonpass.authority.node.rejected_peers import INTERVAL_NS, MAX_AUDITED, MAX_REASON, Audit
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -4,49 +4,61 @@ from pathlib import Path
 
 import pytest
 
-from actors.http import strict_json
-from actors.http.client import ANSWERS_BYTES, MAX_ANSWER_BYTES
-from authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
-from authority.machines.capacity import MAX_PLACES, PLACES_TTL_NS
-from authority.machines.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES
-from authority.machines.staging_quota import MAX_STAGED_BYTES
-from authority.model.records import MAX_UNKNOWN_CHARS
-from authority.procedures.delete import MAX_TOMBSTONES
-from authority.procedures.group_table import GROUP_LIFETIME_S, MAX_GROUP, MAX_GROUPS, MAX_RIVALS, MEMBERS_IN_A_SECOND
-from authority.procedures.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
-from authority.procedures.rate_limit import BURST, REQUESTS_PER_S
-from authority.procedures.transfer_table import MAX_KEPT, MAX_TRANSFERS
-from authority.trust.certificates import MAX_CHAIN
-from authority.trust.signed_positions import MAX_HEARD_OFFICES, MAX_OFFICES
-from authority.wire.base import MAX_TOKEN_CHARS
-from authority.wire.batch import MAX_BATCH, MAX_BATCH_BYTES, MAX_WAITING
-from authority.wire.columnar import MAX_SHARED
-from authority.wire.envelope import MAX_KEY_HEADER_BYTES
-from authority.wire.hops import MAX_HOPS, MAX_MARKS
-from authority.wire.lease import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
-from authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_HELD, MAX_OFFICES_ABROAD, MAX_WENT_ON, MAX_WITNESSES
-from authority.wire.placement import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
-from authority.wire.recovery import MAX_COPIES, MAX_RECOVERED
-from authority.wire.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
-from authority.wire.standing import MAX_STANDINGS
-from authority.wire.transfer import MAX_INPUT_BYTES, MAX_INPUTS, MAX_NOTICE_MS
-from crypto import jws
-from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
-from crypto.seen import DEFAULT_LONGEST_LIFE_S
-from homeserver.names.federation import AT_ONCE
-from homeserver.rest.models import MAX_WAIT_MS, SEALED
-from homeserver.rest.transport import MAX_IMPORTED_VALUES
-from homeserver.transfer.rate_limit import MAX_COUNTED, MAX_REQUESTERS, RATE
-from simserver.durability.retained_states import MAX_HANDED_OVER, MAX_HANDED_OVER_BYTES, MAX_WRITTEN_BYTES
-from simserver.entity.snapshot import MAX_BROKEN_CHARS
-from simserver.failover.adoption import MAX_STAGED
-from simserver.failover.spawn import MAX_REFUSED
-from simserver.transfer.source.admission import MAX_UNSURE
-from simserver.transfer.source.released_epochs import MAX_REMEMBERED, MAX_STAYS
-from simserver.transfer.target.early_inputs import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
-from simserver.transfer.target.owner_hints import AGAIN_NS, MAX_SENT_ON
-from simserver.transfer.target.staged_states import MAX_DISK_BYTES, MAX_STAGES
-from simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
+from batonpass.actors.http import strict_json
+from batonpass.actors.http.client import ANSWERS_BYTES, MAX_ANSWER_BYTES
+from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
+from batonpass.authority.machines.capacity import MAX_PLACES, PLACES_TTL_NS
+from batonpass.authority.machines.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES
+from batonpass.authority.machines.staging_quota import MAX_STAGED_BYTES
+from batonpass.authority.model.records import MAX_UNKNOWN_CHARS
+from batonpass.authority.procedures.delete import MAX_TOMBSTONES
+from batonpass.authority.procedures.group_table import (
+    GROUP_LIFETIME_S,
+    MAX_GROUP,
+    MAX_GROUPS,
+    MAX_RIVALS,
+    MEMBERS_IN_A_SECOND,
+)
+from batonpass.authority.procedures.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
+from batonpass.authority.procedures.rate_limit import BURST, REQUESTS_PER_S
+from batonpass.authority.procedures.transfer_table import MAX_KEPT, MAX_TRANSFERS
+from batonpass.authority.trust.certificates import MAX_CHAIN
+from batonpass.authority.trust.signed_positions import MAX_HEARD_OFFICES, MAX_OFFICES
+from batonpass.authority.wire.base import MAX_TOKEN_CHARS
+from batonpass.authority.wire.batch import MAX_BATCH, MAX_BATCH_BYTES, MAX_WAITING
+from batonpass.authority.wire.columnar import MAX_SHARED
+from batonpass.authority.wire.envelope import MAX_KEY_HEADER_BYTES
+from batonpass.authority.wire.hops import MAX_HOPS, MAX_MARKS
+from batonpass.authority.wire.lease import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
+from batonpass.authority.wire.log_position import (
+    MAX_FOREIGN_LOGS,
+    MAX_HELD,
+    MAX_OFFICES_ABROAD,
+    MAX_WENT_ON,
+    MAX_WITNESSES,
+)
+from batonpass.authority.wire.placement import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
+from batonpass.authority.wire.recovery import MAX_COPIES, MAX_RECOVERED
+from batonpass.authority.wire.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
+from batonpass.authority.wire.standing import MAX_STANDINGS
+from batonpass.authority.wire.transfer import MAX_INPUT_BYTES, MAX_INPUTS, MAX_NOTICE_MS
+from batonpass.crypto import jws
+from batonpass.crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
+from batonpass.crypto.seen import DEFAULT_LONGEST_LIFE_S
+from batonpass.homeserver.names.federation import AT_ONCE
+from batonpass.homeserver.rest.models import MAX_WAIT_MS, SEALED
+from batonpass.homeserver.rest.transport import MAX_IMPORTED_VALUES
+from batonpass.homeserver.transfer.rate_limit import MAX_COUNTED, MAX_REQUESTERS, RATE
+from batonpass.simserver.durability.retained_states import MAX_HANDED_OVER, MAX_HANDED_OVER_BYTES, MAX_WRITTEN_BYTES
+from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS
+from batonpass.simserver.failover.adoption import MAX_STAGED
+from batonpass.simserver.failover.spawn import MAX_REFUSED
+from batonpass.simserver.transfer.source.admission import MAX_UNSURE
+from batonpass.simserver.transfer.source.released_epochs import MAX_REMEMBERED, MAX_STAYS
+from batonpass.simserver.transfer.target.early_inputs import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
+from batonpass.simserver.transfer.target.owner_hints import AGAIN_NS, MAX_SENT_ON
+from batonpass.simserver.transfer.target.staged_states import MAX_DISK_BYTES, MAX_STAGES
+from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
 MIB = 1024 * 1024

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.errors import Reason, Refused
-from authority.model.drafts import Draft
-from authority.model.rows import Rows
-from authority.procedures.batch import MAX_STEPS, answer_of
-from authority.procedures.commit import TRANSFER_PROCEDURES
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.drafts import Draft
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures.batch import MAX_STEPS, answer_of
+from batonpass.authority.procedures.commit import TRANSFER_PROCEDURES
 from tests.authority.log import BALL, OTHER, S1, S2, S3, Log, new_log, request
 from tests.authority.rows import DictRows
 from tests.authority.test_transfer_procedures import CALLS, KINDS_OF_CALLS, attempt

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
-from authority.wire.transfer import decode_link_untrusted, decode_message_untrusted
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
+from batonpass.authority.wire.transfer import decode_link_untrusted, decode_message_untrusted
 
 PAIRS = st.tuples(st.integers(-9, 9), st.text(max_size=2))
 KEYS = st.one_of(st.text(max_size=4), st.integers(-(2**64), 2**64 - 1), PAIRS)

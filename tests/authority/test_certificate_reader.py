@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from authority.errors import MessageError
-from authority.fence import Fence
-from authority.model.records import Role
-from authority.trust import certificate_reader, certificates
-from authority.trust.certificate_reader import CertificateReader
-from authority.trust.certificates import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Role
+from batonpass.authority.trust import certificate_reader, certificates
+from batonpass.authority.trust.certificate_reader import CertificateReader
+from batonpass.authority.trust.certificates import (
     BrokenChain,
     CommitCertificate,
     DelegationGrant,
@@ -18,9 +18,9 @@ from authority.trust.certificates import (
     shortened,
     token_hash,
 )
-from authority.trust.grant_renewal import Renewals
-from crypto import jose
-from crypto.keys import Identity, PublicIdentity
+from batonpass.authority.trust.grant_renewal import Renewals
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity, PublicIdentity
 from tests.fuzz.targets.for_homeserver import run_at_once
 
 HOME, OTHER_HOME, S1, S2 = "alpha.h1", "beta.h1", "alpha.s1", "alpha.s2"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.fence import Fence
-from authority.trust.certificates import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
+from batonpass.authority.trust.certificates import (
     MAX_CHAIN,
     BrokenChain,
     CommitCertificate,

@@ -5,7 +5,7 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.machines.member_clocks import MemberClocks
+from batonpass.authority.machines.member_clocks import MemberClocks
 
 S = 1_000_000_000
 SHOWN_S = 1_700_000_000.0

@@ -8,15 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.wire import sealing
-from authority.wire.batch import MAX_BATCH, Letter
-from authority.wire.columnar import MAX_SHARED, Row, columns_of, rows_untrusted
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import Activated, Grant, HandoffRequest, Manifest, Order, StateTransfer, encode_message
-from crypto import jose
-from crypto.keys import Identity
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire import sealing
+from batonpass.authority.wire.batch import MAX_BATCH, Letter
+from batonpass.authority.wire.columnar import MAX_SHARED, Row, columns_of, rows_untrusted
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
+    Activated,
+    Grant,
+    HandoffRequest,
+    Manifest,
+    Order,
+    StateTransfer,
+    encode_message,
+)
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
 from tests.authority.message_strategies import TRACES, TRANSFER_MESSAGES
 
 FENCED: dict[str, Any] = {"entity": "alpha.e", "epoch": 1, "sub": 0, "transfer_id": "transfer-1"}

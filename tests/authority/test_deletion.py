@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import Reason
-from authority.model.records import EntityRecord, Phase
-from authority.procedures import delete as deletion
-from authority.procedures.group_table import GROUP_LIFETIME_S
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import EntityRecord, Phase
+from batonpass.authority.procedures import delete as deletion
+from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log, request
 
 

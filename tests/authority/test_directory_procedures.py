@@ -2,9 +2,9 @@
 
 import pytest
 
-from authority.errors import Reason
-from authority.model.records import Role
-from authority.procedures import directory as directory_procedures
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import Role
+from batonpass.authority.procedures import directory as directory_procedures
 from tests.authority.log import HOMESERVER, S1, Log
 from tests.authority.rows import directory_row
 

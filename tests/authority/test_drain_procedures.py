@@ -2,7 +2,7 @@
 
 import pytest
 
-from authority.errors import Reason
+from batonpass.authority.errors import Reason
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, request
 
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.placement.drain_trials import TRIAL_S, DrainTrials
-from authority.placement.policy import Move, Resident
+from batonpass.authority.placement.drain_trials import TRIAL_S, DrainTrials
+from batonpass.authority.placement.policy import Move, Resident
 
 OLD, NEW, SAME = "alpha.s1", "alpha.s2", "alpha.s3"
 

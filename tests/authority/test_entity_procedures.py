@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.model.records import Phase, RecoveryRow, Role, Rule
-from authority.model.standing import Standing
-from authority.procedures.entity import MAX_DELEGATION
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Phase, RecoveryRow, Role, Rule
+from batonpass.authority.model.standing import Standing
+from batonpass.authority.procedures.entity import MAX_DELEGATION
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import directory_row
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence, check_epoch
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence, check_epoch
 
 EPOCHS = st.integers(0, MAX_EPOCH - 1)
 FENCES = st.builds(Fence, EPOCHS, EPOCHS)

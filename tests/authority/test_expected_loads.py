@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.placement.limits import Governor
-from authority.placement.policy import Balance, Move, Resident, ServerLoad, View, relieve
-from authority.placement.predicted_load import SHOWN_AFTER_S, ExpectedLoads
-from simserver.server.load_report import LoadMeter
+from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.policy import Balance, Move, Resident, ServerLoad, View, relieve
+from batonpass.authority.placement.predicted_load import SHOWN_AFTER_S, ExpectedLoads
+from batonpass.simserver.server.load_report import LoadMeter
 
 PERIOD_MS, COST_MS = 50, 2.5
 A, B = "alpha.s1", "alpha.s2"

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.placement.limits import Governor
-from authority.placement.policy import Balance, Move, Resident, ServerLoad, View, units_of
+from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.policy import Balance, Move, Resident, ServerLoad, View, units_of
 
 SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3")
 BALANCE = Balance(min_hold_s=5.0, moves_per_s=3.0, drain_moves_per_s=8.0, oscillation_s=60.0)

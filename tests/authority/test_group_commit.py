@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.model.records import GroupPhase, GroupRecord, Phase
-from authority.model.standing import OrphanPolicy
-from authority.procedures import group_table as group_rows
-from authority.procedures.delete import take_back
-from authority.procedures.group_table import (
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import GroupPhase, GroupRecord, Phase
+from batonpass.authority.model.standing import OrphanPolicy
+from batonpass.authority.procedures import group_table as group_rows
+from batonpass.authority.procedures.delete import take_back
+from batonpass.authority.procedures.group_table import (
     GROUP_LIFETIME_S,
     MAX_GROUP,
     MAX_RIVALS,

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from authority.fence import Fence
-from authority.machines import source as outgoing
-from authority.machines.source import Case, Outgoing, OutgoingPhase
-from authority.model.records import Rule
-from authority.wire.transfer import HandoffReply
-from scenarios.simulation.handover_host import Parts
-from scenarios.simulation.handover_weaknesses import WEAKNESSES
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import source as outgoing
+from batonpass.authority.machines.source import Case, Outgoing, OutgoingPhase
+from batonpass.authority.model.records import Rule
+from batonpass.authority.wire.transfer import HandoffReply
+from batonpass.scenarios.simulation.handover_host import Parts
+from batonpass.scenarios.simulation.handover_weaknesses import WEAKNESSES
 from tests.authority.handover_model import HandoverWorld
 from tests.authority.handover_walks import random_walk
 from tests.authority.model_server import HOME, MASTER, SERVERS, STRANGER, TARGETS, Broken, Variant

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import Fence
-from authority.machines.replica_choice import Copy, CopyTable
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Copy, CopyTable
 
 BALL, OTHER = "alpha.ball", "alpha.other"
 # A direct pass keeps the epoch, and a change through the log raises it.

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from authority.fence import Fence
-from authority.model.records import EntityRecord, RecoveryRow
-from authority.procedures.ownership_check import is_given, is_staged
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord, RecoveryRow
+from batonpass.authority.procedures.ownership_check import is_given, is_staged
 
 HERE, THERE = "alpha.s1", "alpha.s2"
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.errors import Reason, Refused
-from authority.model.records import EntityRecord, GroupRecord, Phase, TransferRecord
-from authority.model.standing import Standing
-from authority.procedures import hierarchy
-from authority.procedures.group_table import GROUP_LIFETIME_S
-from authority.procedures.rights import save_entity
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import EntityRecord, GroupRecord, Phase, TransferRecord
+from batonpass.authority.model.standing import Standing
+from batonpass.authority.procedures import hierarchy
+from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
+from batonpass.authority.procedures.rights import save_entity
 from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log
 
 SHIP = "alpha.ship"

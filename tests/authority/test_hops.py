@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.wire import hop_routes as routes
-from authority.wire.hops import MAX_HOPS, MAX_MARKS, REPEATED, BadTrace, Hop, Mark, Trace
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire import hop_routes as routes
+from batonpass.authority.wire.hops import MAX_HOPS, MAX_MARKS, REPEATED, BadTrace, Hop, Mark, Trace
 
 SERVERS = st.sampled_from(["alpha.s1", "alpha.h1", "beta.h1", "beta.s1", "relay.r1"])
 KINDS = st.sampled_from(["handoff", "admit", "grant", "activate", "direct"])

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.target import MAX_OFFERS, Activate, AnswerAgain, Drop, Effect, Incoming, Offer, Permission, Wait
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.target import (
+    MAX_OFFERS,
+    Activate,
+    AnswerAgain,
+    Drop,
+    Effect,
+    Incoming,
+    Offer,
+    Permission,
+    Wait,
+)
 
 
 def offer(transfer: str = "t1", fence: Fence = Fence(1), state_hash: str = "h1") -> Offer:  # noqa: B008 — immutable

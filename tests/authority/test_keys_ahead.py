@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from authority.errors import MessageError
-from authority.wire import sealing
-from authority.wire.hops import Trace
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import AdmitRequest, Parcel
-from crypto import jwe
-from crypto.keys import Identity
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire import sealing
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import AdmitRequest, Parcel
+from batonpass.crypto import jwe
+from batonpass.crypto.keys import Identity
 
 NOW_S = 1_000_000.0
 ADA, BOB, EVE = (Identity.generate() for _ in range(3))

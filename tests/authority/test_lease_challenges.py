@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.machines.lease import Challenges, LeaseTerms
+from batonpass.authority.machines.lease import Challenges, LeaseTerms
 
 TERMS = LeaseTerms(6_000_000_000)
 SECRET, OTHER = b"s" * 32, b"o" * 32

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.model.records import Role
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import Role
 from tests.authority.log import S2, Log
 from tests.authority.rows import directory_row
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from authority.machines.lease import Granter, LeaseTerms
+from batonpass.authority.machines.lease import Granter, LeaseTerms
 from tests.authority.lease_model import FASTEST, SLOWEST, LeaseModel, Rules, clocks
 
 INDEX = st.integers(0, 7)

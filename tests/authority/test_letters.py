@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.limits import INLINE_STATE_BYTES
-from authority.wire.batch import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
-from authority.wire.hops import MAX_HOPS, Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.limits import INLINE_STATE_BYTES
+from batonpass.authority.wire.batch import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
+from batonpass.authority.wire.hops import MAX_HOPS, Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     ForwardInputs,
     Grant,
     InputItem,
@@ -25,7 +25,7 @@ from authority.wire.transfer import (
     StateTransfer,
     encode_message,
 )
-from crypto.keys import Identity
+from batonpass.crypto.keys import Identity
 from tests.authority.message_strategies import TRANSFER_MESSAGES
 
 ADA, BOB, EVE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.h1", "alpha.s9"))

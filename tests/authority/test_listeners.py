@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.core.telemetry import Telemetry
-from authority.node.config import ConfigError, Settings, TelemetrySettings
-from authority.node.spans import DECISION, Spans
-from authority.node.telemetry_handlers import attach_listeners
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.authority.node.config import ConfigError, Settings, TelemetrySettings
+from batonpass.authority.node.spans import DECISION, Spans
+from batonpass.authority.node.telemetry_handlers import attach_listeners
 
 MODULE = "listeners_of_a_test"
 EVENT = (*DECISION, "start")

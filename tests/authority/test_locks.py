@@ -2,8 +2,8 @@
 
 import pytest
 
-from authority.errors import Reason
-from authority.procedures.rights import find_entity
+from batonpass.authority.errors import Reason
+from batonpass.authority.procedures.rights import find_entity
 from tests.authority.log import ADA, BALL, BOB, Log, new_log
 
 CY = "alpha.cy"

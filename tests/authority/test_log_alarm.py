@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authority.procedures.log_rollback import ALARM, MAX_WHY_CHARS, alarm_of
-from authority.trust.signed_positions import LogPlace, has_been_at, is_in_log
+from batonpass.authority.procedures.log_rollback import ALARM, MAX_WHY_CHARS, alarm_of
+from batonpass.authority.trust.signed_positions import LogPlace, has_been_at, is_in_log
 from tests.authority.log import Log, new_log
 
 RAISED: dict[str, Any] = {"by": "alpha.h1", "office": 1, "lost": 4, "why": "alpha.s1 proves it"}

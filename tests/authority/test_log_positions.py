@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.model.records import LeaseOffice
-from authority.trust.signed_positions import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import LeaseOffice
+from batonpass.authority.trust.signed_positions import (
     MAX_HEARD_OFFICES,
     MAX_OFFICES,
     OFFICE_MARKS,

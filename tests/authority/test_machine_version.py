@@ -11,12 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from authority.procedures.table import MACHINE_VERSION
+from batonpass.authority.procedures.table import MACHINE_VERSION
 
 ROOT: Final = Path(__file__).parents[2]
 RECORD: Final = Path(__file__).with_name("machine_version.txt")
 # What decides what an entry of the log does: these, and all that they import of ours.
-ENTRANCES: Final = ("authority.procedures.table", "tree.machine.commands")
+ENTRANCES: Final = ("batonpass.authority.procedures.table", "batonpass.tree.machine.commands")
 PACKAGES: Final = ("actors", "authority", "crypto", "tree")
 
 
@@ -104,11 +104,11 @@ def test_a_changed_number_is_noticed_and_a_changed_word_is_not() -> None:
 
 def test_everything_that_a_procedure_could_do_differently_is_looked_at() -> None:
     assert {
-        "authority.procedures.rights",
-        "authority.model.records",
-        "tree.store.store",
-        "tree.machine.sessions",
-        "tree.store.conditions",
+        "batonpass.authority.procedures.rights",
+        "batonpass.authority.model.records",
+        "batonpass.tree.store.store",
+        "batonpass.tree.machine.sessions",
+        "batonpass.tree.store.conditions",
     } <= set(digests())
 
 

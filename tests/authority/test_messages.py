@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from authority.errors import MessageError
-from authority.fence import Fence
-from authority.limits import MAX_BODY_BYTES
-from authority.trust.certificates import MAX_CHAIN
-from authority.wire import transfer as messages
-from authority.wire.hops import Trace
-from authority.wire.placement import CensusRow
-from authority.wire.transfer import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
+from batonpass.authority.limits import MAX_BODY_BYTES
+from batonpass.authority.trust.certificates import MAX_CHAIN
+from batonpass.authority.wire import transfer as messages
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import CensusRow
+from batonpass.authority.wire.transfer import (
     MAX_INPUT_BYTES,
     MAX_INPUTS,
     Parcel,
@@ -24,7 +24,7 @@ from authority.wire.transfer import (
     encode_link,
     encode_message,
 )
-from authority.wire.trusted_build import made
+from batonpass.authority.wire.trusted_build import made
 from tests.authority.message_strategies import (
     PLAYER_KINDS,
     PLAYER_MESSAGES,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.names import BadName, check_name, instance_of
+from batonpass.authority.names import BadName, check_name, instance_of
 
 LOCAL = st.text(string.ascii_letters + string.digits, min_size=1, max_size=1).flatmap(
     lambda first: st.text(string.ascii_letters + string.digits + "_-", max_size=63).map(lambda rest: first + rest)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from authority.machines.source import (
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from batonpass.authority.machines.source import (
     FIRST_RETRY_NS,
     MAX_ASK_NS,
     MAX_RETRY_NS,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import Reason, Refused
-from authority.procedures.rate_limit import BURST, MAX_PACED, PATIENCE_S, REQUESTS_PER_S, Paces, spent
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.procedures.rate_limit import BURST, MAX_PACED, PATIENCE_S, REQUESTS_PER_S, Paces, spent
 from tests.authority.log import BALL, BOB, S2, Log, new_log
 
 EVE = "alpha.eve"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.model.records import Phase
-from authority.procedures.master_question import MAX_ASKS_EACH
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import Phase
+from batonpass.authority.procedures.master_question import MAX_ASKS_EACH
 from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import DictRows
 

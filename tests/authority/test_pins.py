@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from authority.model.records import DirectoryRow, Role
-from authority.trust import key_pinning as pins_module
-from authority.trust.key_pinning import Pins, published
-from crypto.continuity import Published, first_pin, sign_reset, sign_successor
-from crypto.errors import KeyConflict, KeyFileError
-from crypto.keys import Identity, PublicIdentity
-from crypto.pin_file import PinFile
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.trust import key_pinning as pins_module
+from batonpass.authority.trust.key_pinning import Pins, published
+from batonpass.crypto.continuity import Published, first_pin, sign_reset, sign_successor
+from batonpass.crypto.errors import KeyConflict, KeyFileError
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.pin_file import PinFile
 from tests.crypto.test_pin_file import room_for
 
 NOW_S = 1_700_000_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from authority.placement.policy import (
+from batonpass.authority.placement.policy import (
     Balance,
     Move,
     Resident,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.machines import precopy
-from authority.machines.precopy import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.machines import precopy
+from batonpass.authority.machines.precopy import (
     ENTRY_BYTES,
     MAX_CHUNK_BYTES,
     MAX_ROUNDS,

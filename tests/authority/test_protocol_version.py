@@ -11,9 +11,9 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
-from authority.protocol_version import PROTOCOL_VERSION, why_other_release
-from authority.wire.transfer import LinkMessage, Message
-from homeserver.rest.models import FederationBody, ParcelBody, RegisterBody
+from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_release
+from batonpass.authority.wire.transfer import LinkMessage, Message
+from batonpass.homeserver.rest.models import FederationBody, ParcelBody, RegisterBody
 
 RECORD: Final = Path(__file__).with_name("protocol_version.txt")
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from authority.errors import MessageError, Reason, Refused
-from authority.fence import Fence
-from authority.model.leave_policy import LeavePolicy
-from authority.model.records import (
+from batonpass.authority.errors import MessageError, Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.records import (
     MAX_UNKNOWN_CHARS,
     DirectoryRow,
     EntityRecord,
@@ -23,7 +23,7 @@ from authority.model.records import (
     TransferRecord,
     Want,
 )
-from authority.model.standing import OrphanPolicy, Standing
+from batonpass.authority.model.standing import OrphanPolicy, Standing
 
 TEXTS = st.text(max_size=8)
 NUMBERS = st.integers(0, 2**63 - 1)

@@ -9,12 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.machines.replica_choice import ASKED_NS, Candidate, Copy, CopyTable, all_answered, choose, followers_of
-from authority.model.records import RecoveryRow, Role
-from authority.model.standing import CopySource, OrphanPolicy
-from authority.procedures.lease import find_lease
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import (
+    ASKED_NS,
+    Candidate,
+    Copy,
+    CopyTable,
+    all_answered,
+    choose,
+    followers_of,
+)
+from batonpass.authority.model.records import RecoveryRow, Role
+from batonpass.authority.model.standing import CopySource, OrphanPolicy
+from batonpass.authority.procedures.lease import find_lease
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, S1, S2, S3, Log, passing, request
 from tests.authority.rows import directory_row
 

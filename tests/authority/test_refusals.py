@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.errors import Reason
-from authority.placement.policy import Balance, Resident, ServerLoad, View, emptied, relieve
-from authority.placement.rejections import REFUSED_S, Refusals
-from authority.wire.placement import MoveItem
+from batonpass.authority.errors import Reason
+from batonpass.authority.placement.policy import Balance, Resident, ServerLoad, View, emptied, relieve
+from batonpass.authority.placement.rejections import REFUSED_S, Refusals
+from batonpass.authority.wire.placement import MoveItem
 
 SOURCE, COOL, ROOMY = "alpha.s1", "alpha.s2", "alpha.s3"
 KINDS = ("ball", "crate", "log")
@@ -135,7 +135,7 @@ def test_a_target_that_is_drained_no_more_has_refused_nothing_also_if_that_shows
 
 
 def test_of_how_many_it_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("authority.placement.rejections.MAX_REMEMBERED", 100)
+    monkeypatch.setattr("batonpass.authority.placement.rejections.MAX_REMEMBERED", 100)
     known = Known()
     names = [f"alpha.e{number}-x" for number in range(150)]
     known.order(*names)

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.model.reserved_paths import RESERVED_ROOTS, PathReserved, check_keep_while, check_write, is_reserved
-from tree.data.errors import TreeError
-from tree.store.conditions import AllOf, AnyOf, IfNameMatches, IfNodeExists, IfPathMatches, Name, NotOf
-from tree.store.pattern import Pattern, Step
-from tree.store.store import Store
+from batonpass.authority.model.reserved_paths import (
+    RESERVED_ROOTS,
+    PathReserved,
+    check_keep_while,
+    check_write,
+    is_reserved,
+)
+from batonpass.tree.data.errors import TreeError
+from batonpass.tree.store.conditions import AllOf, AnyOf, IfNameMatches, IfNodeExists, IfPathMatches, Name, NotOf
+from batonpass.tree.store.pattern import Pattern, Step
+from batonpass.tree.store.store import Store
 
 names = st.sampled_from(["jobs", "a", "entities", "asks"])
 conditions: st.SearchStrategy[Any] = st.recursive(

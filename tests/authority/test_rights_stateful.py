@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from authority.errors import Refused
-from authority.model.records import EntityRecord, Phase, Rule, Want
+from batonpass.authority.errors import Refused
+from batonpass.authority.model.records import EntityRecord, Phase, Rule, Want
 from tests.authority.log import ADA, BALL, BOB, S2, Log, new_log
 
 EVE = "alpha.eve"

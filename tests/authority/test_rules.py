@@ -2,8 +2,8 @@
 
 import pytest
 
-from authority.model.records import EntityRecord, Lock, Rule, Want
-from authority.model.rules import Decision, decide
+from batonpass.authority.model.records import EntityRecord, Lock, Rule, Want
+from batonpass.authority.model.rules import Decision, decide
 
 OWNER, MASTER, BOB = "alpha.owner", "alpha.master", "alpha.bob"
 LOCKS = {"dock": Lock(by=OWNER, count=1)}

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from authority.errors import MessageError
-from authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
-from authority.wire import sealing
-from authority.wire.batch import Letter
-from authority.wire.hops import MAX_HOPS, Hop, Trace
-from authority.wire.sealing import LIFETIME_S, Opened, Sealer
-from authority.wire.transfer import AdmitRequest, Grant, Message, Parcel, Renew, RenewReply, StateTransfer
-from crypto import jose
-from crypto.base64url import decode_untrusted
-from crypto.jwe import ContentKey
-from crypto.keys import Identity, PublicIdentity
+from batonpass.authority.errors import MessageError
+from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
+from batonpass.authority.wire import sealing
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import MAX_HOPS, Hop, Trace
+from batonpass.authority.wire.sealing import LIFETIME_S, Opened, Sealer
+from batonpass.authority.wire.transfer import AdmitRequest, Grant, Message, Parcel, Renew, RenewReply, StateTransfer
+from batonpass.crypto import jose
+from batonpass.crypto.base64url import decode_untrusted
+from batonpass.crypto.jwe import ContentKey
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 NOW_S = 1_000_000.0
 MESSAGE = AdmitRequest(transfer_id="transfer-1", entity="alpha.e", target="beta.s1")
@@ -207,7 +207,7 @@ def test_what_is_sealed_must_still_be_a_message(monkeypatch: pytest.MonkeyPatch)
     def nonsense(_message: Any) -> bytes:
         return b"\xff"
 
-    monkeypatch.setattr("authority.wire.sealing.encode_message", nonsense)
+    monkeypatch.setattr("batonpass.authority.wire.sealing.encode_message", nonsense)
     with pytest.raises(MessageError, match="not CBOR"):
         open_it(seal())
 

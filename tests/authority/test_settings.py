@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from authority.node.config import Address, ConfigError, InstanceName, RotationPeriod, ServerName, Settings, read_secret
+from batonpass.authority.node.config import (
+    Address,
+    ConfigError,
+    InstanceName,
+    RotationPeriod,
+    ServerName,
+    Settings,
+    read_secret,
+)
 
 
 class ExampleSettings(Settings):

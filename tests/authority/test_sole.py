@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.model.records import LeaseRow
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import LeaseRow
 from tests.authority.log import S1, S2, Log
 
 NONCE = "0" * 32

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.core.telemetry import HANDLER_FAILED, Event, Telemetry
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.node import spans as module
-from authority.node.spans import (
+from batonpass.actors.core.telemetry import HANDLER_FAILED, Event, Telemetry
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.node import spans as module
+from batonpass.authority.node.spans import (
     ARRIVAL,
     DECISION,
     DEPARTURE,

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import Fence
-from authority.limits import MAX_STATE_BYTES
-from authority.machines import staging_quota as staging
-from authority.machines.staging_quota import OFFER_BYTES, Staging
-from authority.machines.target import Incoming, Offer
+from batonpass.authority.fence import Fence
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.machines import staging_quota as staging
+from batonpass.authority.machines.staging_quota import OFFER_BYTES, Staging
+from batonpass.authority.machines.target import Incoming, Offer
 
 
 def offer(transfer_id: str, source: str, size_bytes: int) -> Offer:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from authority.machines.replica_choice import Candidate
-from authority.machines.stay_order import UNKNOWN_STAY, before, never_began, waited_for
-from authority.model.records import RecoveryRow
-from authority.model.standing import CopySource
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from batonpass.authority.machines.replica_choice import Candidate
+from batonpass.authority.machines.stay_order import UNKNOWN_STAY, before, never_began, waited_for
+from batonpass.authority.model.records import RecoveryRow
+from batonpass.authority.model.standing import CopySource
 from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing
 from tests.authority.test_recovery import comes_back, delegated, found, leased, over, stranded
 

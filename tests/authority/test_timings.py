@@ -2,8 +2,8 @@
 
 import pytest
 
-from authority.wire.hops import REPEATED, Trace
-from authority.wire.phase_timings import PHASES, timings_ms
+from batonpass.authority.wire.hops import REPEATED, Trace
+from batonpass.authority.wire.phase_timings import PHASES, timings_ms
 
 MS = 1_000_000
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.model.records import Phase
-from authority.procedures import master_question as asks
-from authority.procedures import transfer_table as transfer_rows
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Phase
+from batonpass.authority.procedures import master_question as asks
+from batonpass.authority.procedures import transfer_table as transfer_rows
 from tests.authority.log import (
     ADA,
     BALL,

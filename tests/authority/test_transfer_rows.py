@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.errors import Reason, Refused
-from authority.model.records import Phase, TransferRecord
-from authority.procedures import transfer_table as transfer_rows
-from authority.procedures.group_table import GROUP_LIFETIME_S, MAX_GROUP, MEMBERS_IN_A_SECOND
-from authority.procedures.transfer_table import LATE_S, check_room, save_transfer
-from authority.wire.sealing import LIFETIME_S
-from authority.wire.transfer import MAX_NOTICE_MS
-from homeserver.rest.access import MAX_PROOF_LIFETIME_S
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.authority.procedures import transfer_table as transfer_rows
+from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S, MAX_GROUP, MEMBERS_IN_A_SECOND
+from batonpass.authority.procedures.transfer_table import LATE_S, check_room, save_transfer
+from batonpass.authority.wire.sealing import LIFETIME_S
+from batonpass.authority.wire.transfer import MAX_NOTICE_MS
+from batonpass.homeserver.rest.access import MAX_PROOF_LIFETIME_S
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import DictRows
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto import base64url
-from crypto.errors import Malformed
+from batonpass.crypto import base64url
+from batonpass.crypto.errors import Malformed
 
 
 @given(st.binary(max_size=80))

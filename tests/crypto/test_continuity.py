@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import jose
-from crypto.continuity import (
+from batonpass.crypto import jose
+from batonpass.crypto.continuity import (
     MAX_STATEMENTS,
     Pin,
     Published,
@@ -21,9 +21,9 @@ from crypto.continuity import (
     sign_reset,
     sign_successor,
 )
-from crypto.errors import KeyConflict, Malformed
-from crypto.key_store import KeyStore
-from crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.errors import KeyConflict, Malformed
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 NAME = "alpha.s1"
 NOW_S = 1_700_000_000

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto import jwe, jws
-from crypto.jose import Claims, seal
-from crypto.key_forms import private_pem
-from crypto.keys import Identity, thumbprint
+from batonpass.crypto import jwe, jws
+from batonpass.crypto.jose import Claims, seal
+from batonpass.crypto.key_forms import private_pem
+from batonpass.crypto.keys import Identity, thumbprint
 
 SIZES = (0, 1, 15, 16, 17, 1000, 65_535, 300_000)
 """Around the block of AES, and larger than what anything has a buffer for."""

@@ -18,11 +18,11 @@ from jwcrypto import jwe as jwcrypto_jwe
 from jwcrypto import jwk as jwcrypto_jwk
 from jwcrypto import jws as jwcrypto_jws
 
-from crypto import jwe, jws
-from crypto.base64url import decode_untrusted, encode
-from crypto.errors import Malformed, Tampered
-from crypto.jose import Claims, Opened, open_untrusted, seal
-from crypto.keys import Identity, thumbprint
+from batonpass.crypto import jwe, jws
+from batonpass.crypto.base64url import decode_untrusted, encode
+from batonpass.crypto.errors import Malformed, Tampered
+from batonpass.crypto.jose import Claims, Opened, open_untrusted, seal
+from batonpass.crypto.keys import Identity, thumbprint
 
 NOW_S = 1_700_000_000.0
 ERLANG: dict[str, Any] = json.loads((Path(__file__).parent / "erlang_jose.json").read_text())

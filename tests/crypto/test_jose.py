@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto import jose, jws
-from crypto.errors import (
+from batonpass.crypto import jose, jws
+from batonpass.crypto.errors import (
     CryptoError,
     Expired,
     Malformed,
@@ -22,7 +22,7 @@ from crypto.errors import (
     UnknownSender,
     WrongReceiver,
 )
-from crypto.jose import (
+from batonpass.crypto.jose import (
     MAX_STATEMENT_BYTES,
     Claims,
     Opened,
@@ -32,8 +32,8 @@ from crypto.jose import (
     sign,
     verify_untrusted,
 )
-from crypto.keys import Identity
-from crypto.seen import Seen
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.seen import Seen
 
 ALICE = Identity.generate()
 BOB = Identity.generate()

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from joserfc.jwk import ECKey
 
-from crypto import key_forms
-from crypto.errors import Malformed
+from batonpass.crypto import key_forms
+from batonpass.crypto.errors import Malformed
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from crypto.errors import CryptoError, Expired, KeyFileError, Malformed, Revoked, UnknownSender, WrongReceiver
-from crypto.key_store import RING_FILE, KeyStore
-from crypto.keys import Identity, PublicIdentity
-from crypto.public_keys import MAX_RETIRING
+from batonpass.crypto.errors import CryptoError, Expired, KeyFileError, Malformed, Revoked, UnknownSender, WrongReceiver
+from batonpass.crypto.key_store import RING_FILE, KeyStore
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.public_keys import MAX_RETIRING
 
 NOW_S = 1_700_000_000
 OLD, NEW, NEWEST = Identity.generate(), Identity.generate(), Identity.generate()

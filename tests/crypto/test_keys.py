@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from joserfc.jwk import ECKey
 
-from crypto.errors import KeyFileError, Malformed
-from crypto.key_store import AGREEMENT_FILE, RING_FILE, SIGNING_FILE, KeyStore
-from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
-from crypto.pin_file import PinFile
+from batonpass.crypto.errors import KeyFileError, Malformed
+from batonpass.crypto.key_store import AGREEMENT_FILE, RING_FILE, SIGNING_FILE, KeyStore
+from batonpass.crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
+from batonpass.crypto.pin_file import PinFile
 
 IDENTITY = Identity.generate()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crypto.continuity import (
+from batonpass.crypto.continuity import (
     MAX_OWN_VERSION,
     MAX_VERSION,
     Pin,
@@ -16,9 +16,9 @@ from crypto.continuity import (
     sign_reset,
     sign_successor,
 )
-from crypto.errors import KeyConflict, Malformed
-from crypto.keys import Identity, PublicIdentity
-from crypto.public_keys import MAX_REVOKED
+from batonpass.crypto.errors import KeyConflict, Malformed
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.public_keys import MAX_REVOKED
 
 NAME = "alpha.s1"
 NOW_S = 1_700_000_000

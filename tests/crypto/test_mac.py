@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.mac import check, tag
+from batonpass.crypto.mac import check, tag
 
 SECRET = bytes(range(32))
 PARTS = st.lists(st.binary(max_size=8), max_size=4)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto import base64url, jose
-from crypto.errors import CryptoError, Malformed, Tampered, UnknownSender
-from crypto.keys import Identity
-from crypto.merkle import MAX_LEAVES, MAX_PROOF_BYTES, root_and_proofs, root_untrusted
-from crypto.verified import Verified
+from batonpass.crypto import base64url, jose
+from batonpass.crypto.errors import CryptoError, Malformed, Tampered, UnknownSender
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.merkle import MAX_LEAVES, MAX_PROOF_BYTES, root_and_proofs, root_untrusted
+from batonpass.crypto.verified import Verified
 
 ALICE, MALLORY = Identity.generate(), Identity.generate()
 texts = st.lists(st.binary(max_size=8), min_size=1, max_size=40)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from crypto.continuity import Published, first_pin
-from crypto.errors import KeyFileError
-from crypto.keys import Identity
-from crypto.pin_file import PinFile, PinRecord
+from batonpass.crypto.continuity import Published, first_pin
+from batonpass.crypto.errors import KeyFileError
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.pin_file import PinFile, PinRecord
 
 PINS = [first_pin("alpha.s1", Published(1, Identity.generate().public)) for _ in range(5)]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.replay import WINDOW, ReplayWindow
+from batonpass.crypto.replay import WINDOW, ReplayWindow
 
 MAX_COUNTER = 2**64 - 1
 

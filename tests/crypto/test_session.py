@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.errors import CryptoError, Malformed, Tampered
-from crypto.keys import Identity, PublicIdentity
-from crypto.public_keys import MAX_RETIRING
-from crypto.session import (
+from batonpass.crypto.errors import CryptoError, Malformed, Tampered
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.public_keys import MAX_RETIRING
+from batonpass.crypto.session import (
     HELLO_BYTES,
     Established,
     Hello,
@@ -27,7 +27,7 @@ from crypto.session import (
     prove_cookie,
     read_hello_untrusted,
 )
-from crypto.static_secrets import MAC_BYTES, StaticSecrets, mac
+from batonpass.crypto.static_secrets import MAC_BYTES, StaticSecrets, mac
 
 ALICE, BOB, MALLORY = Identity.generate(), Identity.generate(), Identity.generate()
 A_EPHEMERAL, B_EPHEMERAL, OTHER_EPHEMERAL = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crypto.errors import Revoked, Tampered, UnknownSender
-from crypto.jose import sign, verify_untrusted
-from crypto.keys import Identity
-from crypto.verified import Verified
+from batonpass.crypto.errors import Revoked, Tampered, UnknownSender
+from batonpass.crypto.jose import sign, verify_untrusted
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.verified import Verified
 
 ALICE, MALLORY = Identity.generate(), Identity.generate()
 NOW_S = 1_700_000_000.0
@@ -20,7 +20,7 @@ class Counting:
     """A key that counts how often a signature is verified with it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from crypto import jws
+        from batonpass.crypto import jws
 
         self.times = 0
         real = jws.Compact.verify_untrusted

@@ -25,8 +25,8 @@ PACKAGES = (
     "authority",
     "crypto",
     "homeserver",
-    "scenarios.sectors.map",
-    "scenarios.sectors.position",
+    "batonpass.scenarios.sectors.map",
+    "batonpass.scenarios.sectors.position",
     "simserver",
     "tree",
 )

@@ -4,7 +4,7 @@ import random
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto.keys import Identity
+from batonpass.crypto.keys import Identity
 
 NOW_S = 1_000_000.0
 _NAMES = ("alpha.h1", "beta.h1", "alpha.s1", "alpha.s2", "alpha.mallory")

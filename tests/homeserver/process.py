@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 
-from homeserver.config import HomeserverConfig
-from scenarios.cluster.toml_writer import to_toml
-from simserver.server.config import SimserverConfig
+from batonpass.homeserver.config import HomeserverConfig
+from batonpass.scenarios.cluster.toml_writer import to_toml
+from batonpass.simserver.server.config import SimserverConfig
 from tests.homeserver.served import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,15 @@ def server_process(config: Config) -> Iterator["subprocess.Popen[bytes]"]:
     role = "homeserver" if isinstance(config, HomeserverConfig) else "simserver"
     config_file = config.directory.parent / f"{config.name}.toml"
     config_file.write_text(to_toml(config.model_dump(mode="json", exclude_none=True)))
-    command = (sys.executable, "-m", "scenarios.cli.main", role, "--config", str(config_file), "--parent-pipe")
+    command = (
+        sys.executable,
+        "-m",
+        "batonpass.scenarios.cli.main",
+        role,
+        "--config",
+        str(config_file),
+        "--parent-pipe",
+    )
     with (
         log_file(config).open("wb") as log,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT) as process,

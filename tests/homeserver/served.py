@@ -15,18 +15,18 @@ from unittest.mock import patch
 import httpx
 import trio
 
-from actors.base.clock import Clock
-from actors.http.client import trusted_authorities
-from authority.node.config import Address
-from crypto import jose
-from crypto.keys import Identity
-from homeserver.config import HomeserverConfig, MemberConfig, PeerConfig
-from homeserver.node.dispatch import Node
-from homeserver.server.main import run as run_homeserver
-from scenarios.cluster.ports import Ports
-from simserver.server.config import SimserverConfig
-from simserver.server.dispatch import Node as SimNode
-from simserver.server.main import run as run_simserver
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import trusted_authorities
+from batonpass.authority.node.config import Address
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.config import HomeserverConfig, MemberConfig, PeerConfig
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.server.main import run as run_homeserver
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.simserver.server.config import SimserverConfig
+from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.server.main import run as run_simserver
 from tests.homeserver.openapi import Contract
 
 DEADLINE_S = 240.0
@@ -220,7 +220,7 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
     directory = config.directory.parent
     clock = MovableClock()
     async with trio.open_nursery() as nursery:
-        with patch("homeserver.server.main.Clock", lambda: clock):
+        with patch("batonpass.homeserver.server.main.Clock", lambda: clock):
             node: Node = await nursery.start(run_homeserver, config)
         # With the last of what it writes by itself.
         await until(lambda: node.registered and node.leases.granter.office > 0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from actors.base.clock import Clock
+from batonpass.actors.base.clock import Clock
 
 
 class Enough(BaseException):

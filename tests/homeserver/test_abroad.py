@@ -8,16 +8,16 @@ from typing import Any, TypeVar, cast
 import pytest
 import trio
 
-from actors.base.clock import Clock
-from authority.wire.hops import Trace
-from authority.wire.lease import LeaseOf, LeaseWord
-from authority.wire.recovery import RaisedItem
-from authority.wire.transfer import AdmitReply, AdmitRequest, Collect, LeaseInquiry, Message
-from homeserver.config import PeerConfig
-from homeserver.failover.foreign_custody import Abroad
-from homeserver.failover.takeover import WhoIsThere
-from homeserver.names.federation import PeerUnreachable
-from homeserver.transfer.service import NOT_TOLD
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import LeaseOf, LeaseWord
+from batonpass.authority.wire.recovery import RaisedItem
+from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Collect, LeaseInquiry, Message
+from batonpass.homeserver.config import PeerConfig
+from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.takeover import WhoIsThere
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.transfer.service import NOT_TOLD
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 from tests.homeserver.test_server_routes import Server
 

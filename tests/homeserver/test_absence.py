@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from authority.model.ownership import Ownership
-from authority.wire.transfer import NotHere, OwnerRequest, Present
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import NotHere, OwnerRequest, Present
 from tests.homeserver.served import Home, Player, until
 
 POLICIES: dict[str, dict[str, Any]] = {

@@ -6,15 +6,15 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from actors.base.clock import Clock
-from actors.http.client import HttpClient
-from authority.errors import MessageError
-from authority.wire.lease import Renew
-from homeserver.config import PeerConfig
-from homeserver.names.registration import register
-from homeserver.rest.models import FederationBody
-from homeserver.server import main as app
-from homeserver.server.relay import Relay
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire.lease import Renew
+from batonpass.homeserver.config import PeerConfig
+from batonpass.homeserver.names.registration import register
+from batonpass.homeserver.rest.models import FederationBody
+from batonpass.homeserver.server import main as app
+from batonpass.homeserver.server.relay import Relay
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
-from homeserver.names.federation import PeerUnreachable
-from homeserver.names.foreign_admission import (
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.foreign_admission import (
     GIVEN_UP_NS,
     MAX_UNANSWERED,
     PATIENCE_S,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from homeserver.log.read_barrier import MAX_WAITING, MIN_INTERVAL_S, SharedBarrier
-from tree.raft.submissions import NoQuorum
+from batonpass.homeserver.log.read_barrier import MAX_WAITING, MIN_INTERVAL_S, SharedBarrier
+from batonpass.tree.raft.submissions import NoQuorum
 
 ROUND_S = 0.25
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from authority.wire.hops import Trace
-from authority.wire.transfer import AdmitReply, AdmitRequest, HandoffReply
-from homeserver.config import PeerConfig
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffReply
+from batonpass.homeserver.config import PeerConfig
+from batonpass.tree.member.backend import Backend
+from batonpass.tree.raft.submissions import NoQuorum
+from batonpass.tree.store.store import Store
 from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served
 from tests.homeserver.test_server_routes import NONCE, Server, handoff
-from tree.member.backend import Backend
-from tree.raft.submissions import NoQuorum
-from tree.store.store import Store
 
 BALL = "alpha.ball-1"
 LOCAL = [
@@ -75,7 +75,7 @@ async def paper(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> Server:
     await Server(alpha, "alpha.p2").register()
     server = Server(alpha, "alpha.p1")
     await server.register()
-    monkeypatch.setattr("homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("batonpass.homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.01)
     ada = await alpha.player("alpha.ada")
     body = {"id": BALL, "kind": "ball", "spawner": ada.name, "server": "alpha.p1"}
     await alpha.api.refused(504, "spawn_unconfirmed", "POST", "/v1/entities", body)

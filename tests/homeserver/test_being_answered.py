@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import HandoffRequest, OwnerRequest
-from homeserver.node.dispatch import BeingAnswered
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import HandoffRequest, OwnerRequest
+from batonpass.homeserver.node.dispatch import BeingAnswered
 from tests.homeserver.test_server_routes import handoff
 
 

@@ -12,21 +12,21 @@ import httpx
 import pytest
 import trio
 
-from actors.base.clock import InstanceClock
-from actors.http.client import HttpClient
-from authority.errors import MessageError
-from authority.model.records import Role
-from authority.protocol_version import PROTOCOL_VERSION
-from authority.wire.lease import Renew, RenewReply
-from authority.wire.transfer import Message
-from homeserver.config import MemberConfig
-from homeserver.failover.clocks import Clocks
-from homeserver.node.dispatch import Node
-from homeserver.server.main import run as run_homeserver
+from batonpass.actors.base.clock import InstanceClock
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import Role
+from batonpass.authority.protocol_version import PROTOCOL_VERSION
+from batonpass.authority.wire.lease import Renew, RenewReply
+from batonpass.authority.wire.transfer import Message
+from batonpass.homeserver.config import MemberConfig
+from batonpass.homeserver.failover.clocks import Clocks
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.server.main import run as run_homeserver
+from batonpass.tree.net.membership import ChangeRefused
 from tests.authority.rows import directory_row
 from tests.homeserver.served import DEADLINE_S, Home, MovableClock, homeserver_config, new_ports, until
 from tests.homeserver.test_server_routes import Server
-from tree.net.membership import ChangeRefused
 
 TOKEN: Final = b"t" * 32
 NONCE: Final = "0" * 32
@@ -97,7 +97,7 @@ async def test_a_renewal_of_before_the_last_challenges_is_not_granted_and_is_tol
 async def test_a_simulation_server_whose_clock_is_off_is_ready_works_and_says_so(alpha: Home, ahead_s: float) -> None:
     clock = MovableClock()
     clock.ahead_s = ahead_s
-    with patch("simserver.server.main.Clock", lambda: clock):
+    with patch("batonpass.simserver.server.main.Clock", lambda: clock):
         sim = await alpha.simserver("alpha.s1")
     await alpha.simserver("alpha.s2")
     await until(lambda: sim.lease.may_act(sim.clock.monotonic_ns()))
@@ -235,7 +235,7 @@ async def test_an_office_that_goes_with_no_leadership_is_left_to_others_too() ->
 def host_clock(ahead_s: float) -> Iterator[None]:
     clock = MovableClock()
     clock.ahead_s = ahead_s
-    with patch("homeserver.server.main.Clock", lambda: clock):
+    with patch("batonpass.homeserver.server.main.Clock", lambda: clock):
         yield
 
 

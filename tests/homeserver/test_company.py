@@ -5,20 +5,20 @@ from typing import Any, cast
 import pytest
 import trio
 
-from authority.errors import Reason, Refused
-from authority.model.records import TransferRecord
-from authority.procedures.batch import transfer_each
-from authority.procedures.table import PROCEDURES
-from authority.trust.certificates import CommitCertificate
-from authority.wire.sealing import Sealer
-from crypto import jose
-from crypto.keys import Identity
-from crypto.verified import Verified
-from homeserver.transfer.certificates import Certification
-from homeserver.transfer.group_commit import Alone, Company, Means
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.records import TransferRecord
+from batonpass.authority.procedures.batch import transfer_each
+from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.authority.trust.certificates import CommitCertificate
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.verified import Verified
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.group_commit import Alone, Company, Means
+from batonpass.tree.raft.submissions import Aborted, NoQuorum
 from tests.authority.log import BALL, OTHER, S2, S3, new_log, request
 from tests.simserver.test_departures import TrioClock
-from tree.raft.submissions import Aborted, NoQuorum
 
 HOMESERVER = "alpha.h1"
 IDENTITY = Identity.generate()

@@ -6,13 +6,13 @@ from typing import Any
 import trio
 from hypothesis import given, settings
 
-from authority.fence import Fence
-from authority.node.spans import BULK, DECISION, GROUP
-from authority.wire.sealing import Opened
+from batonpass.authority.fence import Fence
+from batonpass.authority.node.spans import BULK, DECISION, GROUP
+from batonpass.authority.wire.sealing import Opened
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import BALL, OTHER, S2, S3
 from tests.authority.test_spans import Ear
 from tests.homeserver.test_in_bulk import MESSAGES, THIRD, Home, alone, handoff, log_of_three, together
-from tree.raft.submissions import NoQuorum
 
 
 def stops(ear: Ear, prefix: tuple[str, ...]) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from homeserver.config import HomeserverConfig
+from batonpass.homeserver.config import HomeserverConfig
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, homeserver_config, new_ports
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from authority.model.standing import Standing
+from batonpass.authority.model.standing import Standing
 from tests.homeserver.served import Home, Player, until
 
 NEW = {"id": "alpha.ball-1", "kind": "ball", "spawner": "alpha.ada", "server": "alpha.s1"}
@@ -264,7 +264,7 @@ async def test_what_is_taken_stays_taken(world: Home) -> None:
 async def test_a_spawn_that_nobody_confirms_says_so(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     sim = await alpha.simserver("alpha.s1")
     await alpha.player("alpha.ada")
-    monkeypatch.setattr("homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("batonpass.homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.05)
 
     monkeypatch.setattr(sim.births, "spawn", lambda *_: None)
     assert await alpha.api.refused(504, "spawn_unconfirmed", "POST", "/v1/entities", NEW) == "alpha.s1"
@@ -278,7 +278,7 @@ async def test_a_creation_is_answered_when_the_disk_has_it_and_the_log_knows(
 ) -> None:
     sim = await alpha.simserver("alpha.s1")
     await alpha.player("alpha.ada")
-    monkeypatch.setattr("homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("batonpass.homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.05)
     waits, flush = trio.Event(), sim.ledger.flush
 
     async def flushed_late() -> None:
@@ -303,7 +303,7 @@ async def test_who_waits_for_a_creation_hears_at_once_what_became_of_it(
 ) -> None:
     sim = await alpha.simserver("alpha.s1")
     await alpha.player("alpha.ada")
-    monkeypatch.setattr("homeserver.transfer.creation.SPAWN_TIMEOUT_S", 10_000.0)
+    monkeypatch.setattr("batonpass.homeserver.transfer.creation.SPAWN_TIMEOUT_S", 10_000.0)
     monkeypatch.setattr(sim.births, "spawn", lambda *_: None)
     store, looks = alpha.node.store, list[bool]()
     look = store.entity
@@ -352,7 +352,7 @@ async def test_what_a_world_fails_to_spawn_is_refused_and_leaves_nothing_behind(
     sim = await alpha.simserver("alpha.s1")
     ada = await alpha.player("alpha.ada")
     for spawn, said in FAILS:
-        monkeypatch.setattr("simserver.world.demo_balls.Balls.spawn", spawn)
+        monkeypatch.setattr("batonpass.simserver.world.demo_balls.Balls.spawn", spawn)
         answer = await alpha.api.call("POST", "/v1/entities", NEW)
         assert (answer.status_code, answer.json()["code"]) == (422, "spawn_refused"), answer.text
         assert answer.json()["message"].startswith(said)
@@ -367,7 +367,7 @@ async def test_a_kind_that_the_world_does_not_know_is_refused_by_its_name(
 ) -> None:
     await alpha.simserver("alpha.s1")
     await alpha.player("alpha.ada")
-    monkeypatch.setattr("simserver.world.demo_balls.Balls.kinds", ("tree", "crate"), raising=False)
+    monkeypatch.setattr("batonpass.simserver.world.demo_balls.Balls.kinds", ("tree", "crate"), raising=False)
     answer = await alpha.api.call("POST", "/v1/entities", NEW)
     assert (answer.status_code, answer.json()["code"]) == (422, "spawn_refused"), answer.text
     assert answer.json()["message"].startswith("the world here knows no 'ball'; its kinds are crate, tree")

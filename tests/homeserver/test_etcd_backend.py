@@ -9,15 +9,15 @@ import httpx
 import pytest
 import trio
 
-from homeserver.config import ConfigError, EtcdSettings, HomeserverConfig, MemberConfig, MetadataSettings
-from homeserver.log.backend import make_backend
-from homeserver.node.dispatch import Node
-from homeserver.server.main import run as run_homeserver
-from scenarios.cluster.ports import Ports
+from batonpass.homeserver.config import ConfigError, EtcdSettings, HomeserverConfig, MemberConfig, MetadataSettings
+from batonpass.homeserver.log.backend import make_backend
+from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.server.main import run as run_homeserver
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.tree.etcd.keys import Keys
 from tests.homeserver.process import log_file, server_process
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
 from tests.tree.etcd_process import EtcdCluster, running_etcd
-from tree.etcd.keys import Keys
 
 BALL = "alpha.ball-1"
 REFUSED = 3

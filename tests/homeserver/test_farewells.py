@@ -8,14 +8,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.model.records import LeaseRow
-from authority.model.standing import LeasePhase
-from authority.wire.transfer import Despawn, Despawned
-from homeserver.names.federation import PeerUnreachable
-from homeserver.transfer import deletion_notices as farewells
-from homeserver.transfer.deletion_notices import LAST_WAIT_NS, Farewells
+from batonpass.authority.model.records import LeaseRow
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.wire.transfer import Despawn, Despawned
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.transfer import deletion_notices as farewells
+from batonpass.homeserver.transfer.deletion_notices import LAST_WAIT_NS, Farewells
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.simserver.test_departures import TrioClock
-from tree.raft.submissions import NoQuorum
 
 BALL, AUTHORITY, OTHER = "alpha.ball", "alpha.s1", "beta.s1"
 

@@ -11,17 +11,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.http.client import HttpClient
-from authority.model.records import DirectoryRow, Role
-from authority.trust.enrolment import federation_clock_purpose, federation_purpose, rows_proof
-from authority.wire.batch import MAX_BATCH, Letter
-from authority.wire.envelope import WAIT_HEADER
-from authority.wire.hops import Trace
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import AdmitReply, AdmitRequest, Message, NoAnswer, Parcel
-from crypto.keys import Identity
-from homeserver.config import PeerConfig
-from homeserver.names.federation import AT_ONCE, LOOK_AROUND_S, MAX_WAITING, Federation, PeerUnreachable
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.trust.enrolment import federation_clock_purpose, federation_purpose, rows_proof
+from batonpass.authority.wire.batch import MAX_BATCH, Letter
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message, NoAnswer, Parcel
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.config import PeerConfig
+from batonpass.homeserver.names.federation import AT_ONCE, LOOK_AROUND_S, MAX_WAITING, Federation, PeerUnreachable
 from tests.simserver.test_departures import TrioClock
 
 SECRET = b"s" * 32

@@ -7,10 +7,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.model.records import Phase, TransferRecord
-from authority.wire.hops import Trace
-from homeserver.transfer.group_result import LOOK_S, GroupNews
-from homeserver.transfer.waiting_group import Waiting, WaitingRequests
+from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.authority.wire.hops import Trace
+from batonpass.homeserver.transfer.group_result import LOOK_S, GroupNews
+from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
 from tests.homeserver.test_orders import AllVirtual
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel
-from homeserver.rest.groups import MAX_ABROAD
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel
+from batonpass.homeserver.rest.groups import MAX_ABROAD
 from tests.homeserver.served import Home
 from tests.homeserver.test_behind import beta
 from tests.homeserver.test_server_routes import Server, handoff

@@ -7,22 +7,22 @@ import httpx
 import pytest
 import trio
 
-from authority.errors import MessageError
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.procedures.fence_allocation import lowest_epoch
-from authority.wire.hops import Trace
-from authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
-from authority.wire.sealing import Opened
-from homeserver.transfer.ownership_check import Held
-from simserver.durability.put_aside import PutAside
-from simserver.entity.state import state_hash
-from simserver.server.dispatch import Node as SimNode
-from simserver.transfer.target.staged_states import Stage
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
+from batonpass.authority.wire.sealing import Opened
+from batonpass.homeserver.transfer.ownership_check import Held
+from batonpass.simserver.durability.put_aside import PutAside
+from batonpass.simserver.entity.state import state_hash
+from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.transfer.target.staged_states import Stage
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.homeserver.served import DEADLINE_S, Home, until
 from tests.homeserver.test_abroad import homes, patiently
 from tests.homeserver.test_log_inquiries import LOST, position
-from tree.raft.submissions import NoQuorum
 
 __all__ = ["homes"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from authority.procedures.group_table import GROUP_LIFETIME_S
+from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 from tests.homeserver.served import Home, Player, until
 
 SHIP = "alpha.ship"

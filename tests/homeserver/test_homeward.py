@@ -8,10 +8,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.model.records import Phase, RecoveryRow
-from authority.model.standing import LeasePhase, OrphanPolicy
-from authority.wire.placement import MAX_MOVES, Moves
-from homeserver.failover.return_to_owner import FIRST_WAIT_NS, MAX_HOMEWARD, TIMES, Homeward
+from batonpass.authority.model.records import Phase, RecoveryRow
+from batonpass.authority.model.standing import LeasePhase, OrphanPolicy
+from batonpass.authority.wire.placement import MAX_MOVES, Moves
+from batonpass.homeserver.failover.return_to_owner import FIRST_WAIT_NS, MAX_HOMEWARD, TIMES, Homeward
 
 BALL, S1, S2, ABROAD = "alpha.ball", "alpha.s1", "alpha.s2", "beta.s1"
 ROW = RecoveryRow(entity=BALL, last=S1, epoch=2, held=True, target=S2)

@@ -17,7 +17,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.http import server as http_server
+from batonpass.actors.http import server as http_server
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_http_server import reset
 

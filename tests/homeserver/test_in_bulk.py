@@ -12,15 +12,15 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.model.records import EntityRecord, GroupRecord, TransferRecord
-from authority.node.spans import SILENT, Spans
-from authority.procedures.group_table import is_behind
-from authority.procedures.table import PROCEDURES
-from authority.trust.certificates import PassCertificate, token_hash
-from authority.wire.batch import MAX_BATCH, Letter
-from authority.wire.hops import REPEATED, Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.authority.model.records import EntityRecord, GroupRecord, TransferRecord
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.procedures.group_table import is_behind
+from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.authority.trust.certificates import PassCertificate, token_hash
+from batonpass.authority.wire.batch import MAX_BATCH, Letter
+from batonpass.authority.wire.hops import REPEATED, Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     AdmitReply,
     Delegation,
     Grant,
@@ -32,16 +32,16 @@ from authority.wire.transfer import (
     OwnerWord,
     Report,
 )
-from crypto import jose
-from crypto.keys import Identity
-from crypto.verified import Verified
-from homeserver.names.federation import PeerUnreachable
-from homeserver.transfer.hierarchies import order_all
-from homeserver.transfer.service import Transfers
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.verified import Verified
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.transfer.hierarchies import order_all
+from batonpass.homeserver.transfer.service import Transfers
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import directory_row
 from tests.authority.test_certificate_reader import KEYS
-from tree.raft.submissions import NoQuorum
 
 THIRD = "alpha.third"
 CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: 1.0)

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
-from authority.wire.transfer import StageInquiry, Stranded
-from homeserver.failover.outcome_queries import Inquiries
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from batonpass.authority.wire.transfer import StageInquiry, Stranded
+from batonpass.homeserver.failover.outcome_queries import Inquiries
 from tests.authority.log import BALL, S1, S2, new_log
 
 

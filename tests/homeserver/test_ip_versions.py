@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from authority.node.config import Address
-from homeserver.config import MemberConfig, PeerConfig
-from simserver.server.dispatch import Node as SimNode
+from batonpass.authority.node.config import Address
+from batonpass.homeserver.config import MemberConfig, PeerConfig
+from batonpass.simserver.server.dispatch import Node as SimNode
 from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served, until
 
 BALL = "alpha.ball-1"

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 import trio
 
-from authority.errors import Refused
-from authority.model.records import DirectoryRow, Role
-from authority.trust.key_pinning import published
-from crypto.continuity import MAX_OWN_VERSION, Published, Statement, sign_again, sign_reset, sign_successor
-from crypto.keys import Identity, PublicIdentity
-from crypto.public_keys import MAX_REVOKED
-from homeserver.config import PeerConfig
-from homeserver.names import federation as federation_module
-from homeserver.server.main import run as run_homeserver
+from batonpass.authority.errors import Refused
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.trust.key_pinning import published
+from batonpass.crypto.continuity import MAX_OWN_VERSION, Published, Statement, sign_again, sign_reset, sign_successor
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.public_keys import MAX_REVOKED
+from batonpass.homeserver.config import PeerConfig
+from batonpass.homeserver.names import federation as federation_module
+from batonpass.homeserver.server.main import run as run_homeserver
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 from tests.homeserver.test_keys import always, operator_of
 from tests.homeserver.test_server_routes import Server

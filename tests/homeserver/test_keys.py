@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import trio
 
-from authority.node.breakpoints import Breakpoint
-from crypto.continuity import Published, sign_successor
-from crypto.key_store import KeyStore
-from crypto.keys import Identity, PublicIdentity
-from crypto.pin_file import PinFile
-from homeserver.config import PeerConfig
-from homeserver.names import federation as federation_module
-from simserver.net import home_client as simserver_home
-from simserver.net.home_client import HomeRefused
-from simserver.server.main import run as run_simserver
+from batonpass.authority.node.breakpoints import Breakpoint
+from batonpass.crypto.continuity import Published, sign_successor
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.crypto.pin_file import PinFile
+from batonpass.homeserver.config import PeerConfig
+from batonpass.homeserver.names import federation as federation_module
+from batonpass.simserver.net import home_client as simserver_home
+from batonpass.simserver.net.home_client import HomeRefused
+from batonpass.simserver.server.main import run as run_simserver
 from tests.homeserver.served import DEADLINE_S, Home, Player, homeserver_config, new_ports, served, simserver_config
 
 

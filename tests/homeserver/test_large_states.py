@@ -7,9 +7,9 @@ from random import Random
 import pytest
 import trio
 
-from authority.limits import MAX_STATE_BYTES
-from simserver.server.dispatch import Node
-from simserver.transfer.source.retry_backoff import Stayers
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.transfer.source.retry_backoff import Stayers
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
 MIB = 1024 * 1024
@@ -25,10 +25,10 @@ async def alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     """
     for name in ("admission", "copying_ahead"):
         monkeypatch.setattr(f"simserver.{name}.PATIENCE_NS", VERY_LONG_NS)
-    monkeypatch.setattr("simserver.net.in_flight.READING_NS", VERY_LONG_NS)
-    monkeypatch.setattr("simserver.lease.keeper.LATE_NS", VERY_LONG_NS)
-    monkeypatch.setattr("authority.machines.source.STAGE_PATIENCE_NS", VERY_LONG_NS)
-    monkeypatch.setattr("authority.wire.sealing.LIFETIME_S", VERY_LONG_NS / 1e9)
+    monkeypatch.setattr("batonpass.simserver.net.in_flight.READING_NS", VERY_LONG_NS)
+    monkeypatch.setattr("batonpass.simserver.lease.keeper.LATE_NS", VERY_LONG_NS)
+    monkeypatch.setattr("batonpass.authority.machines.source.STAGE_PATIENCE_NS", VERY_LONG_NS)
+    monkeypatch.setattr("batonpass.authority.wire.sealing.LIFETIME_S", VERY_LONG_NS / 1e9)
     with new_ports() as ports:
         config = homeserver_config(tmp_path, ports).model_copy(update={"lease_term_s": 600.0})
         async with served(config) as home:

@@ -5,23 +5,23 @@ from typing import Any
 import pytest
 import trio
 
-from authority.errors import MessageError
-from authority.trust.certificates import CommitCertificate
-from authority.trust.signed_positions import LogPlace, LogPosition
-from authority.wire.hops import Trace
-from authority.wire.lease import Renew
-from authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord
-from authority.wire.sealing import Opened
-from authority.wire.transfer import OwnerWord
-from crypto import jose
-from homeserver.failover.log_witness import LogInquiries, Witnesses
-from homeserver.names.federation import PeerUnreachable
+from batonpass.authority.errors import MessageError
+from batonpass.authority.trust.certificates import CommitCertificate
+from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import Renew
+from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import OwnerWord
+from batonpass.crypto import jose
+from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.fuzz.world import IDENTITIES
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_abroad import homes, patiently
 from tests.homeserver.test_log_positions import NONCE
 from tests.homeserver.test_server_routes import Server
-from tree.raft.submissions import NoQuorum
 
 __all__ = ["homes"]
 

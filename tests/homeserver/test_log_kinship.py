@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.base.clock import Clock
-from actors.http.client import HttpClient
-from authority.model.records import LeaseOffice
-from homeserver.log.log_identity import LogDiffers, LogKinship
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.model.records import LeaseOffice
+from batonpass.homeserver.log.log_identity import LogDiffers, LogKinship
 from tests.homeserver.served import Home
 
 TOKEN = b"t" * 32

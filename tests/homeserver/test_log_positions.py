@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from authority.errors import MessageError
-from authority.procedures.log_rollback import alarm_of
-from authority.trust.signed_positions import LogPlace, LogPosition
-from authority.wire.lease import Renew, RenewReply
-from crypto import jose
-from homeserver.log.log_positions import LogPositions
+from batonpass.authority.errors import MessageError
+from batonpass.authority.procedures.log_rollback import alarm_of
+from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
+from batonpass.authority.wire.lease import Renew, RenewReply
+from batonpass.crypto import jose
+from batonpass.homeserver.log.log_positions import LogPositions
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.fuzz.world import IDENTITIES
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
-from tree.raft.submissions import NoQuorum
 
 NONCE = "0" * 32
 

@@ -2,9 +2,9 @@
 
 import trio
 
-from authority.model.records import DirectoryRow, Role
-from crypto.keys import Identity
-from homeserver.names.registration import register
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.names.registration import register
 from tests.homeserver.served import Home, until
 
 

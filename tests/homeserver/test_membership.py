@@ -9,12 +9,12 @@ import httpx
 import pytest
 import trio
 
-from homeserver.config import HomeserverConfig, MemberConfig
-from homeserver.server.main import run as run_homeserver
-from scenarios.cluster.ports import Ports
+from batonpass.homeserver.config import HomeserverConfig, MemberConfig
+from batonpass.homeserver.server.main import run as run_homeserver
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.tree import Member, RefusedByInstance, Replica, ReplicaConfig
 from tests.homeserver.process import Config, log_file, server_process
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, simserver_config, until
-from tree import Member, RefusedByInstance, Replica, ReplicaConfig
 
 REFUSED: Final = 3
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from actors.http.strict_json import MAX_JSON_LEVELS
-from crypto import jws
+from batonpass.actors.http.strict_json import MAX_JSON_LEVELS
+from batonpass.crypto import jws
+from batonpass.tree.data.payload import MAX_PAYLOAD_DEPTH
 from tests.homeserver.served import Home, Player
 from tests.homeserver.test_actors import operator
-from tree.data.payload import MAX_PAYLOAD_DEPTH
 
 # What is let in; what could still be walked, read but not walked, or neither read nor walked without the bound.
 DEPTHS: Final = (MAX_JSON_LEVELS, 600, 886, 940, 20_000)

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from authority.wire.hops import Trace
-from authority.wire.sealing import LIFETIME_S, Sealer
-from authority.wire.transfer import Parcel, Reserve, encode_link
-from crypto.keys import Identity
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import LIFETIME_S, Sealer
+from batonpass.authority.wire.transfer import Parcel, Reserve, encode_link
+from batonpass.crypto.keys import Identity
 from tests.homeserver.served import Home, until
 
 RESERVE: Final = Reserve(kind="ball", schema_version=1, state_bytes=100, places=1)

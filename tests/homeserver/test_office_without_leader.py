@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from authority.model.records import LeaseOffice, LeaseRow
-from authority.procedures.lease import lease_office
-from homeserver.failover.leases import Leases
+from batonpass.authority.model.records import LeaseOffice, LeaseRow
+from batonpass.authority.procedures.lease import lease_office
+from batonpass.homeserver.failover.leases import Leases
 from tests.homeserver.test_recovery_again import Store
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from authority.fence import Fence
-from authority.model.records import EntityRecord, Phase, TransferRecord
-from authority.wire.transfer import Order
-from homeserver.transfer.order import order_of
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
+from batonpass.authority.wire.transfer import Order
+from batonpass.homeserver.transfer.order import order_of
 
 RECORD = EntityRecord(
     id="alpha.e", kind="ball", master="alpha.ada", owner="alpha.ada", authority="alpha.s1", epoch=3, sub=2

@@ -8,12 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.model.records import GroupPhase, GroupRecord, Phase, TransferRecord
-from authority.procedures.group_table import GROUP_LIFETIME_S
-from homeserver.log.store import Store
-from homeserver.transfer.order_retry import MAX_HURRIED, MAX_OPEN, Orders
+from batonpass.authority.model.records import GroupPhase, GroupRecord, Phase, TransferRecord
+from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.order_retry import MAX_HURRIED, MAX_OPEN, Orders
+from batonpass.tree.store.store import Store as TreeStore
 from tests.simserver.test_departures import TrioClock
-from tree.store.store import Store as TreeStore
 
 
 def transfer_of(name: str, group: str = "") -> TransferRecord:

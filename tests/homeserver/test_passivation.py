@@ -5,10 +5,10 @@ from typing import Any
 import cbor2
 import httpx
 
-from authority.wire.transfer import Input
-from simserver.entity.actor_keeper import entity_name
-from simserver.entity.state import Life
-from simserver.server.dispatch import Node
+from batonpass.authority.wire.transfer import Input
+from batonpass.simserver.entity.actor_keeper import entity_name
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.server.dispatch import Node
 from tests.homeserver.served import Home, until
 
 WORLD = "tests.simserver.test_sleep:Naps"

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import trio
 
-from authority.model.records import DirectoryRow, EntityRecord, LeaseRow, RecoveryRow, Role
-from authority.model.standing import LeasePhase, Standing
-from authority.node.config import ConfigError
-from authority.placement.policy import Balance, Move, View
-from authority.wire.hops import Trace
-from authority.wire.placement import CensusRequest, MoveItem, Moves
-from crypto.keys import Identity
-from homeserver.config import PlacementSettings
-from homeserver.placement.balancer import load_policy
-from simserver.world.demo_balls import Balls
+from batonpass.authority.model.records import DirectoryRow, EntityRecord, LeaseRow, RecoveryRow, Role
+from batonpass.authority.model.standing import LeasePhase, Standing
+from batonpass.authority.node.config import ConfigError
+from batonpass.authority.placement.policy import Balance, Move, View
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import CensusRequest, MoveItem, Moves
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.config import PlacementSettings
+from batonpass.homeserver.placement.balancer import load_policy
+from batonpass.simserver.world.demo_balls import Balls
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
-from tree.raft.submissions import NoQuorum
 
 # Many moves on a machine that others share; nothing waits for so long unless something is wrong.
 PATIENCE_S = 90.0
@@ -100,7 +100,7 @@ async def test_nothing_can_be_passed_to_a_dead_server_any_more_when_it_is_draine
 ) -> None:
     """Home has others hand over what is delegated to it, few at a time; so it can be removed without anybody's help."""
     operator, store, gone, count = Operator(world), world.node.store, "alpha.s9", 5
-    monkeypatch.setattr("homeserver.placement.balancer.MAX_TAKEN_BACK", 2)
+    monkeypatch.setattr("batonpass.homeserver.placement.balancer.MAX_TAKEN_BACK", 2)
     row = DirectoryRow(name=gone, role=Role.SIMSERVER, keys=Identity.generate().public.to_jwks())
     await store.submit("directory.register", row=row.to_data())
     await store.submit("lease.claim", server=gone, incarnation=1, nonce="first", previous_nonce="")
@@ -181,7 +181,7 @@ async def test_a_live_server_that_keeps_the_only_copies_of_others_entities_is_no
     await world.api.drained("alpha.s1")
     with monkeypatch.context() as patched:
         for followed in (3, None):
-            patched.setattr("homeserver.rest.placement._followed", lambda node, followed=followed: followed)
+            patched.setattr("batonpass.homeserver.rest.placement._followed", lambda node, followed=followed: followed)
             await operator.refused(409, "not_drained", "DELETE", "/v1/servers/alpha.s1")
     assert (await operator.do("DELETE", "/v1/servers/alpha.s1"))["name"] == "alpha.s1"
 
@@ -353,7 +353,13 @@ async def test_balance_leaves_who_is_immovable_and_a_request_or_a_drain_moves_it
 
 
 @pytest.mark.parametrize(
-    "spec", ["nowhere:f", "authority.placement.policy:nothing", "authority.placement.policy", "json:__name__"]
+    "spec",
+    [
+        "nowhere:f",
+        "batonpass.authority.placement.policy:nothing",
+        "batonpass.authority.placement.policy",
+        "json:__name__",
+    ],
 )
 def test_a_policy_that_cannot_be_one_is_refused_at_the_start(spec: str) -> None:
     with pytest.raises(ConfigError, match="policy"):

@@ -10,13 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors.base.clock import Clock
-from authority.model.records import EntityRecord, Phase, TransferRecord
-from homeserver.log.store import Store
-from homeserver.transfer.master_questions import LOOK_S, MAX_WAITING, MAX_WAITING_EACH, Questions
-from tree.member.watching import Watch
-from tree.store.store import Store as TreeStore
-from tree.store.watch import History
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.transfer.master_questions import LOOK_S, MAX_WAITING, MAX_WAITING_EACH, Questions
+from batonpass.tree.member.watching import Watch
+from batonpass.tree.store.store import Store as TreeStore
+from batonpass.tree.store.watch import History
 
 ADA, EVE = "alpha.ada", "alpha.eve"
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from actors.base.clock import Bell
-from authority.model.records import EntityRecord, LeaseRow, RecoveryRow, Role
-from authority.model.standing import CopySource, LeasePhase, Standing
-from authority.procedures.lease import find_lease
-from authority.wire.recovery import AdoptedItem, FoundItem
-from authority.wire.transfer import Adopt, Adopted, Collect, Collected
-from homeserver.failover.takeover import Recoveries
+from batonpass.actors.base.clock import Bell
+from batonpass.authority.model.records import EntityRecord, LeaseRow, RecoveryRow, Role
+from batonpass.authority.model.standing import CopySource, LeasePhase, Standing
+from batonpass.authority.procedures.lease import find_lease
+from batonpass.authority.wire.recovery import AdoptedItem, FoundItem
+from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from batonpass.homeserver.failover.takeover import Recoveries
 from tests.authority.log import ADA, BALL, HOMESERVER, S1, S2, S3, Log, request
 from tests.authority.rows import DictRows, directory_row
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from authority.model.standing import CopySource
-from authority.wire.recovery import FoundItem
-from authority.wire.transfer import Collect, Collected
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.wire.recovery import FoundItem
+from batonpass.authority.wire.transfer import Collect, Collected
 from tests.authority.log import BALL, HOMESERVER, S1, S3
 from tests.homeserver.test_recovery_again import Play
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.model.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
-from authority.placement.policy import Balance, Move, Policy, View, relieve
-from authority.placement.predicted_load import SHOWN_AFTER_S
-from authority.placement.rejections import REFUSED_S
-from authority.procedures.placement_pause import BALANCE_PAUSE
-from authority.wire.hops import Trace
-from authority.wire.placement import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
-from authority.wire.transfer import Message
-from crypto.keys import Identity
-from homeserver.log.store import Store
-from homeserver.placement.balancer import Balancer
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
+from batonpass.authority.placement.policy import Balance, Move, Policy, View, relieve
+from batonpass.authority.placement.predicted_load import SHOWN_AFTER_S
+from batonpass.authority.placement.rejections import REFUSED_S
+from batonpass.authority.procedures.placement_pause import BALANCE_PAUSE
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
+from batonpass.authority.wire.transfer import Message
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.tree.store.store import Store as TreeStore
 from tests.homeserver.stepped_clock import Enough, Stepped
-from tree.store.store import Store as TreeStore
 
 SOURCE, COOL, ROOMY = "alpha.s1", "alpha.s2", "alpha.s3"
 SERVERS = (SOURCE, COOL, ROOMY)

@@ -8,13 +8,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.http.app import ApiError
-from actors.http.client import HttpClient
-from authority.wire.envelope import WAIT_HEADER
-from homeserver.config import PeerConfig, RelayConfig
-from homeserver.names.federation import REQUEST_TIMEOUT_S
-from homeserver.rest.models import FederationBody
-from homeserver.server.relay import Relay
+from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.homeserver.config import PeerConfig, RelayConfig
+from batonpass.homeserver.names.federation import REQUEST_TIMEOUT_S
+from batonpass.homeserver.rest.models import FederationBody
+from batonpass.homeserver.server.relay import Relay
 from tests.simserver.test_departures import TrioClock
 
 QUERY = FederationBody.model_validate(

@@ -7,12 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.fence import Fence
-from authority.model.records import LeaseRow, Phase, TransferRecord
-from authority.model.standing import LeasePhase
-from authority.wire.transfer import Grant
-from homeserver.names.federation import PeerUnreachable
-from homeserver.transfer.grant_retry import Reminders
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import LeaseRow, Phase, TransferRecord
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.wire.transfer import Grant
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.transfer.grant_retry import Reminders
 from tests.simserver.test_departures import TrioClock
 
 SOURCE, TARGET = "alpha.s1", "alpha.s2"

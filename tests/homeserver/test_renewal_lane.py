@@ -6,16 +6,16 @@ from typing import Any, cast
 import pytest
 import trio
 
-from actors.net.endpoint import Received
-from authority.errors import UnknownSender
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
-from authority.wire.transfer import Parcel, encode_link
-from homeserver.failover.renewal_lane import RenewalLane
+from batonpass.actors.net.endpoint import Received
+from batonpass.authority.errors import UnknownSender
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
+from batonpass.authority.wire.transfer import Parcel, encode_link
+from batonpass.homeserver.failover.renewal_lane import RenewalLane
+from batonpass.tree.raft.submissions import NoQuorum
 from tests.homeserver.served import Home, until
 from tests.homeserver.test_server_routes import Server
-from tree.raft.submissions import NoQuorum
 
 NONCE = "0" * 32
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from actors.base.clock import Clock
-from authority.errors import Reason, Refused
-from authority.procedures.rate_limit import BURST, Paces, Rate
-from homeserver.transfer import rate_limit as request_gate
-from homeserver.transfer.rate_limit import MAX_REQUESTERS, RATE, RequestGate
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.procedures.rate_limit import BURST, Paces, Rate
+from batonpass.homeserver.transfer import rate_limit as request_gate
+from batonpass.homeserver.transfer.rate_limit import MAX_REQUESTERS, RATE, RequestGate
 from tests.homeserver.served import Home, Player
 
 BOB, EVE = "alpha.bob", "alpha.eve"

@@ -10,11 +10,11 @@ import httpx
 import pytest
 import trio
 
-from authority.placement.policy import Move, Resident, ServerLoad, View
-from authority.procedures import transfer_table as transfer_rows
-from authority.procedures.master_question import ASK_LIFETIME_S
-from homeserver.server.main import run as run_homeserver
-from scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.authority.placement.policy import Move, Resident, ServerLoad, View
+from batonpass.authority.procedures import transfer_table as transfer_rows
+from batonpass.authority.procedures.master_question import ASK_LIFETIME_S
+from batonpass.homeserver.server.main import run as run_homeserver
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from tests.homeserver.served import Api, Home, Player, new_ports, until
 from tests.homeserver.test_rights import give_up, ownership
 from tests.homeserver.test_rules import BALL, Game

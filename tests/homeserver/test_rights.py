@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authority.model.ownership import Ownership
+from batonpass.authority.model.ownership import Ownership
 from tests.homeserver.served import Home, Player, until
 from tests.homeserver.test_rules import BALL, Game
 

@@ -5,9 +5,9 @@ import json
 import pytest
 import trio
 
-from authority.model.records import Phase, TransferRecord
-from authority.wire.hops import Trace
-from homeserver.rest.models import TransferView
+from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.authority.wire.hops import Trace
+from batonpass.homeserver.rest.models import TransferView
 from tests.homeserver.served import Home, Player, until
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import trio
 
-from authority.model.records import TransferRecord
-from authority.procedures.master_question import ASK_LIFETIME_S, MAX_ASKS, MAX_ASKS_EACH
-from homeserver.rest.models import POLICIES
-from homeserver.transfer import master_questions as questions
-from scenarios.players import masters
-from scenarios.players.masters import Master
+from batonpass.authority.model.records import TransferRecord
+from batonpass.authority.procedures.master_question import ASK_LIFETIME_S, MAX_ASKS, MAX_ASKS_EACH
+from batonpass.homeserver.rest.models import POLICIES
+from batonpass.homeserver.transfer import master_questions as questions
+from batonpass.scenarios.players import masters
+from batonpass.scenarios.players.masters import Master
 from tests.homeserver.served import Home, Player, until
 
 BALL = "alpha.ball-1"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import trio
 
-from authority.protocol_version import PROTOCOL_VERSION
-from authority.trust.enrolment import registration_proof, rows_proof
-from authority.wire.envelope import WAIT_HEADER
-from authority.wire.hops import REPEATED, Trace
-from authority.wire.lease import Renew, RenewReply
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.authority.protocol_version import PROTOCOL_VERSION
+from batonpass.authority.trust.enrolment import registration_proof, rows_proof
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.authority.wire.hops import REPEATED, Trace
+from batonpass.authority.wire.lease import Renew, RenewReply
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     AdmitRequest,
     HandoffReply,
     HandoffRequest,
@@ -24,8 +24,8 @@ from authority.wire.transfer import (
     ReportReply,
     Spawned,
 )
-from crypto.keys import Identity
-from homeserver.config import PeerConfig
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.config import PeerConfig
 from tests.homeserver.served import Home, homeserver_config, new_ports, served
 
 NONCE = "n" * 16
@@ -113,7 +113,7 @@ async def paper(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> Server:
     await Server(alpha, "alpha.p2").register()
     server = Server(alpha, "alpha.p1")
     await server.register()
-    monkeypatch.setattr("homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("batonpass.homeserver.transfer.creation.SPAWN_TIMEOUT_S", 0.01)
     ada = await alpha.player("alpha.ada")
     body = {"id": "alpha.ball-1", "kind": "ball", "spawner": ada.name, "server": "alpha.p1"}
     await alpha.api.refused(504, "spawn_unconfirmed", "POST", "/v1/entities", body)

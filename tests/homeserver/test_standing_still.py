@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import trio
 
-from authority.wire.placement import MAX_STILL, Load, StillRow
-from homeserver.placement.not_running import StandingStill
+from batonpass.authority.wire.placement import MAX_STILL, Load, StillRow
+from batonpass.homeserver.placement.not_running import StandingStill
 from tests.homeserver.served import DEADLINE_S, Home
 from tests.homeserver.test_refused_orders import COOL, SOURCE, Instance
 

@@ -9,15 +9,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.model.records import EntityRecord, LeaseRow, Phase, TransferRecord
-from authority.model.standing import LeasePhase, Standing
-from authority.wire.standing import MAX_STANDINGS, At, StandingRow
-from authority.wire.transfer import StandingInquiry, StandingWord
-from homeserver.names.federation import PeerUnreachable
-from homeserver.node import standings
-from homeserver.node.standings import ASK_S, MAX_QUESTIONS, SeenAs, Standings
-from homeserver.placement.balancer import FRESH_S, Reported
-from simserver.net.home_client import HomeUnreachable
+from batonpass.authority.model.records import EntityRecord, LeaseRow, Phase, TransferRecord
+from batonpass.authority.model.standing import LeasePhase, Standing
+from batonpass.authority.wire.standing import MAX_STANDINGS, At, StandingRow
+from batonpass.authority.wire.transfer import StandingInquiry, StandingWord
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.node import standings
+from batonpass.homeserver.node.standings import ASK_S, MAX_QUESTIONS, SeenAs, Standings
+from batonpass.homeserver.placement.balancer import FRESH_S, Reported
+from batonpass.simserver.net.home_client import HomeUnreachable
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
 
 BALL = "alpha.ball-1"

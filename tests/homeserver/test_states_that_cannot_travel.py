@@ -1,7 +1,7 @@
 """On real servers: whose world gives a state that cannot travel stands still, and the others go on."""
 
-from simserver.entity.state import Life
-from simserver.server.dispatch import Node
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.server.dispatch import Node
 from tests.homeserver.served import Home, until
 from tests.simserver.test_states_that_cannot_travel import LARGE_POISON
 

@@ -6,13 +6,13 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel, ValidationError
 
-import simserver.server.http_status
-from actors.http.app import RequestBody
-from homeserver.rest import api
+from batonpass.actors.http.app import RequestBody
+from batonpass.homeserver.rest import api
+from batonpass.simserver.server import http_status
 from tests.homeserver.served import Home
 
 # With these, the bodies of all routes are imported.
-MODULES: Final = (api, simserver.server.http_status)
+MODULES: Final = (api, http_status)
 
 # Which JSON type a field is documented as, and what is not of it.
 NOT_OF: Final[dict[str, tuple[Any, ...]]] = {

@@ -5,18 +5,26 @@ from typing import Any
 
 import pytest
 
-from authority.model.records import DirectoryRow, DrainRecord, EntityRecord, LeaseRow, Phase, Role, TransferRecord
-from authority.model.standing import LeasePhase
-from authority.placement.policy import Balance, relieve
-from authority.wire.hops import Trace
-from authority.wire.placement import Load, Moves
-from authority.wire.transfer import Message
-from crypto.keys import Identity
-from homeserver.log.store import Store
-from homeserver.placement.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, QUIET_S, ROUND_S, Balancer
-from homeserver.rest.models import TransferView
+from batonpass.authority.model.records import (
+    DirectoryRow,
+    DrainRecord,
+    EntityRecord,
+    LeaseRow,
+    Phase,
+    Role,
+    TransferRecord,
+)
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.placement.policy import Balance, relieve
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import Load, Moves
+from batonpass.authority.wire.transfer import Message
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.placement.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, QUIET_S, ROUND_S, Balancer
+from batonpass.homeserver.rest.models import TransferView
+from batonpass.tree.store.store import Store as TreeStore
 from tests.homeserver.stepped_clock import Enough, Stepped
-from tree.store.store import Store as TreeStore
 
 HOLDER, OTHER, THIRD, GONE = "alpha.s1", "alpha.s2", "alpha.s3", "alpha.s9"
 
@@ -119,7 +127,7 @@ async def test_of_two_that_take_entities_both_get_their_turn(instance: Instance)
 async def test_it_is_looked_for_once_a_second_also_while_another_drain_is_busy(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("homeserver.placement.balancer.ROUND_S", DRAINING_ROUND_S)
+    monkeypatch.setattr("batonpass.homeserver.placement.balancer.ROUND_S", DRAINING_ROUND_S)
     instance.write("alpha.ball", HOLDER, GONE)
     await instance.runs(2.95)
     assert [round(at_s) for at_s in instance.looks] == [0, 1, 2]

@@ -4,12 +4,12 @@ from typing import Any, cast
 
 import pytest
 
-from authority.fence import Fence
-from authority.model.records import LeaseRow, RecoveryRow
-from authority.node.spans import TAKEOVER, takeover_id
-from authority.wire.recovery import AdoptedItem
-from authority.wire.transfer import Adopted
-from homeserver.failover.takeover import Recoveries
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import LeaseRow, RecoveryRow
+from batonpass.authority.node.spans import TAKEOVER, takeover_id
+from batonpass.authority.wire.recovery import AdoptedItem
+from batonpass.authority.wire.transfer import Adopted
+from batonpass.homeserver.failover.takeover import Recoveries
 from tests.authority.log import BALL, OTHER, S1, S2, Log, new_log
 from tests.authority.test_spans import Ear
 from tests.homeserver.test_in_bulk import CLOCK, Kept

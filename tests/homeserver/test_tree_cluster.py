@@ -6,13 +6,13 @@ from typing import Any
 import httpx
 import trio
 
-from authority.model.records import DirectoryRow, Role
-from crypto.keys import Identity
-from homeserver.config import HomeserverConfig, MemberConfig
-from homeserver.rest.cluster import CHANGE_STATUS
-from homeserver.server.main import run as run_homeserver
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.crypto.keys import Identity
+from batonpass.homeserver.config import HomeserverConfig, MemberConfig
+from batonpass.homeserver.rest.cluster import CHANGE_STATUS
+from batonpass.homeserver.server.main import run as run_homeserver
+from batonpass.tree.net import membership
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
-from tree.net import membership
 
 
 def operator(home: Home) -> dict[str, str]:

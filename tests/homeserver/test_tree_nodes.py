@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import authority
-from authority.model.reserved_paths import RESERVED_ROOTS
+from batonpass import authority
+from batonpass.authority.model.reserved_paths import RESERVED_ROOTS
 from tests.homeserver.served import Home
 
 

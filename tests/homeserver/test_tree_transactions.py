@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from homeserver.rest import transport
+from batonpass.homeserver.rest import transport
 from tests.homeserver.served import Home
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -10,10 +10,10 @@ import h11
 import pytest
 import trio
 
-from actors.http.app import ApiError
-from homeserver.rest import watches
+from batonpass.actors.http.app import ApiError
+from batonpass.homeserver.rest import watches
+from batonpass.tree.store.watch import History
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
-from tree.store.watch import History
 
 
 class Reader:
@@ -162,8 +162,8 @@ async def test_a_member_that_hears_of_no_leader_sends_no_heartbeats_and_ends_the
     alpha: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with watching(alpha, "pattern=nothing&heartbeat_s=1") as reader:
-        monkeypatch.setattr("tree.raft.raft.RaftCore.leader_name", lambda _raft: None)
-        monkeypatch.setattr("tree.raft.raft.RaftCore.why_no_leader", lambda _raft: "its leader is silent")
+        monkeypatch.setattr("batonpass.tree.raft.raft.RaftCore.leader_name", lambda _raft: None)
+        monkeypatch.setattr("batonpass.tree.raft.raft.RaftCore.why_no_leader", lambda _raft: "its leader is silent")
         assert await reader.line() == ": watching"
         assert (await reader.line()).startswith("id: ")
         assert await reader.line() == ""
@@ -182,7 +182,7 @@ async def test_a_member_that_hears_of_no_leader_sends_no_heartbeats_and_ends_the
 async def test_what_is_not_kept_any_more_is_said_to_be_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tree.member.local_tree.History", lambda: History(max_events=3))
+    monkeypatch.setattr("batonpass.tree.member.local_tree.History", lambda: History(max_events=3))
     with new_ports() as ports:
         async with served(homeserver_config(tmp_path, ports)) as home:
             for number in range(6):

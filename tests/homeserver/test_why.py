@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
-from authority.model.standing import Standing
-from authority.wire.standing import At, StandingRow
-from homeserver.node.why import Cause, Facts, Why, explain
+from batonpass.authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from batonpass.authority.model.standing import Standing
+from batonpass.authority.wire.standing import At, StandingRow
+from batonpass.homeserver.node.why import Cause, Facts, Why, explain
 
 BALL, S1, S2 = "alpha.ball-1", "alpha.s1", "alpha.s2"
 RECORD = EntityRecord(id=BALL, kind="ball", master="alpha.ada", owner="alpha.ada", authority=S1)

@@ -9,13 +9,13 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from authority.fence import Fence
-from authority.names import instance_of
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.homeserver import Home
-from scenarios.simulation.servers.mixes import ServerMix
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.simserver import SimulationServer
+from batonpass.authority.fence import Fence
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.homeserver import Home
+from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 
 __all__ = ["FATES", "MIX", "PromiseBroken", "Walk"]
 

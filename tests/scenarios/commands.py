@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.cli import main as cli
+from batonpass.scenarios.cli import main as cli
 
 Baton = Callable[..., tuple[int, str, str]]
 """Runs a command with these arguments; its status, what it wrote, and what it complained about."""

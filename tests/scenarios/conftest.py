@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from scenarios.cluster.fork_server import ForkServer
+from batonpass.scenarios.cluster.fork_server import ForkServer
 
 # They differ from test to test, and whoever is forked gets its own.
 _OWN = ("BATON_", "PYTEST_")
@@ -50,4 +50,4 @@ def _forks_of_this_worker() -> Iterator[_OneForAll]:
 
 @pytest.fixture(autouse=True)
 def _forked_from_one(_forks_of_this_worker: _OneForAll, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scenarios.cluster.cluster.ForkServer", _forks_of_this_worker)
+    monkeypatch.setattr("batonpass.scenarios.cluster.cluster.ForkServer", _forks_of_this_worker)

@@ -5,7 +5,7 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
-from scenarios.report.model import (
+from batonpass.scenarios.report.model import (
     CaseCount,
     CaseResult,
     Hop,
@@ -21,7 +21,7 @@ from scenarios.report.model import (
     ServerEntry,
     TickGap,
 )
-from scenarios.report.statistics import summarise
+from batonpass.scenarios.report.statistics import summarise
 
 STARTED_AT = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 VERSIONS = {"batonpass": "0.1.0", "python": "3.11.7", "pysyncobj": "0.3.17"}

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import FrameType
 
-from homeserver.server.exit_status import REMOVED
-from scenarios.cluster.subreaper import die_with_parent
+from batonpass.homeserver.server.exit_status import REMOVED
+from batonpass.scenarios.cluster.subreaper import die_with_parent
 
 
 def _serve(config: dict[str, object], behaviour: str) -> None:

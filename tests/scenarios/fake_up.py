@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from scenarios.cli import main as cli
-from scenarios.cli.up_command import JsonScreen, run_until_asked_to_end
-from scenarios.cluster.topology import ClusterSpec, parse_instances
+from batonpass.scenarios.cli import main as cli
+from batonpass.scenarios.cli.up_command import JsonScreen, run_until_asked_to_end
+from batonpass.scenarios.cluster.topology import ClusterSpec, parse_instances
 from tests.scenarios.fakes import fake_launcher
 
 

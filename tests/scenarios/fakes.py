@@ -9,8 +9,8 @@ from random import Random
 
 import trio
 
-from scenarios.cluster.blueprint import ServerPlan
-from scenarios.cluster.cluster import Launcher
+from batonpass.scenarios.cluster.blueprint import ServerPlan
+from batonpass.scenarios.cluster.cluster import Launcher
 
 ROOT = Path(__file__).parents[2]
 FAKE_SERVER = Path(__file__).with_name("fake_server.py")

@@ -5,8 +5,8 @@ import signal
 from collections.abc import Sequence
 from typing import Any, Final
 
-from simserver.world.demo_balls import Balls
-from simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.demo_balls import Balls
+from batonpass.simserver.world.pending_input import PendingInput
 
 DEADLY: Final = b"\xff" * 12
 

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 
 import trio
 
-from actors import (
+from batonpass.actors import (
     ChildInfo,
     ChildSpec,
     DynamicSupervisor,
@@ -21,16 +21,16 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.base.clock import Clock, InstanceClock
-from actors.http.client import HttpClient
-from actors.supervision.tree_view import Path, outline
-from homeserver.server import main as homeserver_app
-from scenarios.cases.cases import PLAYER, CasePlan, Run
-from scenarios.judge.evidence import Evidence, collect
-from scenarios.players.input_stream import Players
-from scenarios.players.rest_client import ApiFailure, RestClient
-from simserver.server import main as simserver_app
-from simserver.server.config import SimserverConfig
+from batonpass.actors.base.clock import Clock, InstanceClock
+from batonpass.actors.http.client import HttpClient
+from batonpass.actors.supervision.tree_view import Path, outline
+from batonpass.homeserver.server import main as homeserver_app
+from batonpass.scenarios.cases.cases import PLAYER, CasePlan, Run
+from batonpass.scenarios.judge.evidence import Evidence, collect
+from batonpass.scenarios.players.input_stream import Players
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.simserver.server import main as simserver_app
+from batonpass.simserver.server.config import SimserverConfig
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
 SERVERS = ("alpha.s1", "alpha.s2")

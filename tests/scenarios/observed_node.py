@@ -13,9 +13,9 @@ from pathlib import Path
 import trio
 from fastapi import FastAPI
 
-from actors import ActorSpec, System
-from actors.http.app import ERROR_RESPONSES, prepare_app, serve_app
-from actors.observe.observation import actor_routes
+from batonpass.actors import ActorSpec, System
+from batonpass.actors.http.app import ERROR_RESPONSES, prepare_app, serve_app
+from batonpass.actors.observe.observation import actor_routes
 from tests.actors.servers import Counter
 
 ROOT = Path(__file__).parents[2]

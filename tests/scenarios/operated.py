@@ -8,10 +8,10 @@ from typing import Any
 
 import trio
 
-from scenarios.cases.cases import Run, open_run
-from scenarios.cluster.cluster import ClusterSpec, LocalCluster
-from scenarios.judge.custody import FinalAuthority, judge
-from scenarios.judge.evidence import collect, leases_over
+from batonpass.scenarios.cases.cases import Run, open_run
+from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from batonpass.scenarios.judge.custody import FinalAuthority, judge
+from batonpass.scenarios.judge.evidence import collect, leases_over
 
 __all__ = ["DEADLINE_S", "Stage", "stage"]
 
@@ -31,7 +31,7 @@ class Stage:
 
     async def command(self, *arguments: str) -> tuple[int, str, str]:
         """Run `baton`: exit status, stdout, stderr."""
-        command = [sys.executable, "-m", "scenarios.cli.main", *arguments]
+        command = [sys.executable, "-m", "batonpass.scenarios.cli.main", *arguments]
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.node.config import ConfigError
-from scenarios.cluster.toml_writer import to_toml
-from scenarios.sectors import world as airspace
-from scenarios.sectors.map import Bounds, Grid, SectorMap
-from scenarios.sectors.position import BadReport, PositionReport
-from scenarios.sectors.tracks import Point
-from scenarios.sectors.world import MAX_COAST_MS, Airspace
-from simserver.world.api import load_world
-from simserver.world.pending_input import PendingInput
+from batonpass.authority.node.config import ConfigError
+from batonpass.scenarios.cluster.toml_writer import to_toml
+from batonpass.scenarios.sectors import world as airspace
+from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.position import BadReport, PositionReport
+from batonpass.scenarios.sectors.tracks import Point
+from batonpass.scenarios.sectors.world import MAX_COAST_MS, Airspace
+from batonpass.simserver.world.api import load_world
+from batonpass.simserver.world.pending_input import PendingInput
 from tests.authority.test_cbor import laughs
 
 TICK_S = 0.05
@@ -295,7 +295,7 @@ def test_one_that_was_carried_out_of_the_airspace_is_brought_back_to_its_sector(
 def test_a_simulation_server_loads_it_with_the_options_of_its_configuration() -> None:
     options = {"sector_map": MAP.to_data(), "servers": SERVERS, "minimum_hold_ticks": 10, "speedup": 60.0}
     read = tomllib.loads(to_toml({"world_options": options}))["world_options"]
-    world = load_world("scenarios.sectors.world:Airspace", read)
+    world = load_world("batonpass.scenarios.sectors.world:Airspace", read)
     assert isinstance(world, Airspace)
 
 
@@ -316,7 +316,7 @@ def test_a_simulation_server_loads_it_with_the_options_of_its_configuration() ->
 def test_options_that_make_no_sense_are_refused_with_the_reason(change: dict[str, Any], sentence: str) -> None:
     options = {"sector_map": MAP.to_data(), "servers": SERVERS} | change
     with pytest.raises(ConfigError, match=sentence):
-        load_world("scenarios.sectors.world:Airspace", options)
+        load_world("batonpass.scenarios.sectors.world:Airspace", options)
 
 
 @pytest.mark.parametrize(

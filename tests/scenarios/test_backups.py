@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 import trio
 
-from authority.machines.lease import LeaseTerms
-from homeserver.log.backend import KIND
-from scenarios.cli import main as cli
-from scenarios.cluster.blueprint import lay_out
-from scenarios.cluster.ports import Ports
-from scenarios.cluster.topology import ClusterSpec
+from batonpass.authority.machines.lease import LeaseTerms
+from batonpass.homeserver.log.backend import KIND
+from batonpass.scenarios.cli import main as cli
+from batonpass.scenarios.cluster.blueprint import lay_out
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.tree.disk import log_copy
+from batonpass.tree.disk.journal import Journal
+from batonpass.tree.disk.log_copy import CopyFailed, copy_log
+from batonpass.tree.disk.occupancy import occupied
 from tests.scenarios.fakes import ROOT
 from tests.scenarios.test_failover import TERM_S, world
 from tests.scenarios.test_leases import until
@@ -34,10 +38,6 @@ from tests.scenarios.test_restored_log import (
     says,
     simulates,
 )
-from tree.disk import log_copy
-from tree.disk.journal import Journal
-from tree.disk.log_copy import CopyFailed, copy_log
-from tree.disk.occupancy import occupied
 
 PAGE = ROOT / "docs" / "backup.md"
 Baton = Callable[..., tuple[int, str, str]]

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scenarios.bench.actors.course import COURSE as ACTORS
-from scenarios.bench.actors.workers import on_batonpass
-from scenarios.bench.actors.workers.remote import measure_remote
-from scenarios.bench.comparison import OURS, Comparison, Limit, Row, compare
-from scenarios.bench.comparison_table import render_comparison
-from scenarios.bench.judgement import Verdict
-from scenarios.bench.link.course import COURSE as LINK
-from scenarios.bench.machine import HostFacts
-from scenarios.bench.peers import Peer, PeerMissing, install
-from scenarios.bench.rows import Unit
-from scenarios.bench.side_by_side import Course, Plan, run_course
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.bench.actors.course import COURSE as ACTORS
+from batonpass.scenarios.bench.actors.workers import on_batonpass
+from batonpass.scenarios.bench.actors.workers.remote import measure_remote
+from batonpass.scenarios.bench.comparison import OURS, Comparison, Limit, Row, compare
+from batonpass.scenarios.bench.comparison_table import render_comparison
+from batonpass.scenarios.bench.judgement import Verdict
+from batonpass.scenarios.bench.link.course import COURSE as LINK
+from batonpass.scenarios.bench.machine import HostFacts
+from batonpass.scenarios.bench.peers import Peer, PeerMissing, install
+from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.side_by_side import Course, Plan, run_course
+from batonpass.scenarios.common.errors import EnvironmentFailed
 
 HOST = HostFacts(cores=2, processor="one", load_average_1m=0.0, kernel="6", versions={"python": "3.11"})
 RATE = Row("rate", "things", Unit.PER_SECOND, ("other",), (Limit(100), Limit(2, "other")))

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from scenarios.bench.drain import DEMANDED_S, Drained, measure
+from batonpass.scenarios.bench.drain import DEMANDED_S, Drained, measure
 
 
 async def test_a_small_drain_is_measured_and_found_in_order() -> None:

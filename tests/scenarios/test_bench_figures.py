@@ -11,14 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
-from scenarios.bench.machine import MachineFacts, is_quiet
-from scenarios.bench.report import BenchReport, DemandResult, Figures, RowResult, row_result
-from scenarios.bench.rows import Demand, Reference, Unit, rows_of
-from scenarios.bench.run import Plan, measure_all
-from scenarios.bench.subject import Fault, LeaderMoved, Subject
-from scenarios.bench.table import render
-from scenarios.bench.workloads import KEY_COUNT, Kind, Place, Sample, Workload, key_path, node_path, value_text
+from batonpass.scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
+from batonpass.scenarios.bench.machine import MachineFacts, is_quiet
+from batonpass.scenarios.bench.report import BenchReport, DemandResult, Figures, RowResult, row_result
+from batonpass.scenarios.bench.rows import Demand, Reference, Unit, rows_of
+from batonpass.scenarios.bench.run import Plan, measure_all
+from batonpass.scenarios.bench.subject import Fault, LeaderMoved, Subject
+from batonpass.scenarios.bench.table import render
+from batonpass.scenarios.bench.workloads import (
+    KEY_COUNT,
+    Kind,
+    Place,
+    Sample,
+    Workload,
+    key_path,
+    node_path,
+    value_text,
+)
 
 ROWS = rows_of((1_000, 100_000, 1_000_000))
 figures = st.floats(min_value=1e-3, max_value=1e9)

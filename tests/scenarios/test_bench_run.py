@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.bench.report import BenchReport
-from scenarios.cli.main import BAD_USAGE, CLUSTER_FAILED, OK, run_command
+from batonpass.scenarios.bench.report import BenchReport
+from batonpass.scenarios.cli.main import BAD_USAGE, CLUSTER_FAILED, OK, run_command
 
 
 def bench(*arguments: str) -> int:

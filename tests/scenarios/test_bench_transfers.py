@@ -8,14 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from scenarios.bench.comparison import OURS
-from scenarios.bench.transfers import cores, workers
-from scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZES, modes
-from scenarios.bench.transfers.workers import on_batonpass, on_floor
-from scenarios.bench.transfers.world import Shuttle, ballast_for
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import Snapshot
-from simserver.world.pending_input import PendingInput
+from batonpass.scenarios.bench.comparison import OURS
+from batonpass.scenarios.bench.transfers import cores, workers
+from batonpass.scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZES, modes
+from batonpass.scenarios.bench.transfers.workers import on_batonpass, on_floor
+from batonpass.scenarios.bench.transfers.world import Shuttle, ballast_for
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.world.pending_input import PendingInput
 
 HERE, THERE = "alpha.s1", "alpha.s2"
 

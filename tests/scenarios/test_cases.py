@@ -12,12 +12,12 @@ import httpx
 import pytest
 import trio
 
-from scenarios.cases.cases import CASES, STAGED_CASES, cases_spec, run_cases
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import ClusterSpec, Route
-from scenarios.report.json_file import cases_data
-from scenarios.report.model import Report, SampleTransfer
-from scenarios.report.verdict import report_problems
+from batonpass.scenarios.cases.cases import CASES, STAGED_CASES, cases_spec, run_cases
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec, Route
+from batonpass.scenarios.report.json_file import cases_data
+from batonpass.scenarios.report.model import Report, SampleTransfer
+from batonpass.scenarios.report.verdict import report_problems
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
-from simserver.entity.custody_log import CustodyLog, Stint, custody_file
+from batonpass.scenarios.chaos.chain import Kill, Loss, judge_chain, latest
+from batonpass.simserver.entity.custody_log import CustodyLog, Stint, custody_file
 
 BALL = "alpha.ball"
 

@@ -13,12 +13,12 @@ from typing import get_args
 import pytest
 import trio
 
-from actors.base.breakpoints import ENVIRONMENT, Breakpoints, breakpoints_of, nowhere
-from authority.errors import Reason
-from authority.machines import source as outgoing
-from authority.node.breakpoints import BREAKPOINT_OF, Breakpoint
-from scenarios.chaos.gate import Gate
-from scenarios.chaos.handovers import (
+from batonpass.actors.base.breakpoints import ENVIRONMENT, Breakpoints, breakpoints_of, nowhere
+from batonpass.authority.errors import Reason
+from batonpass.authority.machines import source as outgoing
+from batonpass.authority.node.breakpoints import BREAKPOINT_OF, Breakpoint
+from batonpass.scenarios.chaos.gate import Gate
+from batonpass.scenarios.chaos.handovers import (
     Deed,
     Outcome,
     Trial,
@@ -27,7 +27,7 @@ from scenarios.chaos.handovers import (
     all_trials,
     handover_ground,
 )
-from scenarios.chaos.ways import STEPS, WITHOUT_TRIAL
+from batonpass.scenarios.chaos.ways import STEPS, WITHOUT_TRIAL
 
 pytestmark = pytest.mark.timeout(560)
 
@@ -113,7 +113,7 @@ def test_failures_row_15_and_21_and_22_partitions_of_old_new_and_log_around_the_
     argv = [
         sys.executable,
         "-m",
-        "scenarios.cli.main",
+        "batonpass.scenarios.cli.main",
         "chaos",
         "transfers",
         *only,

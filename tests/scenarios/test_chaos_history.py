@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.chaos.history import Addition, CounterLedger, RegisterLedger, counter_problems
-from scenarios.simulation.linearizability import Operation
-from scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put
+from batonpass.scenarios.chaos.history import Addition, CounterLedger, RegisterLedger, counter_problems
+from batonpass.scenarios.simulation.linearizability import Operation
+from batonpass.scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put
 
 
 @st.composite

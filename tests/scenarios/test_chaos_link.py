@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
+from batonpass.scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
 

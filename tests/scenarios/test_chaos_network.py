@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from scenarios.chaos.network import Loopback
-from scenarios.chaos.privacy import Permissions, enter_private_namespaces
-from scenarios.chaos.storage import PlainDisks
-from scenarios.chaos.tools import ToolFailed, missing_tools, run_tool
-from scenarios.cluster.ports import Ports
+from batonpass.scenarios.chaos.network import Loopback
+from batonpass.scenarios.chaos.privacy import Permissions, enter_private_namespaces
+from batonpass.scenarios.chaos.storage import PlainDisks
+from batonpass.scenarios.chaos.tools import ToolFailed, missing_tools, run_tool
+from batonpass.scenarios.cluster.ports import Ports
 
 
 async def test_members_on_loopback_have_ports_of_their_own_and_need_no_prefix() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.chaos.faults import FAULTS
-from scenarios.chaos.plan import KINDS, Kind, draw_plan, parse_kinds
+from batonpass.scenarios.chaos.faults import FAULTS
+from batonpass.scenarios.chaos.plan import KINDS, Kind, draw_plan, parse_kinds
 
 SEEDS = st.integers(0, 2**32)
 SOME_KINDS = st.lists(st.sampled_from(Kind), min_size=1, unique=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from scenarios.chaos.plan import Kind
-from scenarios.chaos.report import ChaosReport, FaultResult, chaos_table, summarise_kinds, write_chaos_json
+from batonpass.scenarios.chaos.plan import Kind
+from batonpass.scenarios.chaos.report import ChaosReport, FaultResult, chaos_table, summarise_kinds, write_chaos_json
 
 
 def result(number: int, kind: Kind, next_write_ms: float | None, *problems: str) -> FaultResult:

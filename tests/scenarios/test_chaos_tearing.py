@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.chaos.tearing import AccountingDisk, UnsyncedWrite, flip_a_bit, read_account, tear
+from batonpass.scenarios.chaos.tearing import AccountingDisk, UnsyncedWrite, flip_a_bit, read_account, tear
+from batonpass.tree.disk.journal import Journal, JournalDamaged, JournalForeign
 from tests.scenarios.fakes import ROOT
 from tests.scenarios.test_cluster_processes import stage
-from tree.disk.journal import Journal, JournalDamaged, JournalForeign
 
 SEEDS = st.integers(0, 2**32)
 
@@ -114,7 +114,7 @@ async def test_a_process_dies_in_the_sync_that_was_chosen_and_leaves_its_account
     program = f"""
 import sys; sys.path[:] = {[str(ROOT), *__import__("sys").path]!r}
 from pathlib import Path
-from scenarios.chaos.tearing import AccountingDisk
+from batonpass.scenarios.chaos.tearing import AccountingDisk
 disk = AccountingDisk(Path({str(tmp_path / "account")!r}))
 file = disk.create(Path({str(tmp_path / "file")!r}))
 disk.die_in_sync(2)

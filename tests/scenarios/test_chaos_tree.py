@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.chaos.plan import KINDS, Kind, Need
+from batonpass.scenarios.chaos.plan import KINDS, Kind, Need
 from tests.scenarios.fakes import ROOT
 
 # A machine that has much else to do takes ten times as long as a quiet one.
@@ -20,7 +20,7 @@ TIMEOUT_S = 280
 
 
 def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "scenarios.cli.main", "chaos", "tree", *arguments]
+    argv = [sys.executable, "-m", "batonpass.scenarios.cli.main", "chaos", "tree", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, cwd=ROOT)
 
 
@@ -76,7 +76,7 @@ def test_faults_of_many_kinds_lose_nothing_and_the_report_tells_how_long_each_to
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_an_end_in_the_middle_leaves_no_process_and_no_mount(tmp_path: Path, ending: signal.Signals) -> None:
     place = tmp_path / "run"
-    argv = [sys.executable, "-m", "scenarios.cli.main", "chaos", "tree", "--dir", str(place), "--seed", "3"]
+    argv = [sys.executable, "-m", "batonpass.scenarios.cli.main", "chaos", "tree", "--dir", str(place), "--seed", "3"]
     argv += ["--faults", "1000", "--kinds", "kill-follower,isolate-follower,power-cut"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as run:
         assert run.stderr is not None

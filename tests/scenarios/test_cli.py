@@ -15,17 +15,17 @@ import click
 import pytest
 import trio
 
-from actors import Exit, RestartLimitReached
-from actors.core.restart import RestartWindow
-from authority.node.config import ConfigError
-from crypto.errors import KeyFileError
-from homeserver.config import HomeserverConfig, RelayConfig
-from scenarios.cli import main as cli
-from scenarios.cluster.blueprint import hold_directory, lay_out
-from scenarios.cluster.ports import Ports
-from scenarios.cluster.topology import ClusterSpec, Route
-from scenarios.common.errors import EnvironmentFailed
-from simserver.server.config import SimserverConfig
+from batonpass.actors import Exit, RestartLimitReached
+from batonpass.actors.core.restart import RestartWindow
+from batonpass.authority.node.config import ConfigError
+from batonpass.crypto.errors import KeyFileError
+from batonpass.homeserver.config import HomeserverConfig, RelayConfig
+from batonpass.scenarios.cli import main as cli
+from batonpass.scenarios.cluster.blueprint import hold_directory, lay_out
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.topology import ClusterSpec, Route
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.fakes import DEADLINE_S, dice
 
 Baton = Callable[..., tuple[int, str, str]]
@@ -84,7 +84,8 @@ def test_the_version_is_that_of_the_package(baton: Baton) -> None:
 async def test_help_imports_nothing_that_makes_it_slow() -> None:
     heavy = ["trio", "httpx", "pydantic", "rich", "fastapi", "cryptography", "plotly"]
     program = (
-        "import sys; from scenarios.cli.main import run_command as run; run(['--help']); run(['run', '--help']);"
+        "import sys; from batonpass.scenarios.cli.main import run_command as run;"
+        "run(['--help']); run(['run', '--help']);"
         f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
     )
     with trio.fail_after(DEADLINE_S):
@@ -192,7 +193,7 @@ GAVE_UP = RestartLimitReached("<Supervisor 'simserver'>", WINDOW, "ticks", ZeroD
 def test_the_exit_status_of_a_run_says_how_it_went(
     baton: Baton, stand_in: Callable[..., None], action: Callable[[], object], status: int, err: str
 ) -> None:
-    stand_in("scenarios.cases.cases", command=click.Command("cases", callback=action))
+    stand_in("batonpass.scenarios.cases.cases", command=click.Command("cases", callback=action))
 
     assert baton("run", "cases") == (status, "", err)
 
@@ -203,7 +204,7 @@ def test_the_exit_status_of_a_run_says_how_it_went(
 def test_an_error_of_our_own_shows_where_and_asks_for_a_report(
     baton: Baton, stand_in: Callable[..., None], error: Exception
 ) -> None:
-    stand_in("scenarios.cases.cases", command=click.Command("cases", callback=raising(error)))
+    stand_in("batonpass.scenarios.cases.cases", command=click.Command("cases", callback=raising(error)))
 
     status, _, err = baton("run", "cases")
 
@@ -224,7 +225,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ClusterSpec]:
         specs.append(spec)
         return 0
 
-    monkeypatch.setattr("scenarios.cli.up_command.run_until_asked_to_end", remember)
+    monkeypatch.setattr("batonpass.scenarios.cli.up_command.run_until_asked_to_end", remember)
     return specs
 
 
@@ -236,7 +237,14 @@ def test_up_without_flags_is_two_instances_of_three(baton: Baton, started: list[
 def test_every_flag_of_up_reaches_the_cluster(baton: Baton, started: list[ClusterSpec], tmp_path: Path) -> None:
     status, _, _ = baton(
         *("up", "--instances", "a:1,b:2", "--simservers", "3", "--relays", "2", "--route", "a:b=r2"),
-        *("--world", "simserver.world.demo_balls:Balls", "--world-option", "balls=7", "--world-option", "mood=calm"),
+        *(
+            "--world",
+            "batonpass.simserver.world.demo_balls:Balls",
+            "--world-option",
+            "balls=7",
+            "--world-option",
+            "mood=calm",
+        ),
         *("--dir", str(tmp_path / "x"), "--log-level", "debug"),
         *("--telemetry-handler", "one:f", "--telemetry-handler", "two.three:g"),
     )
@@ -248,7 +256,7 @@ def test_every_flag_of_up_reaches_the_cluster(baton: Baton, started: list[Cluste
             simservers=3,
             relays=2,
             routes=(Route("a", "b", ("relay.r2",)),),
-            world="simserver.world.demo_balls:Balls",
+            world="batonpass.simserver.world.demo_balls:Balls",
             world_options={"balls": 7, "mood": "calm"},
             directory=tmp_path / "x",
             log_level="DEBUG",
@@ -290,9 +298,9 @@ def logging_put_back() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("role", "module", "name", "kind"),
     [
-        ("homeserver", "homeserver.server.main", "alpha.h1", HomeserverConfig),
-        ("simserver", "simserver.server.main", "alpha.s1", SimserverConfig),
-        ("relay", "homeserver.server.relay", "relay.r1", RelayConfig),
+        ("homeserver", "batonpass.homeserver.server.main", "alpha.h1", HomeserverConfig),
+        ("simserver", "batonpass.simserver.server.main", "alpha.s1", SimserverConfig),
+        ("relay", "batonpass.homeserver.server.relay", "relay.r1", RelayConfig),
     ],
 )
 def test_a_server_runs_with_its_file_and_the_flags_over_it(

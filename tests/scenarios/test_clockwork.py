@@ -6,15 +6,15 @@ import cbor2
 import pytest
 import trio
 
-from scenarios.cases.cases import PLAYER, Run, open_run
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.judge.clocks import KIND, Clockwork, state_at
-from simserver.world.step import Carried, Step
+from batonpass.scenarios.cases.cases import PLAYER, Run, open_run
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.judge.clocks import KIND, Clockwork, state_at
+from batonpass.simserver.world.step import Carried, Step
 
 pytestmark = pytest.mark.timeout(280)
 
-WORLD = "scenarios.judge.clocks:Clockwork"
+WORLD = "batonpass.scenarios.judge.clocks:Clockwork"
 SPEC = ClusterSpec(instances={"alpha": 1}, simservers=2, log_level="WARNING", world=WORLD)
 ENTITY, S1, S2 = "alpha.clock", "alpha.s1", "alpha.s2"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from authority.node.config import read_secret
-from homeserver.config import HomeserverConfig, RelayConfig
-from scenarios.cluster.blueprint import Blueprint, DirectoryUnusable, hold_directory, lay_out, remembered_spec
-from scenarios.cluster.ports import Ports, PortTaken
-from scenarios.cluster.topology import BadSpec, ClusterSpec, Route
-from simserver.server.config import SimserverConfig
+from batonpass.authority.node.config import read_secret
+from batonpass.homeserver.config import HomeserverConfig, RelayConfig
+from batonpass.scenarios.cluster.blueprint import Blueprint, DirectoryUnusable, hold_directory, lay_out, remembered_spec
+from batonpass.scenarios.cluster.ports import Ports, PortTaken
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, Route
+from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.fakes import dice
 from tests.scenarios.test_cluster_ports import listen_as_a_server_does
 
@@ -21,7 +21,7 @@ SPEC = ClusterSpec(
     simservers=1,
     relays=1,
     routes=(Route("alpha", "beta", ("relay.r1",)),),
-    world="simserver.world.demo_balls:Balls",
+    world="batonpass.simserver.world.demo_balls:Balls",
     world_options={"balls": 5, "names": ["a", "b"], "box": {"width_m": 2.5}},
     tick_hz=50.0,
 )

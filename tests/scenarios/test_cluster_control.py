@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import trio
 
-from scenarios.cluster.blueprint import remembered_spec
-from scenarios.cluster.cluster import ClusterSpec, LocalCluster
-from scenarios.cluster.control import _SOCKET, ask_cluster, serve_control
-from scenarios.cluster.events import Added, ClusterEvent, Removed
-from scenarios.cluster.topology import BadSpec
-from scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.cluster.blueprint import remembered_spec
+from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from batonpass.scenarios.cluster.control import _SOCKET, ask_cluster, serve_control
+from batonpass.scenarios.cluster.events import Added, ClusterEvent, Removed
+from batonpass.scenarios.cluster.topology import BadSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed
 from tests.scenarios.fakes import DEADLINE_S, fake_launcher
 
 SPEC = ClusterSpec({"alpha": 1, "beta": 1}, simservers=1)

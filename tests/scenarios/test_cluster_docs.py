@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from authority.node.config import Settings
-from homeserver.config import HomeserverConfig, RelayConfig
-from scenarios.cli.main import cli
-from simserver.server.config import SimserverConfig
+from batonpass.authority.node.config import Settings
+from batonpass.homeserver.config import HomeserverConfig, RelayConfig
+from batonpass.scenarios.cli.main import cli
+from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.fakes import ROOT
 
 PAGE = ROOT / "docs" / "cluster.md"

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from scenarios.cluster.cluster import ClusterFailed, ClusterSpec, LocalCluster
-from scenarios.cluster.events import ClusterEvent, Crashed, Kept, Left, NotInPeace, Ready, Started, Stopping
+from batonpass.scenarios.cluster.cluster import ClusterFailed, ClusterSpec, LocalCluster
+from batonpass.scenarios.cluster.events import ClusterEvent, Crashed, Kept, Left, NotInPeace, Ready, Started, Stopping
 from tests.scenarios.fakes import DEADLINE_S, Witness, fake_launcher, wait_until
 
 SPEC = ClusterSpec({"alpha": 2}, simservers=1, relays=1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.cluster.ports import Ports, PortTaken, ports_outside
+from batonpass.scenarios.cluster.ports import Ports, PortTaken, ports_outside
 from tests.scenarios.fakes import dice
 
 

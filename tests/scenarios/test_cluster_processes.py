@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command, SpawnError
+from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command, SpawnError
 from tests.scenarios.fakes import DEADLINE_S, ROOT, Witness, wait_until
 
 OBEDIENT = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); signal.pause()"
@@ -225,7 +225,7 @@ async def test_signals_to_a_child_that_is_gone_do_nothing(tmp_path: Path) -> Non
 
 # ---- ties to the parent ----
 
-TIED = "import scenarios.cluster.subreaper as s, signal; s.die_with_parent(); print('up', flush=True)\n"
+TIED = "import batonpass.scenarios.cluster.subreaper as s, signal; s.die_with_parent(); print('up', flush=True)\n"
 
 
 @contextmanager

@@ -17,7 +17,17 @@ from tests.scenarios.fakes import DEADLINE_S, ROOT, Witness
 
 @pytest.fixture
 def baton_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    argv = (sys.executable, "-m", "scenarios.cli.main", "up", "--json", "--instances", "alpha:3", "--simservers", "1")
+    argv = (
+        sys.executable,
+        "-m",
+        "batonpass.scenarios.cli.main",
+        "up",
+        "--json",
+        "--instances",
+        "alpha:3",
+        "--simservers",
+        "1",
+    )
     with (
         (tmp_path / "progress").open("w") as progress,
         subprocess.Popen(

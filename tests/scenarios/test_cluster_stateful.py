@@ -15,8 +15,8 @@ from hypothesis import Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
 from tests.scenarios.cluster_walk import FATES, MIX, PromiseBroken, Walk
 
 _TOLD: Final = ("moves", "inputs", "crashes", "takeovers")

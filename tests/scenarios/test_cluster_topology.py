@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.cluster.topology import BadSpec, ClusterSpec, NextHop, Route, parse_instances, parse_route
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, NextHop, Route, parse_instances, parse_route
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,15}", fullmatch=True).filter(lambda name: name != "relay")
 

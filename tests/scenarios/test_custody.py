@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.judge.custody import Custody, FinalAuthority, gaps_ms, judge
-from simserver.entity.custody_log import CustodyLog, Stint
+from batonpass.scenarios.judge.custody import Custody, FinalAuthority, gaps_ms, judge
+from batonpass.simserver.entity.custody_log import CustodyLog, Stint
 
 BALL = "alpha.ball"
 PERIOD_NS = 50_000_000

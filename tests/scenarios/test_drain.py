@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from scenarios.players.rest_client import ApiFailure
+from batonpass.scenarios.players.rest_client import ApiFailure
 from tests.scenarios.operated import DEADLINE_S, Stage, stage
 
 S1, S2, S3 = "alpha.s1", "alpha.s2", "alpha.s3"

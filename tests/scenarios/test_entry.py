@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scenarios.cli import entry
-from scenarios.cli import main as cli
+from batonpass.scenarios.cli import entry
+from batonpass.scenarios.cli import main as cli
 
 
 class _Interrupted(MetaPathFinder):
@@ -23,9 +23,9 @@ class _Interrupted(MetaPathFinder):
 
 
 def test_ctrl_c_while_it_loads_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delitem(sys.modules, "scenarios.cli.main")
-    monkeypatch.delattr("scenarios.cli.main")
-    monkeypatch.setattr(sys, "meta_path", [_Interrupted("scenarios.cli.main"), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "batonpass.scenarios.cli.main")
+    monkeypatch.delattr("batonpass.scenarios.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [_Interrupted("batonpass.scenarios.cli.main"), *sys.meta_path])
     with pytest.raises(SystemExit) as ended:
         entry.main()
     assert ended.value.code == 130

@@ -16,10 +16,10 @@ import httpx
 import pytest
 import trio
 
-from authority.machines.replica_choice import followers_of
-from scenarios.cluster.cluster import ClusterSpec, LocalCluster
-from scenarios.players.input_stream import InputStream, Players
-from scenarios.players.rest_client import RestClient
+from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.scenarios.players.rest_client import RestClient
 from tests.scenarios.test_leases import answer
 
 # Such a test takes 10 to 25 s on a quiet machine; three at a time beside other work (a load of 16) take more than 110.

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.sectors.map import KM_PER_DEGREE, Bounds, Grid, SectorMap
-from scenarios.sectors.synthetic_tracks import AIRPORT_ALTITUDE_FT, Traffic, generate_flights
-from scenarios.sectors.tracks import Flight
+from batonpass.scenarios.sectors.map import KM_PER_DEGREE, Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.synthetic_tracks import AIRPORT_ALTITUDE_FT, Traffic, generate_flights
+from batonpass.scenarios.sectors.tracks import Flight
 
 SWISS = Bounds(45.82, 5.96, 47.81, 10.49)
 START_MS = 1_533_121_320_000

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from scenarios.cluster.fork_server import ForkServer, ForkServerFailed
-from scenarios.cluster.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
+from batonpass.scenarios.cluster.fork_server import ForkServer, ForkServerFailed
+from batonpass.scenarios.cluster.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
 from tests.scenarios.fakes import DEADLINE_S, Witness, wait_until
 
 VARIABLES = {"BATON_URL": "http://127.0.0.1:9"}
@@ -91,7 +91,7 @@ async def test_a_fork_is_baton_with_a_place_of_its_own(tmp_path: Path) -> None:
 def test_what_every_fork_would_make_again_is_made_before() -> None:
     """In a process of its own: the documents of other tests are not those of this one."""
     code = (
-        "from scenarios.cluster import fork_server; import actors.http.app as app\n"
+        "from batonpass.scenarios.cluster import fork_server; import batonpass.actors.http.app as app\n"
         "fork_server.prepare(); print(*sorted(app._documents), sep=', ')"
     )
     made = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
@@ -104,7 +104,7 @@ def test_what_a_fork_can_be_instead_is_told_from_the_command() -> None:
     for other in (
         ("nsenter", "--net=/run/a.net", "ip"),
         ("nsenter", *BATON),
-        ("python", "-m", "scenarios.cli.main"),
+        ("python", "-m", "batonpass.scenarios.cli.main"),
         (),
     ):
         assert as_fork(other) is None

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import trio
 
-from scenarios.cases.cases import Run, open_run
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.judge.evidence import collect
+from batonpass.scenarios.cases.cases import Run, open_run
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.judge.evidence import collect
 
 pytestmark = pytest.mark.timeout(240)
 

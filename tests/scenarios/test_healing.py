@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import trio
 
-from actors import Exit, RestartLimitReached
-from actors.supervision.tree_view import Path, draw
-from homeserver.server import main as homeserver_app
-from simserver.entity import state as life
-from simserver.entity.actor import Entity
-from simserver.server import main as simserver_app
-from simserver.server.dispatch import Node as SimNode
-from simserver.server.main import run as run_simserver
+from batonpass.actors import Exit, RestartLimitReached
+from batonpass.actors.supervision.tree_view import Path, draw
+from batonpass.homeserver.server import main as homeserver_app
+from batonpass.simserver.entity import state as life
+from batonpass.simserver.entity.actor import Entity
+from batonpass.simserver.server import main as simserver_app
+from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.server.main import run as run_simserver
 from tests.homeserver.served import homeserver_config, new_ports, served, simserver_config
 from tests.scenarios.healing import instance, paths, trees, under_load
 

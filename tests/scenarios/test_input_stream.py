@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.net.endpoint import LinkDown, Received
-from authority.wire.transfer import InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
-from crypto.keys import Identity
-from scenarios.players.input_stream import (
+from batonpass.actors.net.endpoint import LinkDown, Received
+from batonpass.authority.wire.transfer import InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
+from batonpass.crypto.keys import Identity
+from batonpass.scenarios.players.input_stream import (
     ADDRESS_FRESH_S,
     ASK_AFTER_S,
     MAX_IN_FLIGHT,
@@ -28,9 +28,9 @@ from scenarios.players.input_stream import (
     InputStream,
     Players,
 )
-from scenarios.players.rest_client import ApiFailure, RestClient
-from simserver.entity.inputs import Admission, Inbox, fold
-from simserver.owners.inactivity import FIRST_SILENCE_S
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.simserver.entity.inputs import Admission, Inbox, fold
+from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
 
 PLAYER = "alpha.ada"
 

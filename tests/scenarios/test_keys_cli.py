@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from crypto.errors import KeyFileError
-from crypto.key_store import KeyStore
-from crypto.keys import PublicIdentity
+from batonpass.crypto.errors import KeyFileError
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.keys import PublicIdentity
 from tests.scenarios.commands import Baton, baton_command, parsed
 from tests.scenarios.two_servers import TwoServers, two_servers
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 import trio
 
-from scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from tests.scenarios.test_cases import leader_of
 
 pytestmark = pytest.mark.timeout(120)

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from actors.base.clock import Clock
-from crypto import jose
-from crypto.keys import Identity
-from scenarios.players.masters import Master, Question
-from scenarios.players.rest_client import ApiFailure
+from batonpass.actors.base.clock import Clock
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.scenarios.players.masters import Master, Question
+from batonpass.scenarios.players.rest_client import ApiFailure
 
 ADA = "alpha.ada"
 

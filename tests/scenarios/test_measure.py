@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from authority.wire.hops import Trace
-from scenarios.judge.measure import Measured, case_result, read_transfer
-from scenarios.report.model import CaseResult, TickGap
-from scenarios.report.verdict import case_problems
+from batonpass.authority.wire.hops import Trace
+from batonpass.scenarios.judge.measure import Measured, case_result, read_transfer
+from batonpass.scenarios.report.model import CaseResult, TickGap
+from batonpass.scenarios.report.verdict import case_problems
 
 MS = 1_000_000
 BALL = "alpha.ball"

@@ -8,9 +8,9 @@ import click
 import httpx
 import pytest
 
-from scenarios.cli import main as cli
-from scenarios.remote import observe as command
-from scenarios.remote.connection import Server, print_table
+from batonpass.scenarios.cli import main as cli
+from batonpass.scenarios.remote import observe as command
+from batonpass.scenarios.remote.connection import Server, print_table
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
 from tests.scenarios.commands import Baton, baton_command, parsed

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from scenarios.common.options import FiniteRange, json_file_option, output_file
+from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
 
 
 @click.command()

@@ -7,7 +7,7 @@ import httpx
 import pytest
 import trio
 
-from simserver.entity.crash_guard import TOO_OFTEN
+from batonpass.simserver.entity.crash_guard import TOO_OFTEN
 from tests.scenarios.fatal_world import DEADLY, FatalBalls, PanickingBalls
 from tests.scenarios.test_failover import World, world
 from tests.scenarios.test_leases import answer

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(280)
 
 MINE = """
 from pathlib import Path
-from simserver.world.demo_balls import Balls
+from batonpass.simserver.world.demo_balls import Balls
 
 class Log(Balls):
     pass

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from authority.fence import Fence
-from authority.machines.replica_choice import Copy
-from authority.model.standing import CopySource
-from simserver.durability.put_aside import Aside, PutAside
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Copy
+from batonpass.authority.model.standing import CopySource
+from batonpass.simserver.durability.put_aside import Aside, PutAside
 from tests.scenarios.commands import Baton, baton_command
 
 BALL = "alpha.ball-1"

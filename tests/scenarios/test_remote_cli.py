@@ -10,11 +10,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from homeserver.config import HomeserverConfig
-from homeserver.node.why import Cause
-from scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from scenarios.remote import servers, tree
-from scenarios.remote.connection import Server
+from batonpass.homeserver.config import HomeserverConfig
+from batonpass.homeserver.node.why import Cause
+from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
+from batonpass.scenarios.remote import servers, tree
+from batonpass.scenarios.remote.connection import Server
 from tests.homeserver.process import server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
 from tests.scenarios.commands import Baton, baton_command, parsed
@@ -270,8 +270,8 @@ class Drained:
         self, monkeypatch: pytest.MonkeyPatch, *, json_wanted: bool = True, removing: bool = False
     ) -> tuple[int, float]:
         """The status, and how long it took."""
-        monkeypatch.setattr("scenarios.remote.servers.time.monotonic", lambda: self.now_s)
-        monkeypatch.setattr("scenarios.remote.servers.time.sleep", lambda _: None)
+        monkeypatch.setattr("batonpass.scenarios.remote.servers.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("batonpass.scenarios.remote.servers.time.sleep", lambda _: None)
         first = self.call("POST", "")
         status = servers._wait(cast(Server, self), "", first, json_wanted, within_s=1000.0, removing=removing)
         return status, self.now_s

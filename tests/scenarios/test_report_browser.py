@@ -11,8 +11,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
-from scenarios.report.html import write_cases_page
-from scenarios.report.model import Report
+from batonpass.scenarios.report.html import write_cases_page
+from batonpass.scenarios.report.model import Report
 from tests.scenarios.factories import make_report
 
 REPORT = make_report()

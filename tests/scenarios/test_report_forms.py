@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from scenarios.report.files import write_atomically
-from scenarios.report.json_file import (
+from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.report.json_file import (
     ReportFileError,
     cases_data,
     read_cases,
@@ -19,7 +19,7 @@ from scenarios.report.json_file import (
     write_cases,
     write_sectors,
 )
-from scenarios.report.model import (
+from batonpass.scenarios.report.model import (
     CaseResult,
     Hop,
     HopRange,
@@ -32,8 +32,8 @@ from scenarios.report.model import (
     SampleTransfer,
     SectorsReport,
 )
-from scenarios.report.table import TABLE_WIDTH, cases_table, sectors_table
-from scenarios.report.words import number_text, whole_text
+from batonpass.scenarios.report.table import TABLE_WIDTH, cases_table, sectors_table
+from batonpass.scenarios.report.words import number_text, whole_text
 from tests.scenarios.factories import make_case, make_report, make_sectors_report
 
 CASE_KEYS = [

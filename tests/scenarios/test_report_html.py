@@ -5,9 +5,9 @@ import re
 import plotly.graph_objects as go
 import pytest
 
-from scenarios.report import charts, timeline
-from scenarios.report.html import cases_page
-from scenarios.report.model import CaseResult, Hop, HopRange, Mark, Percentiles, SampleTransfer
+from batonpass.scenarios.report import charts, timeline
+from batonpass.scenarios.report.html import cases_page
+from batonpass.scenarios.report.model import CaseResult, Hop, HopRange, Mark, Percentiles, SampleTransfer
 from tests.scenarios.factories import make_case, make_report, make_sample
 
 CASES = make_report().cases

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.report.model import HopRange, Percentiles, PhaseMedians, TickGap
-from scenarios.report.statistics import (
+from batonpass.scenarios.report.model import HopRange, Percentiles, PhaseMedians, TickGap
+from batonpass.scenarios.report.statistics import (
     hop_range,
     median,
     messages_per_transfer,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scenarios.report.model import HopRange, Invariants
-from scenarios.report.verdict import report_problems, sectors_problems
+from batonpass.scenarios.report.model import HopRange, Invariants
+from batonpass.scenarios.report.verdict import report_problems, sectors_problems
 from tests.scenarios.factories import make_case, make_report, make_sectors_report
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from scenarios.players.rest_client import READ_TRIES, ApiFailure, RestClient
+from batonpass.scenarios.players.rest_client import READ_TRIES, ApiFailure, RestClient
 
 URL = "http://alpha.s1"
 

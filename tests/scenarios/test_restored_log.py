@@ -11,11 +11,11 @@ import httpx
 import pytest
 import trio
 
-from authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from authority.machines.lease import LeaseTerms
-from authority.trust.signed_positions import LogPlace
-from scenarios.cluster.cluster import ClusterFailed
-from scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from batonpass.authority.machines.lease import LeaseTerms
+from batonpass.authority.trust.signed_positions import LogPlace
+from batonpass.scenarios.cluster.cluster import ClusterFailed
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from tests.scenarios.test_failover import PLAYER, TERM_S, Entity, World, world
 from tests.scenarios.test_leases import answer, until
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import trio
 
-from authority.machines.replica_choice import followers_of
-from scenarios.cluster.control import serve_control
+from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.scenarios.cluster.control import serve_control
 from tests.scenarios.operated import Stage, stage
 from tests.scenarios.test_failover import World, world
 from tests.scenarios.test_leases import answer

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.wire.hops import REPEATED, Trace
-from scenarios.cli import main as cli
-from scenarios.cluster.blueprint import hold_directory, lay_out
-from scenarios.cluster.ports import Ports
-from scenarios.cluster.topology import BadSpec, ClusterSpec, Route
-from scenarios.judge.custody import Custody
-from scenarios.judge.evidence import Evidence
-from scenarios.report.json_file import read_sectors, write_sectors
-from scenarios.report.model import HopRange, Invariants, SectorsReport
-from scenarios.report.verdict import sectors_problems
-from scenarios.sectors import run as sectors
-from scenarios.sectors.feed import Flown
-from scenarios.sectors.judge import Observed, custody_holes, peaks, sectors_report
-from scenarios.sectors.map import Bounds, Grid
-from scenarios.sectors.plan import (
+from batonpass.authority.wire.hops import REPEATED, Trace
+from batonpass.scenarios.cli import main as cli
+from batonpass.scenarios.cluster.blueprint import hold_directory, lay_out
+from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, Route
+from batonpass.scenarios.judge.custody import Custody
+from batonpass.scenarios.judge.evidence import Evidence
+from batonpass.scenarios.report.json_file import read_sectors, write_sectors
+from batonpass.scenarios.report.model import HopRange, Invariants, SectorsReport
+from batonpass.scenarios.report.verdict import sectors_problems
+from batonpass.scenarios.sectors import run as sectors
+from batonpass.scenarios.sectors.feed import Flown
+from batonpass.scenarios.sectors.judge import Observed, custody_holes, peaks, sectors_report
+from batonpass.scenarios.sectors.map import Bounds, Grid
+from batonpass.scenarios.sectors.plan import (
     Crossing,
     SectorsPlan,
     crossing_of,
@@ -33,9 +33,9 @@ from scenarios.sectors.plan import (
     make_plan,
     servers_of_sectors,
 )
-from scenarios.sectors.synthetic_tracks import Traffic, generate_flights
-from scenarios.sectors.tracks import HOUR_MS, Flight, Point
-from scenarios.sectors.world import Airspace
+from batonpass.scenarios.sectors.synthetic_tracks import Traffic, generate_flights
+from batonpass.scenarios.sectors.tracks import HOUR_MS, Flight, Point
+from batonpass.scenarios.sectors.world import Airspace
 from tests.scenarios.factories import MACHINE, STARTED_AT, VERSIONS, make_sectors_report
 from tests.scenarios.fakes import ROOT
 
@@ -91,7 +91,7 @@ def test_the_cluster_has_a_simulation_server_for_every_sector_and_the_world_know
     plan = make_test_plan(grid=Grid(1, 3))
     assert (plan.cluster.instances, plan.cluster.simservers) == (HOMES, 2)
     assert set(plan.servers) <= {name for home in HOMES for name in plan.cluster.simserver_names(home)}
-    assert plan.cluster.world == "scenarios.sectors.world:Airspace"
+    assert plan.cluster.world == "batonpass.scenarios.sectors.world:Airspace"
     Airspace(**plan.cluster.world_options)
 
 
@@ -363,7 +363,7 @@ def test_real_servers_hand_a_few_aircraft_over_and_lose_nothing(tmp_path: Path) 
         [
             sys.executable,
             "-m",
-            "scenarios.cli.main",
+            "batonpass.scenarios.cli.main",
             "run",
             "sectors",
             *arguments,

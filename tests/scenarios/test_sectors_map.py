@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from scenarios.sectors.map import MAX_GRID_SIDE, Bounds, Grid, SectorMap, SectorMapError
+from batonpass.scenarios.sectors.map import MAX_GRID_SIDE, Bounds, Grid, SectorMap, SectorMapError
 
 SWISS = Bounds(south_deg=45.8, west_deg=5.9, north_deg=47.8, east_deg=10.5)
 QUARTERS = SectorMap(SWISS, Grid(2, 2), hysteresis_km=5)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from authority.errors import Reason
-from authority.model.records import Phase
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import Phase
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
 
 ENTITY, NEAR, FAR, FAR_TOO = "alpha.e0", "alpha.s1", "beta.s1", "beta.s2"
 HOW = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from tree.disk.disk import REAL_DISK, Disk, DiskFailed, DiskFile, replace_file, replacing_file
+from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.tree.disk.disk import REAL_DISK, Disk, DiskFailed, DiskFile, replace_file, replacing_file
 
 HERE = Path("/member")
 FILE = HERE / "file"

@@ -2,9 +2,9 @@
 
 from random import Random
 
-from authority.model.records import EntityRecord
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
+from batonpass.authority.model.records import EntityRecord
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
 from tests.scenarios.test_simulated_lapses import passing, until
 
 TOP, CHILD, BELOW = "alpha.e2", "alpha.e0", "alpha.e6"

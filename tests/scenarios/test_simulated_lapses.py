@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.model.records import LeaseRow, Phase, TransferRecord
-from authority.model.standing import Standing
-from authority.procedures.transfer_table import DECIDED
-from authority.wire.sealing import Opened
-from authority.wire.transfer import HandoffReply
-from scenarios.players.input_stream import InputStream
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S, COPY_INTERVAL_S
-from scenarios.simulation.servers.weaknesses import WEAKNESSES
-from tree.raft.submissions import NoQuorum
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import LeaseRow, Phase, TransferRecord
+from batonpass.authority.model.standing import Standing
+from batonpass.authority.procedures.transfer_table import DECIDED
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import HandoffReply
+from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S, COPY_INTERVAL_S
+from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
+from batonpass.tree.raft.submissions import NoQuorum
 
 ENTITY, SOURCE, TARGET, OUTSIDE = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
 COPY_TICKS = round(COPY_INTERVAL_S / 0.05)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from authority.fence import Fence
-from authority.model.records import Phase
-from authority.wire.transfer import Order
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
-from simserver.entity.table import Holding
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Phase
+from batonpass.authority.wire.transfer import Order
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.simserver.entity.table import Holding
 
 ENTITY, HERE, THERE, HOME = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.h1"
 DIRECT = {"direct": True, "transport": "link", "mode": "eager", "requester": ""}

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from authority.fence import Fence
-from scenarios.cli.main import run_command
-from scenarios.simulation.campaign import MixResult, run_campaign
-from scenarios.simulation.machines.command import machines_campaign
-from scenarios.simulation.machines.judge import Judge
-from scenarios.simulation.machines.lives import State
-from scenarios.simulation.machines.mixes import MIXES
-from scenarios.simulation.machines.parts import Parts
-from scenarios.simulation.machines.rows import CheckedRows
-from scenarios.simulation.machines.run import simulate
-from scenarios.simulation.machines.weaknesses import WEAKNESSES
+from batonpass.authority.fence import Fence
+from batonpass.scenarios.cli.main import run_command
+from batonpass.scenarios.simulation.campaign import MixResult, run_campaign
+from batonpass.scenarios.simulation.machines.command import machines_campaign
+from batonpass.scenarios.simulation.machines.judge import Judge
+from batonpass.scenarios.simulation.machines.lives import State
+from batonpass.scenarios.simulation.machines.mixes import MIXES
+from batonpass.scenarios.simulation.machines.parts import Parts
+from batonpass.scenarios.simulation.machines.rows import CheckedRows
+from batonpass.scenarios.simulation.machines.run import simulate
+from batonpass.scenarios.simulation.machines.weaknesses import WEAKNESSES
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_MACHINES", "1"))
 ENOUGH = 8
@@ -49,7 +49,7 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
 def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
     def output(hash_seed: str) -> str:
         flags = ["--mixes", "everything,deaths", "--from", "2", "--until", "3"]
-        arguments = [sys.executable, "-m", "scenarios.simulation.machines.worker", *flags]
+        arguments = [sys.executable, "-m", "batonpass.scenarios.simulation.machines.worker", *flags]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
 

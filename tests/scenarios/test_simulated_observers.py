@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from authority.machines.replica_choice import followers_of
-from authority.wire.transfer import Copies, InputAck, decode_link_untrusted
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.servers.weaknesses import WEAKNESSES
+from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.wire.transfer import Copies, InputAck, decode_link_untrusted
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
 
 SOURCE, TARGET, FOLLOWER = SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3")
 ORDER = {"transport": "link", "mode": "eager", "requester": ""}

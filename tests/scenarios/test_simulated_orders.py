@@ -1,6 +1,6 @@
 """Somebody wants an entity elsewhere while it is leaving, or while who has to begin dies: it is not forgotten."""
 
-from authority.model.records import Phase
+from batonpass.authority.model.records import Phase
 from tests.scenarios.test_simulated_abroad import FAR, World
 
 NEAR_TOO = "alpha.s2"

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.model.records import EntityRecord
-from authority.wire.transfer import OwnerHint
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
-from simserver.entity.state import Life
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.wire.transfer import OwnerHint
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.simserver.entity.state import Life
 
 ENTITY, SOURCE, TARGET, THIRD = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
 HOMES = ("alpha.h1", "alpha.h2")

@@ -2,11 +2,11 @@
 
 from random import Random
 
-from authority.model.records import Rule
-from authority.procedures.group_table import GROUP_LIFETIME_S
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.servers.patience import GROUP_S
+from batonpass.authority.model.records import Rule
+from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.patience import GROUP_S
 
 NOW_S = 1_700_000_000
 

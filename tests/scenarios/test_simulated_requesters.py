@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
 
 ENTITY, TARGET, HOME = "alpha.e0", "alpha.s2", "alpha.h1"
 

@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.model.records import Phase
-from authority.model.standing import LeasePhase
-from authority.trust.certificates import DelegationGrant, PassCertificate, token_hash
-from crypto import jose
-from crypto.keys import Identity
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Phase
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.trust.certificates import DelegationGrant, PassCertificate, token_hash
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
 
 ENTITY, SOURCE, TARGET, OUTSIDE = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
 HOMES = ("alpha.h1", "alpha.h2")

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import pytest
 
-from authority.fence import Fence
-from authority.model.records import Phase
-from authority.node.breakpoints import Breakpoint
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.mixes import MIXES
-from simserver.entity.table import Holding
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Phase
+from batonpass.authority.node.breakpoints import Breakpoint
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.simserver.entity.table import Holding
 
 ENTITY, SOURCE, HOME = "alpha.e0", "alpha.s1", "alpha.h1"
 TARGETS: Final = {"direct": "alpha.s2"}

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from scenarios.cli.main import run_command
-from scenarios.simulation.campaign import MixResult, run_campaign
-from scenarios.simulation.servers.command import servers_campaign
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.servers.run import simulate
-from scenarios.simulation.servers.weaknesses import WEAKNESSES
+from batonpass.scenarios.cli.main import run_command
+from batonpass.scenarios.simulation.campaign import MixResult, run_campaign
+from batonpass.scenarios.simulation.servers.command import servers_campaign
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.run import simulate
+from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_CLUSTERS", "1"))
 ENOUGH = 40
@@ -39,7 +39,7 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
 def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
     def output(hash_seed: str) -> str:
         flags = ["--mixes", "everything,leases,drains", "--from", "2", "--until", "3"]
-        arguments = [sys.executable, "-m", "scenarios.simulation.servers.worker", *flags]
+        arguments = [sys.executable, "-m", "batonpass.scenarios.simulation.servers.worker", *flags]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
 

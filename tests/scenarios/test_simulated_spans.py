@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.core.telemetry import HANDLER_FAILED, Event, Telemetry
-from authority.model.rows import Rows
-from authority.node.spans import (
+from batonpass.actors.core.telemetry import HANDLER_FAILED, Event, Telemetry
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.node.spans import (
     ADOPTION,
     ARRIVAL,
     BULK,
@@ -27,10 +27,10 @@ from authority.node.spans import (
     Spans,
     takeover_id,
 )
-from authority.procedures.failover import RECOVERY_PROCEDURES
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.run import simulate
+from batonpass.authority.procedures.failover import RECOVERY_PROCEDURES
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.run import simulate
 
 OUTCOMES: Mapping[Event, set[str]] = {
     PRECOPY: {"copied", "unanswered"},

@@ -5,16 +5,16 @@ from random import Random
 
 import pytest
 
-from authority.machines.replica_choice import followers_of
-from authority.model.records import RecoveryRow
-from authority.names import instance_of
-from scenarios.players.input_stream import InputStream
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.homeserver import LEASE_TERM_S
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S
-from scenarios.simulation.servers.weaknesses import WEAKNESSES
+from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.model.records import RecoveryRow
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.homeserver import LEASE_TERM_S
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S
+from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
 
 HOW = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
 PLACES = ("at home", "abroad")

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from scenarios.simulation.campaign import MixResult, run_campaign
-from scenarios.simulation.fence import Fence
-from scenarios.simulation.mixes import MIXES
-from scenarios.simulation.raft import raft_campaign
-from scenarios.simulation.run import simulate
-from scenarios.simulation.weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.campaign import MixResult, run_campaign
+from batonpass.scenarios.simulation.fence import Fence
+from batonpass.scenarios.simulation.mixes import MIXES
+from batonpass.scenarios.simulation.raft import raft_campaign
+from batonpass.scenarios.simulation.run import simulate
+from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "12"))
 
@@ -38,7 +38,7 @@ MIXES_OF_BOTH = ("crashes", "slow", "everything")
 
 
 def worker_output(*flags: str, environment: Mapping[str, str]) -> str:
-    arguments = [sys.executable, "-m", "scenarios.simulation.worker", *flags]
+    arguments = [sys.executable, "-m", "batonpass.scenarios.simulation.worker", *flags]
     done = subprocess.run(arguments, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     return done.stdout
 

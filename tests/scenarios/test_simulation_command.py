@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.cli.main import run_command
-from scenarios.simulation.campaign import Campaign, MixResult
-from scenarios.simulation.pace import SAY_EVERY_S, Pace
+from batonpass.scenarios.cli.main import run_command
+from batonpass.scenarios.simulation.campaign import Campaign, MixResult
+from batonpass.scenarios.simulation.pace import SAY_EVERY_S, Pace
 
 
 def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +61,7 @@ def test_ctrl_c_and_sigterm_show_what_was_done_so_far(
     file = tmp_path / "report.json"
     arguments = [
         "-m",
-        "scenarios.cli.main",
+        "batonpass.scenarios.cli.main",
         "simulate",
         "raft",
         "--mix",

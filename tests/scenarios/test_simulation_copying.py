@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import Fence
-from scenarios.simulation.copying import deep_copy
+from batonpass.authority.fence import Fence
+from batonpass.scenarios.simulation.copying import deep_copy
 
 
 class Colour(Enum):

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from scenarios.simulation.network import Frame, Network, Weather
-from scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.network import Frame, Network, Weather
+from batonpass.scenarios.simulation.schedule import Schedule
 
 
 class Endpoints:

@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from scenarios.simulation.cluster import Cluster
-from scenarios.simulation.fence import Fence, FencedMember
-from scenarios.simulation.mixes import FaultMix
-from scenarios.simulation.network import Weather
-from scenarios.simulation.weaknesses import WEAKNESSES
-from tree.net.frames import decode_message_untrusted
+from batonpass.scenarios.simulation.cluster import Cluster
+from batonpass.scenarios.simulation.fence import Fence, FencedMember
+from batonpass.scenarios.simulation.mixes import FaultMix
+from batonpass.scenarios.simulation.network import Weather
+from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
+from batonpass.tree.net.frames import decode_message_untrusted
 
 CALM = FaultMix(name="calm", purpose="nothing goes wrong by itself", weather=Weather(remembers=True))
 

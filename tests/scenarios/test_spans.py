@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trio
 
-from authority.node.config import TelemetrySettings
-from authority.node.spans import ARRIVAL, DECISION, DEPARTURE, FREEZE, STAGING
-from scenarios.cases.cases import CASES, CasePlan, Run, open_run
-from scenarios.cli.main import run_command
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.toml_writer import to_toml
-from scenarios.cluster.topology import ClusterSpec
+from batonpass.authority.node.config import TelemetrySettings
+from batonpass.authority.node.spans import ARRIVAL, DECISION, DEPARTURE, FREEZE, STAGING
+from batonpass.scenarios.cases.cases import CASES, CasePlan, Run, open_run
+from batonpass.scenarios.cli.main import run_command
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.toml_writer import to_toml
+from batonpass.scenarios.cluster.topology import ClusterSpec
 from tests.homeserver.served import homeserver_config, new_ports
 
 pytestmark = pytest.mark.timeout(280)
@@ -30,7 +30,7 @@ LISTENER = """
 import json
 from pathlib import Path
 
-from authority.node.spans import SPANS
+from batonpass.authority.node.spans import SPANS
 
 
 def attach(telemetry, name):

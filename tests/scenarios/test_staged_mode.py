@@ -6,12 +6,12 @@ import cbor2
 import pytest
 import trio
 
-from actors.base.breakpoints import ENVIRONMENT
-from scenarios.cases.cases import open_run
-from scenarios.chaos.gate import Gate
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.judge.evidence import collect
+from batonpass.actors.base.breakpoints import ENVIRONMENT
+from batonpass.scenarios.cases.cases import open_run
+from batonpass.scenarios.chaos.gate import Gate
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.judge.evidence import collect
 
 pytestmark = pytest.mark.timeout(280)
 

@@ -14,10 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.sectors import tracks
-from scenarios.sectors.map import Bounds, Grid, SectorMap
-from scenarios.sectors.synthetic_tracks import Traffic, generate_flights
-from scenarios.sectors.tracks import GAP_MS, HOUR_MS, Flight, Point, TracksError, busiest_hour, clip, read_tracks
+from batonpass.scenarios.sectors import tracks
+from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.synthetic_tracks import Traffic, generate_flights
+from batonpass.scenarios.sectors.tracks import (
+    GAP_MS,
+    HOUR_MS,
+    Flight,
+    Point,
+    TracksError,
+    busiest_hour,
+    clip,
+    read_tracks,
+)
 
 SWISS = Bounds(45.82, 5.96, 47.81, 10.49)
 START_MS = 1_533_121_320_000

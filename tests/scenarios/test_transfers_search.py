@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from scenarios.cli.main import run_command
-from scenarios.simulation.handover_weaknesses import WEAKNESSES, Weakness
-from scenarios.simulation.search_command import SCOPES, search_scope
+from batonpass.scenarios.cli.main import run_command
+from batonpass.scenarios.simulation.handover_weaknesses import WEAKNESSES, Weakness
+from batonpass.scenarios.simulation.search_command import SCOPES, search_scope
 
 SIMULATION_PAGE: Final = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
 

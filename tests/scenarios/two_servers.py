@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simserver.server.config import SimserverConfig
+from batonpass.simserver.server.config import SimserverConfig
 from tests.homeserver.process import server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from simserver.world.demo_balls import Balls
+from batonpass.simserver.world.demo_balls import Balls
 
 
 class FormerBalls(Balls):

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors import System
+from batonpass.actors import System
 
 
 @pytest.fixture

@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors import Ref, System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.transfer import InputAck, InputItem, NotOwner
-from simserver.entity.actor import Entity, Inspect, NewInput, TickNow
-from simserver.entity.custody_log import CustodyLog
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import EntityEnvironment, Frozen, Life, Snapshot
-from simserver.world.api import World
-from simserver.world.demo_balls import Balls
-from simserver.world.pending_input import PendingInput
+from batonpass.actors import Ref, System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
+from batonpass.simserver.entity.actor import Entity, Inspect, NewInput, TickNow
+from batonpass.simserver.entity.custody_log import CustodyLog
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import EntityEnvironment, Frozen, Life, Snapshot
+from batonpass.simserver.world.api import World
+from batonpass.simserver.world.demo_balls import Balls
+from batonpass.simserver.world.pending_input import PendingInput
 
 BALL = "alpha.ball"
 ADA = "alpha.ada"

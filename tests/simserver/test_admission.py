@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.machines.capacity import MAX_PLACES, PLACES_TTL_NS, Need, Vacancies
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Message, Reserve, Reserved
-from simserver.transfer.source.admission import PATIENCE_NS, Admissions, Reception
+from batonpass.authority.machines.capacity import MAX_PLACES, PLACES_TTL_NS, Need, Vacancies
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Message, Reserve, Reserved
+from batonpass.simserver.transfer.source.admission import PATIENCE_NS, Admissions, Reception
 from tests.simserver.stage import Tally
 from tests.simserver.test_departures import HERE, THERE, TrioClock
 
@@ -144,7 +144,7 @@ async def test_a_server_that_was_drained_asks_home_before_it_refuses_anybody_for
 
 
 async def test_of_how_many_it_has_to_ask_home_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simserver.transfer.source.admission.MAX_UNSURE", 3)
+    monkeypatch.setattr("batonpass.simserver.transfer.source.admission.MAX_UNSURE", 3)
     pair.drained, pair.waiting = True, []
     for number in range(5):
         pair.ask(number, Need("tally", 1, 1024 << number))

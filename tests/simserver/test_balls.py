@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simserver.world.demo_balls import BOX_UM, MAX_SPEED_UM_S, Balls
-from simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.demo_balls import BOX_UM, MAX_SPEED_UM_S, Balls
+from batonpass.simserver.world.pending_input import PendingInput
 from tests.authority.test_cbor import laughs
 
 PERIOD_S = 0.05

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors import System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.trust.certificates import DelegationGrant, PassCertificate
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Activated, DirectHandoff, HandoffReply, HandoffRequest
-from crypto import jose
-from simserver.transfer.source import seen_orders as begun
-from simserver.transfer.source.seen_orders import Begun, was_passed
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.trust.certificates import DelegationGrant, PassCertificate
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Activated, DirectHandoff, HandoffReply, HandoffRequest
+from batonpass.crypto import jose
+from batonpass.simserver.transfer.source import seen_orders as begun
+from batonpass.simserver.transfer.source.seen_orders import Begun, was_passed
 from tests.simserver import test_direct_departures as direct
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.test_departures import HERE, IDENTITY, PLAN, THERE, TRANSFER, Scene

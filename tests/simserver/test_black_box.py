@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.core.system import System
-from authority.fence import MAX_EPOCH, Fence
-from authority.model.ownership import Ownership
-from authority.wire.recovery import MAX_DEATHS
-from simserver.entity.crash_guard import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, BlackBox
-from simserver.entity.state import Snapshot
-from simserver.entity.table import Holdings
+from batonpass.actors.core.system import System
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.recovery import MAX_DEATHS
+from batonpass.simserver.entity.crash_guard import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, BlackBox
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.table import Holdings
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.test_holdings import Written
 
@@ -54,7 +54,7 @@ def test_of_all_that_were_simulated_the_one_at_work_is_known_and_only_once(
 def test_a_process_that_is_killed_in_a_step_leaves_the_name(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, signal, sys\n"
-        "from simserver.entity.crash_guard import BlackBox\n"
+        "from batonpass.simserver.entity.crash_guard import BlackBox\n"
         "with BlackBox(pathlib.Path(sys.argv[1])).simulating('alpha.ball', 3):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

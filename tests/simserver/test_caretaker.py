@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     CallTimeout,
     DynamicSupervisor,
@@ -16,11 +16,11 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from authority.fence import Fence
-from simserver.entity.actor import Inspect, TickNow
-from simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
-from simserver.entity.state import Life
-from simserver.entity.table import Holding, Holdings
+from batonpass.authority.fence import Fence
+from batonpass.simserver.entity.actor import Inspect, TickNow
+from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.entity.table import Holding, Holdings
 from tests.actors.servers import Last
 from tests.simserver.stage import BALL, Stage
 from tests.simserver.test_holdings import Written

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from simserver.transfer.source.batching import GATHER_S, Convoys
-from simserver.transfer.source.concurrency_limit import Turnstile
-from simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.batching import GATHER_S, Convoys
+from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
+from batonpass.simserver.transfer.source.departure import Plan
 from tests.simserver.test_departures import TrioClock
 
 PLACES = 8

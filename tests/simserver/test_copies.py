@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors import System
-from authority.fence import Fence
-from authority.machines.lease import LeaseTerms
-from authority.machines.replica_choice import CopyTable, followers_of, may_follow
-from authority.model.ownership import Ownership
-from authority.model.standing import CopySource
-from authority.wire.recovery import CopyItem, KeptItem
-from authority.wire.transfer import Copies, CopiesKept, decode_link_untrusted
-from simserver.durability import replication as copies
-from simserver.durability.replication import Copier, new_copy
-from simserver.entity.table import Holding, Holdings
-from simserver.world.api import World
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.lease import LeaseTerms
+from batonpass.authority.machines.replica_choice import CopyTable, followers_of, may_follow
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.wire.recovery import CopyItem, KeptItem
+from batonpass.authority.wire.transfer import Copies, CopiesKept, decode_link_untrusted
+from batonpass.simserver.durability import replication as copies
+from batonpass.simserver.durability.replication import Copier, new_copy
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.world.api import World
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import TrioClock
 from tests.simserver.test_holdings import Written

@@ -6,15 +6,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import System
-from authority.machines.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Decline, Precopied, Precopy, StateTransfer
-from simserver.entity.state import Life
-from simserver.entity.table import Holding
-from simserver.transfer.source import departure as departing
-from simserver.transfer.source.departure import Plan
+from batonpass.actors import System
+from batonpass.authority.machines.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Decline, Precopied, Precopy, StateTransfer
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.transfer.source import departure as departing
+from batonpass.simserver.transfer.source.departure import Plan
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import BUDGETED, HERE, PLAN, THERE, TRANSFER, Scene, slow_to_encode
 

@@ -9,15 +9,15 @@ import pytest
 import trio
 import trio.testing
 
-from authority.wire import batch as letters
-from authority.wire.hops import Trace
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import KeyAhead, OwnerRequest, Parcel, decode_link_untrusted
-from crypto import base64url
-from crypto.keys import Identity, PublicIdentity
-from simserver.net import outbox as module
-from simserver.net.outbox import Courier
-from simserver.net.peer_addresses import Whereabouts
+from batonpass.authority.wire import batch as letters
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import KeyAhead, OwnerRequest, Parcel, decode_link_untrusted
+from batonpass.crypto import base64url
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.simserver.net import outbox as module
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.peer_addresses import Whereabouts
 from tests.simserver.test_departures import TrioClock
 
 HERE, THERE = Sealer("alpha.s1", Identity.generate()), Sealer("alpha.s2", Identity.generate())

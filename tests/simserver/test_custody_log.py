@@ -2,8 +2,8 @@
 
 import pytest
 
-from simserver.entity import custody_log as custody
-from simserver.entity.custody_log import CustodyLog, Stint
+from batonpass.simserver.entity import custody_log as custody
+from batonpass.simserver.entity.custody_log import CustodyLog, Stint
 
 
 def stint(number: int) -> Stint:

@@ -8,11 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import System
-from authority.fence import Fence
-from authority.machines.source import Mode
-from authority.node.spans import DEPARTURE, FREEZE, STAGING
-from authority.wire.transfer import StageDiscard
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.node.spans import DEPARTURE, FREEZE, STAGING
+from batonpass.authority.wire.transfer import StageDiscard
 from tests.authority.test_spans import Ear
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import HERE, PLAN, THERE, TRANSFER, Scene, activated, refusal

@@ -11,23 +11,23 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import System
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.machines.capacity import Need
-from authority.machines.replica_choice import CopyTable
-from authority.machines.source import STAGE_PATIENCE_NS, Mode
-from authority.model.ownership import Ownership
-from authority.model.records import DirectoryRow, Role
-from authority.model.standing import CopySource
-from authority.node.spans import SILENT, Spans
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.placement import MoveItem
-from authority.wire.recovery import RaisedItem
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.actors import System
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.capacity import Need
+from batonpass.authority.machines.replica_choice import CopyTable
+from batonpass.authority.machines.source import STAGE_PATIENCE_NS, Mode
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import MoveItem
+from batonpass.authority.wire.recovery import RaisedItem
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     Activated,
     Collect,
     Decline,
@@ -42,17 +42,17 @@ from authority.wire.transfer import (
     ReportReply,
     Staged,
 )
-from crypto.keys import Identity
-from simserver.entity.state import Life
-from simserver.entity.table import Holding, Holdings
-from simserver.failover.adoption import Recovery
-from simserver.net.home_client import HomeUnreachable
-from simserver.transfer.source import concurrency_limit as turnstile
-from simserver.transfer.source import departure as departing
-from simserver.transfer.source.admission import Decided
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.source.retry_backoff import FIRST_PAUSE_NS, FORGET_NS
+from batonpass.crypto.keys import Identity
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.transfer.source import concurrency_limit as turnstile
+from batonpass.simserver.transfer.source import departure as departing
+from batonpass.simserver.transfer.source.admission import Decided
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.source.retry_backoff import FIRST_PAUSE_NS, FORGET_NS
 from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_holdings import Written
 
@@ -373,7 +373,7 @@ async def test_a_large_state_that_went_ahead_goes_ahead_once_though_home_was_sil
     scene: Scene, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holding, answers = scene.spawn(), [True]
-    monkeypatch.setattr("simserver.transfer.source.precopy.CopyingAhead.least_bytes", 1)
+    monkeypatch.setattr("batonpass.simserver.transfer.source.precopy.CopyingAhead.least_bytes", 1)
     scene.departures.home_answers = lambda now_ns: answers[0]
     async with scene.served():
         scene.departures.begin(replace(PLAN, ordered=True))
@@ -464,7 +464,7 @@ async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
 ) -> None:
     holding = scene.spawn()
     holding.delegated(("grant",), (HERE, THERE), holding.fence)
-    monkeypatch.setattr("simserver.transfer.source.departures.Departure", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("batonpass.simserver.transfer.source.departures.Departure", lambda *_, **__: 1 / 0)
     scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
     assert (holding.life.frozen, len(scene.departures), scene.mail.sent) == (False, 0, [])
     scene.departures.wants_to_go(BALL, THERE)
@@ -481,7 +481,7 @@ async def test_a_pass_that_cannot_be_signed_is_signed_when_it_is_tried_again(
     async with scene.served():
         await trio.sleep(1)
         with monkeypatch.context() as broken:
-            broken.setattr("simserver.transfer.source.pass_signing.jose.sign_all", lambda *_, **__: 1 / 0)
+            broken.setattr("batonpass.simserver.transfer.source.pass_signing.jose.sign_all", lambda *_, **__: 1 / 0)
             scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
         assert (scene.departures.is_leaving(BALL), scene.mail.sent, scene.counts["internal_error"]) == (True, [], 1)
         await trio.sleep(1)

@@ -7,16 +7,16 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors import System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.trust.certificates import PassCertificate
-from authority.wire.transfer import DirectHandoff
-from crypto import jose
-from crypto.keys import Identity
-from simserver.entity.table import Holding
-from simserver.transfer.source import pass_signing as passes
-from simserver.transfer.source.departure import Plan
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.trust.certificates import PassCertificate
+from batonpass.authority.wire.transfer import DirectHandoff
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.transfer.source import pass_signing as passes
+from batonpass.simserver.transfer.source.departure import Plan
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, Scene
 

@@ -9,18 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors import System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.trust.certificates import CommitCertificate
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import InputItem, StateTransfer
-from simserver.entity.state import Snapshot, state_hash
-from simserver.entity.table import Holdings
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.early_inputs import EXPECTED_NS, MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES, EarlyInputs
-from simserver.transfer.target.permission import Context
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.trust.certificates import CommitCertificate
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import InputItem, StateTransfer
+from batonpass.simserver.entity.state import Snapshot, state_hash
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.early_inputs import (
+    EXPECTED_NS,
+    MAX_EARLY,
+    MAX_EARLY_BYTES,
+    MAX_ENTITIES,
+    EarlyInputs,
+)
+from batonpass.simserver.transfer.target.permission import Context
 from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, TRANSFER, TrioClock
 from tests.simserver.test_holdings import Written

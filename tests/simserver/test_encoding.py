@@ -6,11 +6,11 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.model.ownership import Ownership
-from simserver.entity.encoder import LifeEncoder
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import Snapshot
-from simserver.world.step import Carried
+from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.encoder import LifeEncoder
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.world.step import Carried
 
 MAPS = st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.floats(allow_nan=False)), max_size=3)
 CURSORS = st.dictionaries(

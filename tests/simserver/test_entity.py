@@ -11,15 +11,15 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors import Exit, NoProc, System
-from authority.fence import Fence
-from authority.limits import MAX_BODY_BYTES
-from authority.model.ownership import Ownership
-from authority.wire.transfer import MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
-from simserver.entity import inputs, journal
-from simserver.entity.actor import TickNow
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import Snapshot, state_hash
+from batonpass.actors import Exit, NoProc, System
+from batonpass.authority.fence import Fence
+from batonpass.authority.limits import MAX_BODY_BYTES
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
+from batonpass.simserver.entity import inputs, journal
+from batonpass.simserver.entity.actor import TickNow
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import Snapshot, state_hash
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"

@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.recovery import CopyItem
-from authority.wire.transfer import Copies, CopiesKept
-from simserver.entity.table import Tombstone
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.recovery import CopyItem
+from batonpass.authority.wire.transfer import Copies, CopiesKept
+from batonpass.simserver.entity.table import Tombstone
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.test_copies import HERE, Place
 

@@ -5,16 +5,25 @@ from typing import Any
 
 import pytest
 
-from actors import System
-from authority.fence import Fence
-from authority.machines.target import AnswerAgain, Permission
-from authority.model.ownership import Ownership
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import Despawn, Despawned, ForwardInputs, InputItem, Message, NotHere, Spawn, Spawned
-from simserver.entity.table import Holdings, Tombstone
-from simserver.failover.spawn import Births
-from simserver.transfer.target.arrivals import MAX_FORWARDS, Arrivals
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.target import AnswerAgain, Permission
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
+    Despawn,
+    Despawned,
+    ForwardInputs,
+    InputItem,
+    Message,
+    NotHere,
+    Spawn,
+    Spawned,
+)
+from batonpass.simserver.entity.table import Holdings, Tombstone
+from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.transfer.target.arrivals import MAX_FORWARDS, Arrivals
 from tests.simserver.stage import ADA, BALL, Stage, always
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, TrioClock
 from tests.simserver.test_holdings import Written
@@ -155,7 +164,7 @@ async def test_what_was_refused_once_is_refused_again_until_its_name_is_given_an
 
 
 async def test_so_many_refusals_are_remembered(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simserver.failover.spawn.MAX_REFUSED", 1)
+    monkeypatch.setattr("batonpass.simserver.failover.spawn.MAX_REFUSED", 1)
     here.is_crowded = True
     here.spawn(1)
     here.spawn(1, "alpha.other")

@@ -6,20 +6,20 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.http.client import HttpClient
-from authority.wire.hops import Trace
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import Passed
-from crypto.keys import Identity
-from simserver.entity.environment import EntityEnvironment
-from simserver.failover.foreign_entities import Visitors
-from simserver.net.home_client import Home, HomeUnreachable
-from simserver.transfer.source.admission import Reception
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.source.waiting_for_home import HomeAwaited
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.staged_outcome import Inquiries
-from simserver.transfer.target.unresolved import LooseEnds
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import Passed
+from batonpass.crypto.keys import Identity
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.failover.foreign_entities import Visitors
+from batonpass.simserver.net.home_client import Home, HomeUnreachable
+from batonpass.simserver.transfer.source.admission import Reception
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.source.waiting_for_home import HomeAwaited
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.unresolved import LooseEnds
 from tests.simserver.test_departures import TrioClock
 
 GUARDS = {"may_act", "may_ask", "home_answers", "incarnation", "is_drained", "is_lost_by", "keeps_copies"}

@@ -1,7 +1,7 @@
 """Which stays ended here by a hand-over: the last of each entity, and of so many entities."""
 
-from authority.wire.log_position import MAX_WENT_ON
-from simserver.transfer.source.released_epochs import MAX_REMEMBERED, MAX_STAYS, HandedOn
+from batonpass.authority.wire.log_position import MAX_WENT_ON
+from batonpass.simserver.transfer.source.released_epochs import MAX_REMEMBERED, MAX_STAYS, HandedOn
 
 BALL = "alpha.ball"
 

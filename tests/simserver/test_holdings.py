@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from actors import System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.transfer import InputItem
-from simserver.entity import table as holdings
-from simserver.entity.custody_log import custody_file
-from simserver.entity.state import Life, Snapshot
-from simserver.entity.table import AlreadyHeld, Holding, Holdings, Tombstone
-from simserver.world.demo_balls import Balls
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import InputItem
+from batonpass.simserver.entity import table as holdings
+from batonpass.simserver.entity.custody_log import custody_file
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.table import AlreadyHeld, Holding, Holdings, Tombstone
+from batonpass.simserver.world.demo_balls import Balls
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 

@@ -8,19 +8,19 @@ import httpx
 import pytest
 import trio
 
-from actors.base.clock import Clock
-from actors.http.client import HttpClient
-from authority.model.records import DirectoryRow, Role
-from authority.trust.enrolment import DIRECTORY, rows_proof
-from authority.trust.key_pinning import Pins
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import Decline
-from crypto.continuity import Published, sign_successor
-from crypto.keys import Identity
-from crypto.pin_file import PinFile
-from simserver.net.home_client import (
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.trust.enrolment import DIRECTORY, rows_proof
+from batonpass.authority.trust.key_pinning import Pins
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import Decline
+from batonpass.crypto.continuity import Published, sign_successor
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.pin_file import PinFile
+from batonpass.simserver.net.home_client import (
     FRESH_NS,
     KEYS_TTL_NS,
     SILENT_ROW_TTL_NS,

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace, LogPosition
-from authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD
-from crypto import jose
-from simserver.lease.log_watermark import HomeLog
+from batonpass.authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace, LogPosition
+from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD
+from batonpass.crypto import jose
+from batonpass.simserver.lease.log_watermark import HomeLog
 from tests.fuzz.world import IDENTITIES
 
 OLD, LOST, RESTORED = LogPlace(3, 40, "0" * 8), LogPlace(3, 44, "0" * 8), LogPlace(4, 41, "1" * 8)

@@ -7,19 +7,19 @@ import pytest
 import trio
 import trio.testing
 
-from actors.base.clock import Clock
-from actors.http.client import HttpClient
-from authority.model.records import DirectoryRow, Role
-from authority.trust.enrolment import DIRECTORY, rows_proof
-from authority.wire.batch import Letter
-from authority.wire.envelope import WAIT_HEADER
-from authority.wire.hops import Trace
-from authority.wire.lease import digest_of_members
-from authority.wire.log_position import HeldInquiry
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import AdmitRequest, Message, OwnerRequest
-from crypto.keys import Identity
-from simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, Home, HomeUnreachable
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import HttpClient
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.trust.enrolment import DIRECTORY, rows_proof
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.envelope import WAIT_HEADER
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import digest_of_members
+from batonpass.authority.wire.log_position import HeldInquiry
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import AdmitRequest, Message, OwnerRequest
+from batonpass.crypto.keys import Identity
+from batonpass.simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, Home, HomeUnreachable
 
 TOKEN = b"a join token of some length"
 

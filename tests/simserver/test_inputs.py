@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simserver.entity import inputs
-from simserver.entity.inputs import Admission, Cursor, Inbox, fold
-from simserver.world.pending_input import PendingInput
+from batonpass.simserver.entity import inputs
+from batonpass.simserver.entity.inputs import Admission, Cursor, Inbox, fold
+from batonpass.simserver.world.pending_input import PendingInput
 
 ADA, BOB = "alpha.ada", "alpha.bob"
 

@@ -8,16 +8,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Message, StageInquiry, StageWord
-from simserver.entity.table import Holdings
-from simserver.net.home_client import HomeUnreachable
-from simserver.transfer.target.staged_outcome import AFTER_NS, Inquiries
-from simserver.transfer.target.staged_states import Stage, Stages
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Message, StageInquiry, StageWord
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.transfer.target.staged_outcome import AFTER_NS, Inquiries
+from batonpass.simserver.transfer.target.staged_states import Stage, Stages
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.stage import Stage as Scenery
 from tests.simserver.test_departures import HERE, TrioClock

@@ -9,14 +9,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.machines.lease import LeaseTerms, Renewed
-from authority.protocol_version import PROTOCOL_VERSION
-from authority.wire.hops import Trace
-from authority.wire.lease import Renew, RenewReply, digest_of, number_of
-from authority.wire.sealing import Opened
-from simserver.lease.keeper import SOONEST_NS, LeaseKeeper, Nonces
-from simserver.lease.log_watermark import HomeLog
-from simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.authority.machines.lease import LeaseTerms, Renewed
+from batonpass.authority.protocol_version import PROTOCOL_VERSION
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
+from batonpass.authority.wire.sealing import Opened
+from batonpass.simserver.lease.keeper import SOONEST_NS, LeaseKeeper, Nonces
+from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from tests.simserver.test_departures import TrioClock
 
 S = 1_000_000_000

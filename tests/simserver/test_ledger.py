@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from authority.fence import Fence
-from simserver.durability import ledger as module
-from simserver.durability.ledger import Ledger
-from simserver.durability.ledger_rows import MAX_WRITE_BYTES, Interrupted
-from tree import DirectoryInUse
+from batonpass.authority.fence import Fence
+from batonpass.simserver.durability import ledger as module
+from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.ledger_rows import MAX_WRITE_BYTES, Interrupted
+from batonpass.tree import DirectoryInUse
 
 
 @asynccontextmanager

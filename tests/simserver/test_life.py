@@ -10,11 +10,11 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors import Ignored, System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from simserver.entity.state import MAX_CRASHES, Life, Snapshot
-from simserver.world.step import Carried
+from batonpass.actors import Ignored, System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.state import MAX_CRASHES, Life, Snapshot
+from batonpass.simserver.world.step import Carried
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 
@@ -49,7 +49,7 @@ async def test_what_was_not_accepted_when_the_actor_ended_is_taken_when_it_is_re
     actor.cast("what no entity takes")
     feed(actor, 2, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logging.getLogger("actors"), "disabled", True)
+        patch.setattr(logging.getLogger("batonpass.actors"), "disabled", True)
         await actor.ref.exited()
     actor = stage.revive(actor.life)
     feed(actor, 4)

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors import System
-from actors.base.clock import Clock
-from authority.fence import Fence
-from authority.model.ownership import UNTOLD, Ownership
-from authority.placement.limits import Governor
-from authority.placement.policy import Balance, Resident, ServerLoad, View, relieve
-from authority.wire.placement import (
+from batonpass.actors import System
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import UNTOLD, Ownership
+from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.policy import Balance, Resident, ServerLoad, View, relieve
+from batonpass.authority.wire.placement import (
     MAX_CENSUS,
     MAX_GROUP_CHARS,
     MAX_STILL,
@@ -27,11 +27,11 @@ from authority.wire.placement import (
     Load,
     LoadReport,
 )
-from simserver.entity.sleep import Sleep
-from simserver.entity.table import Holdings
-from simserver.entity.world_faults import INTERVAL_NS, MAX_KINDS, WorldFaults
-from simserver.server.load_report import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
-from simserver.world.demo_balls import Balls
+from batonpass.simserver.entity.sleep import Sleep
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.entity.world_faults import INTERVAL_NS, MAX_KINDS, WorldFaults
+from batonpass.simserver.server.load_report import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
+from batonpass.simserver.world.demo_balls import Balls
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_holdings import Written
 
@@ -99,7 +99,7 @@ class Life:
         return 0
 
     def fault(self, doing: str, error: BaseException) -> None:
-        logging.getLogger("simserver.world.api").error("the world failed, %s", doing, exc_info=error)
+        logging.getLogger("batonpass.simserver.world.api").error("the world failed, %s", doing, exc_info=error)
 
     @property
     def quarantine(self) -> str:

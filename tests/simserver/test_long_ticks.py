@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from actors.core.system import System
-from authority.fence import Fence
-from authority.machines.lease import Holder, LeaseTerms, Renewed
-from authority.model.ownership import Ownership
-from authority.wire.recovery import TOO_OFTEN
-from simserver.entity.crash_guard import BlackBox
-from simserver.entity.state import Life, Snapshot
-from simserver.entity.table import Holdings, WorldFailed
-from simserver.lease.keeper import LeaseKeeper
-from simserver.server.load_report import _group, _is_immovable
+from batonpass.actors.core.system import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.lease import Holder, LeaseTerms, Renewed
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.recovery import TOO_OFTEN
+from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.table import Holdings, WorldFailed
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.server.load_report import _group, _is_immovable
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 from tests.simserver.test_black_box import DIED_TWICE
 from tests.simserver.test_holdings import Written

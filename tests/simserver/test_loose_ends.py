@@ -7,17 +7,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import System
-from authority.fence import Fence
-from authority.machines.target import Permission
-from authority.model.ownership import Ownership
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Message, Passed, ReportReply, StageWord, Stranded
-from simserver.entity.table import Holding, Holdings
-from simserver.net.home_client import HomeUnreachable
-from simserver.transfer.target import unresolved as loose_ends
-from simserver.transfer.target.unresolved import LooseEnds, Unsettled
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.target import Permission
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Message, Passed, ReportReply, StageWord, Stranded
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.transfer.target import unresolved as loose_ends
+from batonpass.simserver.transfer.target.unresolved import LooseEnds, Unsettled
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import HERE, TrioClock
 from tests.simserver.test_holdings import Written

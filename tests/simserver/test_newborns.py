@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.base.clock import Clock
-from authority.fence import Fence
-from simserver.durability.creation_barrier import MAX_ASKERS, PATIENCE_NS, Newborns
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.simserver.durability.creation_barrier import MAX_ASKERS, PATIENCE_NS, Newborns
 
 BALL, HOME = "alpha.ball", "alpha.h1"
 PATIENCE_S = PATIENCE_NS / 1e9

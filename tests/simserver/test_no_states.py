@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from actors.core.system import System
-from authority.fence import Fence
-from simserver.entity.state import Life, Snapshot
-from simserver.entity.table import Holdings, WorldFailed
-from simserver.world.step import Step
+from batonpass.actors.core.system import System
+from batonpass.authority.fence import Fence
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.table import Holdings, WorldFailed
+from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 from tests.simserver.test_holdings import Written
 

@@ -7,12 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import System
-from authority.wire.transfer import ImminentLoss
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.notice import OWNER, WORLD, Notices
-from simserver.world.pending_input import PendingInput
-from simserver.world.step import Step
+from batonpass.actors import System
+from batonpass.authority.wire.transfer import ImminentLoss
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.notice import OWNER, WORLD, Notices
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.test_departures import THERE, TRANSFER, Scene
 

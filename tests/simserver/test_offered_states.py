@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.errors import MessageError
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import StateTransfer
-from simserver.entity.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, Inbox
-from simserver.entity.state import Snapshot
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.offers import MAX_READ, MAX_READ_BYTES, OfferedStates
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import StateTransfer
+from batonpass.simserver.entity.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, Inbox
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.offers import MAX_READ, MAX_READ_BYTES, OfferedStates
 from tests.authority.test_cbor import laughs
 from tests.simserver.test_portable import nested
 

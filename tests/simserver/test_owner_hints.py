@@ -3,11 +3,11 @@
 from collections import Counter
 from typing import Any
 
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.transfer import Message, OwnerHint
-from simserver.entity.table import Holdings, Tombstone
-from simserver.transfer.target.owner_hints import AGAIN_NS, MAX_HINTS, MAX_SENT_ON, OwnerHints
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import Message, OwnerHint
+from batonpass.simserver.entity.table import Holdings, Tombstone
+from batonpass.simserver.transfer.target.owner_hints import AGAIN_NS, MAX_HINTS, MAX_SENT_ON, OwnerHints
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import THERE
 from tests.simserver.test_holdings import Written

@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.hops import Trace
-from authority.wire.transfer import OwnerRequest, OwnerWord
-from simserver.entity.state import Life, Snapshot
-from simserver.net.home_client import HomeUnreachable
-from simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, Owners
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, Owners
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 BOB = "alpha.bob"

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.fence import Fence
-from authority.limits import MAX_STATE_BYTES
-from authority.machines.precopy import MAX_CHUNK_BYTES, CopyAhead
-from authority.model.ownership import UNTOLD
-from simserver.entity.actor import Entity
-from simserver.entity.state import Life, Snapshot, state_hash
-from simserver.entity.table import Holdings
-from simserver.world import participants
-from simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
-from simserver.world.pending_input import PendingInput
+from batonpass.authority.fence import Fence
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.machines.precopy import MAX_CHUNK_BYTES, CopyAhead
+from batonpass.authority.model.ownership import UNTOLD
+from batonpass.simserver.entity.actor import Entity
+from batonpass.simserver.entity.state import Life, Snapshot, state_hash
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.world import participants
+from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
+from batonpass.simserver.world.pending_input import PendingInput
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_copies import FOLLOWER, Place
 from tests.simserver.test_departures import Scene
@@ -179,7 +179,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=20))
 def test_whatever_becomes_of_the_parts_the_entity_is_as_one_without_any(events: list[tuple[Any, ...]]) -> None:
-    logging.getLogger("simserver.world.participants").disabled = True
+    logging.getLogger("batonpass.simserver.world.participants").disabled = True
     try:
         with_parts, without = Odyssey(has_parts=True), Odyssey(has_parts=False)
         for event in events:
@@ -189,7 +189,7 @@ def test_whatever_becomes_of_the_parts_the_entity_is_as_one_without_any(events: 
             assert life.encoded_state() == without.life.encoded() == without.life.snapshot().encode(), event
             assert life.encoded() == life.snapshot().encode() == Snapshot.decode(life.encoded()).encode(), event
     finally:
-        logging.getLogger("simserver.world.participants").disabled = False
+        logging.getLogger("batonpass.simserver.world.participants").disabled = False
 
 
 # --- what goes along -------------------------------------------------------------------------------------------------

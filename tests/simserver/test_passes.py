@@ -6,14 +6,14 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from authority.fence import Fence
-from authority.trust.certificates import DelegationGrant, PassCertificate, token_hash
-from authority.wire.sealing import Sealer
-from crypto import jose
-from crypto.keys import Identity
-from simserver.transfer.source import pass_signing as module
-from simserver.transfer.source.departure import Departure, Plan
-from simserver.transfer.source.pass_signing import Passes
+from batonpass.authority.fence import Fence
+from batonpass.authority.trust.certificates import DelegationGrant, PassCertificate, token_hash
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.simserver.transfer.source import pass_signing as module
+from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.pass_signing import Passes
 from tests.simserver.test_departures import TrioClock
 
 HERE = Sealer("alpha.s1", Identity.generate())

@@ -12,20 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors import ActorSpec, DynamicSupervisor, DynamicSupervisorSpec, NoProc, Strategy, SupervisorSpec, System
-from actors.core.process import Process
-from actors.observe.sys import resume, suspend
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.transfer import InputItem
-from simserver.entity import passivated as passive
-from simserver.entity.actor import Entity, NewInput, TickNow
-from simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
-from simserver.entity.inputs import Cursor
-from simserver.entity.passivation import Passivation
-from simserver.entity.state import Life, Snapshot
-from simserver.entity.table import Holding, Holdings
-from simserver.server.load_report import census_rows
+from batonpass.actors import (
+    ActorSpec,
+    DynamicSupervisor,
+    DynamicSupervisorSpec,
+    NoProc,
+    Strategy,
+    SupervisorSpec,
+    System,
+)
+from batonpass.actors.core.process import Process
+from batonpass.actors.observe.sys import resume, suspend
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import InputItem
+from batonpass.simserver.entity import passivated as passive
+from batonpass.simserver.entity.actor import Entity, NewInput, TickNow
+from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
+from batonpass.simserver.entity.inputs import Cursor
+from batonpass.simserver.entity.passivation import Passivation
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.server.load_report import census_rows
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_copies import FOLLOWER, kept
 from tests.simserver.test_copies import Place as CopyPlace

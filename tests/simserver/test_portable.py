@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority.wire.cbor import loads_state_untrusted
-from simserver.world.portability import MAX_LEVELS, READER_LEVELS, Glance, NotPortable, glance, portable
+from batonpass.authority.wire.cbor import loads_state_untrusted
+from batonpass.simserver.world.portability import MAX_LEVELS, READER_LEVELS, Glance, NotPortable, glance, portable
 
 
 class Colour(enum.StrEnum):
@@ -153,8 +153,8 @@ def tagged(levels: int) -> Any:
 
 def test_what_contains_the_same_many_times_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cbor2.loads(portable(doubled(3))) == doubled(3)
-    monkeypatch.setattr("simserver.world.portability.MAX_STATE_BYTES", 1000)
-    monkeypatch.setattr("simserver.world.portability._FEW", 500)
+    monkeypatch.setattr("batonpass.simserver.world.portability.MAX_STATE_BYTES", 1000)
+    monkeypatch.setattr("batonpass.simserver.world.portability._FEW", 500)
     twice: list[Any] = [0]
     twice += [twice, twice]
     for value in (doubled(300), {"a": doubled(300)}, twice, {"a": twice}, tagged(300), deque([doubled(300)])):

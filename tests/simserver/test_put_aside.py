@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.replica_choice import Copy
-from authority.model.standing import CopySource
-from scenarios.cli import main as cli
-from simserver.durability import put_aside
-from simserver.durability.put_aside import Aside, PutAside
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import Snapshot, state_hash
-from simserver.world.step import Carried
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.replica_choice import Copy
+from batonpass.authority.model.standing import CopySource
+from batonpass.scenarios.cli import main as cli
+from batonpass.simserver.durability import put_aside
+from batonpass.simserver.durability.put_aside import Aside, PutAside
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import Snapshot, state_hash
+from batonpass.simserver.world.step import Carried
+from batonpass.tree.disk.disk import DiskFailed
 from tests.simserver.stage import BALL
-from tree.disk.disk import DiskFailed
 
 ANY = Fence(MAX_EPOCH, MAX_EPOCH)
 

@@ -5,13 +5,13 @@ from typing import Any
 import cbor2
 import pytest
 
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.replica_choice import CopyTable
-from authority.model.ownership import Ownership
-from authority.model.standing import CopySource
-from simserver.durability.replication import new_copy
-from simserver.entity.snapshot import MAX_BROKEN_CHARS
-from simserver.entity.state import Life, Snapshot
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.replica_choice import CopyTable
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.standing import CopySource
+from batonpass.simserver.durability.replication import new_copy
+from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS
+from batonpass.simserver.entity.state import Life, Snapshot
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 WHY = "ZeroDivisionError: poison"

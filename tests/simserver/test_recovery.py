@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from actors import System
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.replica_choice import Copy, CopyTable
-from authority.model.ownership import Ownership
-from authority.model.standing import CopySource
-from authority.node.spans import ADOPTION, takeover_id
-from authority.wire.hops import Trace
-from authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
-from authority.wire.transfer import Adopt, Adopted, Collect, Collected
-from simserver.durability.replication import new_copy
-from simserver.entity.crash_guard import _Death
-from simserver.entity.state import Snapshot
-from simserver.entity.table import Holdings
-from simserver.failover.adoption import Recovery
-from simserver.transfer.source.released_epochs import HandedOn
-from simserver.transfer.target.staged_states import Stage as Staged
+from batonpass.actors import System
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.replica_choice import Copy, CopyTable
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.node.spans import ADOPTION, takeover_id
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
+from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from batonpass.simserver.durability.replication import new_copy
+from batonpass.simserver.entity.crash_guard import _Death
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.transfer.source.released_epochs import HandedOn
+from batonpass.simserver.transfer.target.staged_states import Stage as Staged
 from tests.authority.test_spans import Ear
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_black_box import DIED_TWICE

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.base.clock import Clock
-from actors.net.endpoint import LinkDown, Received
-from authority.model.records import DirectoryRow, Role
-from authority.wire.hops import Trace
-from authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
-from crypto.keys import Identity, PublicIdentity
-from simserver.lease.renewal_lane import ASK_NEXT_NS, PATIENCE_NS, Question, RenewalLane
-from simserver.net.home_client import HomeUnreachable
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.net.endpoint import LinkDown, Received
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.simserver.lease.renewal_lane import ASK_NEXT_NS, PATIENCE_NS, Question, RenewalLane
+from batonpass.simserver.net.home_client import HomeUnreachable
 from tests.simserver.test_departures import TrioClock
 
 MEMBERS = ("alpha.h1", "alpha.h2", "alpha.h3")

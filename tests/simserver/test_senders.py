@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from authority.errors import MessageError
-from authority.model.records import Role
-from authority.wire.base import MessageModel
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import Role
+from batonpass.authority.wire.base import MessageModel
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import (
     ForwardInputs,
     OwnerHint,
     Precopy,
@@ -19,7 +19,7 @@ from authority.wire.transfer import (
     StageDiscard,
     StateTransfer,
 )
-from simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import Node
 
 FENCED: dict[str, Any] = {"transfer_id": "transfer-1", "entity": "alpha.e", "epoch": 1, "sub": 0}
 STATE: dict[str, Any] = {**FENCED, "kind": "ball", "tick": 3, "state": b"x", "state_hash": "a" * 64}

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.transfer import OwnerWord
-from simserver.owners import inactivity as silence
-from simserver.owners.inactivity import FIRST_SILENCE_S, Silences
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import OwnerWord
+from batonpass.simserver.owners import inactivity as silence
+from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, Silences
 
 BALL = "alpha.ball"
 ADA = "alpha.ada"

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors import System
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from simserver.entity.actor import Entity
-from simserver.entity.sleep import may_sleep
-from simserver.entity.state import Life, Snapshot
-from simserver.server.dispatch import Node
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.notice_timer import LeaveTaking
-from simserver.world.pending_input import PendingInput
-from simserver.world.step import Step
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.actor import Entity
+from batonpass.simserver.entity.sleep import may_sleep
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"

@@ -6,10 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.fence import Fence
-from simserver.transfer.target import staged_states as module
-from simserver.transfer.target.staged_states import Stage, Stages, StagesFull
-from tree.disk.disk import REAL_DISK, DiskFailed, RealDisk
+from batonpass.authority.fence import Fence
+from batonpass.simserver.transfer.target import staged_states as module
+from batonpass.simserver.transfer.target.staged_states import Stage, Stages, StagesFull
+from batonpass.tree.disk.disk import REAL_DISK, DiskFailed, RealDisk
 
 
 def stage(number: int = 1, entity: str = "alpha.ball", epoch: int = 1, state: bytes = b"state") -> Stage:

@@ -5,16 +5,16 @@ from dataclasses import replace
 import trio
 from trio.testing import MockClock
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.model.ownership import Ownership
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
-from authority.wire.transfer import HandoffReply
-from simserver.server.standings import Standings
-from simserver.transfer.source import concurrency_limit as turnstile
-from simserver.transfer.source.reasons import MAX_WAITS, Wait, Waits
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
+from batonpass.authority.wire.transfer import HandoffReply
+from batonpass.simserver.server.standings import Standings
+from batonpass.simserver.transfer.source import concurrency_limit as turnstile
+from batonpass.simserver.transfer.source.reasons import MAX_WAITS, Wait, Waits
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import (
     HERE,

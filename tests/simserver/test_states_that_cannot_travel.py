@@ -12,17 +12,17 @@ import trio
 from hypothesis import given, settings
 from trio.testing import MockClock
 
-from actors import System
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.wire.recovery import RaisedItem
-from authority.wire.transfer import Collect, Collected, Decline
-from simserver.entity import state as lives
-from simserver.entity.state import Life, Snapshot
-from simserver.entity.table import Holding, Holdings, WorldFailed
-from simserver.failover.adoption import Recovery
-from simserver.world.portability import NotPortable
-from simserver.world.step import Timers
+from batonpass.actors import System
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.recovery import RaisedItem
+from batonpass.authority.wire.transfer import Collect, Collected, Decline
+from batonpass.simserver.entity import state as lives
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.table import Holding, Holdings, WorldFailed
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.world.portability import NotPortable
+from batonpass.simserver.world.step import Timers
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 from tests.simserver.test_copies import INTERVAL_S, Place, served
 from tests.simserver.test_copying_ahead import Ahead

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from simserver.server.dispatch import Node
-from simserver.server.http_status import make_status_app
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.http_status import make_status_app
 from tests.homeserver.openapi import Contract
 from tests.homeserver.served import SECRET_NAMES, Api, Home, homeserver_config, new_ports, served, until
 
@@ -150,7 +150,7 @@ async def test_the_actors_of_the_server_are_seen_and_only_its_own_operator_holds
     await home.entity(BALL, ada, "alpha.s1")
     view = await status.get("/v1/actors")
     assert view["node"] == "alpha.s1"
-    pid = next(row["pid"] for row in view["actors"] if row["module"] == "simserver.entity.actor.Entity")
+    pid = next(row["pid"] for row in view["actors"] if row["module"] == "batonpass.simserver.entity.actor.Entity")
     path = f"/v1/actors/{pid}/suspend"
     await status.refused(401, "no_token", "POST", path, token=False)
     await status.refused(403, "wrong_token", "POST", path)

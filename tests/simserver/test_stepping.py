@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import System
-from authority.fence import Fence
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import Life, Snapshot
-from simserver.world.api import migrated, schema_version, takes
-from simserver.world.pending_input import PendingInput
-from simserver.world.step import MAX_TIMERS, Carried, EntityRandom, Step, Timers
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.world.api import migrated, schema_version, takes
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import MAX_TIMERS, Carried, EntityRandom, Step, Timers
 from tests.simserver.stage import BALL, Stage, Tally, inspect, ticks
 
 

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from actors.net.inbox import Received
-from authority.wire.base import MessageModel
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import Activated, DirectHandoff, Grant, Parcel
-from crypto.keys import Identity, PublicIdentity
-from simserver.server.dispatch import Node
+from batonpass.actors.net.inbox import Received
+from batonpass.authority.wire.base import MessageModel
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import Activated, DirectHandoff, Grant, Parcel
+from batonpass.crypto.keys import Identity, PublicIdentity
+from batonpass.simserver.server.dispatch import Node
 
 NOW_S = 1_000_000.0
 HERE, THERE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.s2"))

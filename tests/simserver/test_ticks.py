@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import trio
 
-from actors import Ref, Server, System
-from actors.core.scheduler import SLICE_S
-from simserver.server.dispatch import Node
-from simserver.server.load_report import LoadMeter
+from batonpass.actors import Ref, Server, System
+from batonpass.actors.core.scheduler import SLICE_S
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.load_report import LoadMeter
 
 PERIOD_MS = 50
 MS = 1_000_000

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from authority.machines.source import FIRST_RETRY_NS
-from simserver.transfer.source.concurrency_limit import AT_ONCE, Turnstile
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.retry_timeout import EACH_NS, MAX_FIRST_RETRY_NS, Patience
+from batonpass.authority.machines.source import FIRST_RETRY_NS
+from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, Turnstile
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, MAX_FIRST_RETRY_NS, Patience
 
 PLACES = 3
 BYTES = 10

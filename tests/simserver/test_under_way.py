@@ -1,7 +1,7 @@
 """A large state is not sent again while the link still has it, or the receiver reads it."""
 
-from simserver.net import in_flight as under_way
-from simserver.net.in_flight import UnderWay
+from batonpass.simserver.net import in_flight as under_way
+from batonpass.simserver.net.in_flight import UnderWay
 
 PEER = "alpha.s2"
 MIB = 1024 * 1024

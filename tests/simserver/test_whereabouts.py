@@ -9,16 +9,16 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
-from actors.net.endpoint import LinkEndpoint
-from authority.model.records import DirectoryRow, Role
-from authority.wire.hops import Trace
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import OwnerRequest
-from crypto.keys import Identity
-from simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home, HomeUnreachable
-from simserver.net.outbox import Courier
-from simserver.net.peer_addresses import Whereabouts
+from batonpass.actors.link import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import OwnerRequest
+from batonpass.crypto.keys import Identity
+from batonpass.simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home, HomeUnreachable
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.peer_addresses import Whereabouts
 from tests.simserver.test_departures import TrioClock
 
 PEER, BEFORE, SINCE = "alpha.s2", ("127.0.0.1", 1), ("127.0.0.1", 2)

@@ -7,12 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from authority.errors import Reason
-from authority.limits import MAX_STATE_BYTES
-from authority.model.records import Role
-from simserver.transfer.source import targets
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS
+from batonpass.authority.errors import Reason
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.model.records import Role
+from batonpass.simserver.transfer.source import targets
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS
 from tests.simserver.stage import BALL
 from tests.simserver.test_departures import HERE, THERE, Scene, activated, refused, scene
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from authority.node.config import ConfigError
-from simserver.world.api import load_world
-from simserver.world.participants import MAX_PART_NAME, MAX_PARTS
+from batonpass.authority.node.config import ConfigError
+from batonpass.simserver.world.api import load_world
+from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 
 MODULE = "worlds_of_a_test"
 SPEC = f"{MODULE}:Made"
@@ -126,6 +126,8 @@ def test_a_world_with_what_it_needs_is_loaded(module: Any, more: dict[str, Any])
     assert load_world(SPEC, {}) is made
 
 
-@pytest.mark.parametrize("spec", ["simserver.world.demo_balls:Balls", "scenarios.judge.clocks:Clockwork"])
+@pytest.mark.parametrize(
+    "spec", ["batonpass.simserver.world.demo_balls:Balls", "batonpass.scenarios.judge.clocks:Clockwork"]
+)
 def test_the_worlds_that_are_here_are_loaded(spec: str) -> None:
     assert load_world(spec, {}) is not None

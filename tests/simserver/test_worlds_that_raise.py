@@ -9,13 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from actors.base.errors import is_stopping
-from actors.base.interrupts import received
-from actors.core.system import System
-from actors.supervision.signals import run_until_signalled
-from authority.fence import Fence
-from simserver.entity.table import Holdings, WorldFailed
-from simserver.world.api import takes
+from batonpass.actors.base.errors import is_stopping
+from batonpass.actors.base.interrupts import received
+from batonpass.actors.core.system import System
+from batonpass.actors.supervision.signals import run_until_signalled
+from batonpass.authority.fence import Fence
+from batonpass.simserver.entity.table import Holdings, WorldFailed
+from batonpass.simserver.world.api import takes
 from tests.simserver.stage import BALL, feed, inspect, ticks
 from tests.simserver.test_holdings import Written
 from tests.simserver.test_long_ticks import ASKED, Server, Slow
@@ -147,7 +147,7 @@ def test_what_was_made_up_does_not_end_a_server_and_signals_do() -> None:
 
 
 def test_where_python_raises_ctrl_c_it_is_one_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.base.interrupts._receivers", 0)
+    monkeypatch.setattr("batonpass.actors.base.interrupts._receivers", 0)
     stopping = {name for name, make in MADE_UP.items() if is_stopping(make())}
     assert stopping == {"Ctrl-C that nobody pressed", "several of them"}
     with suppress(KeyboardInterrupt), received():

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from batonpass.tree.data.data import encode
+from batonpass.tree.net.membership import Admit, Change, ChangeRefused, Configuration, Dismiss, Member
 from tests.tree.simulated_cluster import SimulatedCluster
-from tree.data.data import encode
-from tree.net.membership import Admit, Change, ChangeRefused, Configuration, Dismiss, Member
 
 
 class ChangingCluster(SimulatedCluster):

@@ -14,8 +14,8 @@ import httpx
 import pytest
 import trio
 
+from batonpass.tree.etcd import EtcdConfig
 from tests.tree.instances import free_ports
-from tree.etcd import EtcdConfig
 
 __all__ = ["EtcdCluster", "EtcdMember", "needs_etcd", "running_etcd", "started_etcd"]
 

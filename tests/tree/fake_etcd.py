@@ -1,8 +1,8 @@
 """etcd's store of keys without etcd: revisions, guarded transactions and the events of a watch, in memory."""
 
-from tree.etcd.keys import Keys
-from tree.etcd.mirror import Loading, Mirror, Plan
-from tree.etcd.wire import Delete, KeyValue, Put
+from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.mirror import Loading, Mirror, Plan
+from batonpass.tree.etcd.wire import Delete, KeyValue, Put
 
 
 class FakeEtcd:

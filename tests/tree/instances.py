@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
+from batonpass.tree import Member, Procedure, RefusedByInstance, Replica, ReplicaConfig, Transaction
 from tests.tree.patient import PatientReplica
-from tree import Member, Procedure, RefusedByInstance, Replica, ReplicaConfig, Transaction
 
 SECRET = b"sixteen bytes or more"
 

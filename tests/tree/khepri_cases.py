@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.store.conditions import (
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.store.conditions import (
     AllOf,
     Compare,
     Condition,
@@ -22,8 +22,8 @@ from tree.store.conditions import (
     IfPathMatches,
     Name,
 )
-from tree.store.keep_while import keep_while_to_data
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, pattern_to_data
+from batonpass.tree.store.keep_while import keep_while_to_data
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, pattern_to_data
 
 
 class Refused(Exception):

@@ -11,7 +11,16 @@ from typing import Any
 
 import trio
 
-from tree import Aborted, Member, NoQuorum, OutcomeUnknown, RefusedByInstance, Replica, ReplicaConfig, Transaction
+from batonpass.tree import (
+    Aborted,
+    Member,
+    NoQuorum,
+    OutcomeUnknown,
+    RefusedByInstance,
+    Replica,
+    ReplicaConfig,
+    Transaction,
+)
 
 
 def count_once(transaction: Transaction, args: Any) -> int:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tree import Replica
-from tree.etcd import EtcdReplica
-from tree.machine.commands import CommandId
+from batonpass.tree import Replica
+from batonpass.tree.etcd import EtcdReplica
+from batonpass.tree.machine.commands import CommandId
 
 PATIENCE_S = 60.0
 

@@ -16,13 +16,13 @@ from typing import Any
 import pysyncobj.syncobj
 import pytest
 
-from tree.disk.journal import Journal
-from tree.machine.commands import Command, Machine, encode_command
-from tree.machine.state import FrozenState, LoadedState
-from tree.net.frames import decode_message_untrusted, encode_message
-from tree.net.membership import Member
-from tree.raft.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
-from tree.store.transaction import Transaction
+from batonpass.tree.disk.journal import Journal
+from batonpass.tree.machine.commands import Command, Machine, encode_command
+from batonpass.tree.machine.state import FrozenState, LoadedState
+from batonpass.tree.net.frames import decode_message_untrusted, encode_message
+from batonpass.tree.net.membership import Member
+from batonpass.tree.raft.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
+from batonpass.tree.store.transaction import Transaction
 
 Message = dict[str, Any]
 

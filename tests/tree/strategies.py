@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tree.store.conditions import (
+from batonpass.tree.store.conditions import (
     AllOf,
     AnyOf,
     Compare,
@@ -22,7 +22,7 @@ from tree.store.conditions import (
     Name,
     NotOf,
 )
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, Component, Pattern, Step
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Component, Pattern, Step
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 paths = st.lists(names, max_size=6).map(tuple)

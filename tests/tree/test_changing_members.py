@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 import trio
 
+from batonpass.tree import (
+    ChangeNotFinished,
+    ChangeRefused,
+    Member,
+    NoQuorum,
+    OutcomeUnknown,
+    RefusedByInstance,
+    Replica,
+)
 from tests.tree.instances import PROCEDURES, Instance, free_ports, running_instance, until
-from tree import ChangeNotFinished, ChangeRefused, Member, NoQuorum, OutcomeUnknown, RefusedByInstance, Replica
 
 
 def newcomer(instance: Instance, name: str, directory: Path) -> Member:

@@ -7,15 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.errors import Abort, BadData, MalformedCommand
+from batonpass.tree.machine import commands, sessions
+from batonpass.tree.machine.commands import (
+    Answer,
+    Command,
+    Machine,
+    decode_command_untrusted,
+    encode_command,
+    encode_entry,
+)
+from batonpass.tree.machine.sessions import Session
+from batonpass.tree.store import procedures
+from batonpass.tree.store.changes import Written
+from batonpass.tree.store.transaction import Transaction
 from tests.tree.strategies import close_paths, few_values
-from tree.data.data import decode, encode
-from tree.data.errors import Abort, BadData, MalformedCommand
-from tree.machine import commands, sessions
-from tree.machine.commands import Answer, Command, Machine, decode_command_untrusted, encode_command, encode_entry
-from tree.machine.sessions import Session
-from tree.store import procedures
-from tree.store.changes import Written
-from tree.store.transaction import Transaction
 
 
 def add(transaction: Transaction, args: Any) -> int:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from tree.disk.collector import TreeGrowth, uncollected
-from tree.disk.compaction import CompactionPolicy, Snapshots
-from tree.disk.journal import Journal
-from tree.disk.snapshot import SnapshotDamaged, SnapshotFile
-from tree.machine.commands import Command, Machine, encode_command
-from tree.machine.state import FrozenState, LoadedState, StateLoader
-from tree.store.rows import Remains
+from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.tree.disk.collector import TreeGrowth, uncollected
+from batonpass.tree.disk.compaction import CompactionPolicy, Snapshots
+from batonpass.tree.disk.journal import Journal
+from batonpass.tree.disk.snapshot import SnapshotDamaged, SnapshotFile
+from batonpass.tree.machine.commands import Command, Machine, encode_command
+from batonpass.tree.machine.state import FrozenState, LoadedState, StateLoader
+from batonpass.tree.store.rows import Remains
 
 HERE = Path("/member")
 EAGER = CompactionPolicy(after_entries=6, after_bytes=1 << 30, interval_s=0.0)

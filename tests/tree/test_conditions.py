@@ -6,12 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.store.condition_reader import MAX_NESTING, MAX_PARTS, condition_from_data_untrusted
+from batonpass.tree.store.conditions import (
+    AllOf,
+    AnyOf,
+    Condition,
+    IfDataMatches,
+    IfNodeExists,
+    IfPayloadVersion,
+    NotOf,
+)
+from batonpass.tree.store.store import NodeView
 from tests.tree.strategies import conditions, few_values, plain_data
-from tree.data.data import decode, encode
-from tree.data.errors import BadData
-from tree.store.condition_reader import MAX_NESTING, MAX_PARTS, condition_from_data_untrusted
-from tree.store.conditions import AllOf, AnyOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion, NotOf
-from tree.store.store import NodeView
 
 nodes = st.none() | st.builds(NodeView, st.none() | few_values.map(encode), st.integers(1, 4), st.just(1), st.just(0))
 

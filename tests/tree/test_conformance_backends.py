@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 import trio
 
+from batonpass.tree import Aborted, BadData, Compacted
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path as TreePath
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.member.backend import Backend
+from batonpass.tree.store.conditions import IfChildListLength, IfNodeExists
+from batonpass.tree.store.keep_while import keep_while_to_data
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
 from tests.tree import khepri_cases
 from tests.tree.etcd_process import EtcdCluster, started_etcd
 from tests.tree.instances import PROCEDURES, running_instance
 from tests.tree.khepri_cases import CASES, Refused
 from tests.tree.patient import PatientEtcdReplica
-from tree import Aborted, BadData, Compacted
-from tree.data.node import NodeView
-from tree.data.path import Path as TreePath
-from tree.machine.commands import Answer, Command, Machine, encode_command
-from tree.member.backend import Backend
-from tree.store.conditions import IfChildListLength, IfNodeExists
-from tree.store.keep_while import keep_while_to_data
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
 
 Started = Callable[[], AbstractAsyncContextManager[Sequence[Backend]]]
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tree.data import effort
-from tree.data.data import encode
-from tree.data.effort import MAX_STEPS, STEPS_PER_ROW, Effort
-from tree.data.errors import TooMuch
-from tree.data.node import NodeView
-from tree.machine.commands import Answer, Command, Machine, encode_command
-from tree.store.conditions import (
+from batonpass.tree.data import effort
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_ROW, Effort
+from batonpass.tree.data.errors import TooMuch
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.store.conditions import (
     AllOf,
     AnyOf,
     Condition,
@@ -22,10 +22,10 @@ from tree.store.conditions import (
     IfNodeExists,
     NotOf,
 )
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
-from tree.store.projections import Projection
-from tree.store.store import Store
-from tree.store.transaction import Transaction
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
+from batonpass.tree.store.projections import Projection
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.transaction import Transaction
 
 WIDE = 2000
 EVERYTHING = pattern_to_data((ANY_DEPTH,))
@@ -171,7 +171,7 @@ def test_a_projection_sees_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
         table[path] = after
 
     machine = machine_with(projections={"everything": follow})
-    monkeypatch.setattr("tree.store.store.MAX_STEPS", 10)
+    monkeypatch.setattr("batonpass.tree.store.store.MAX_STEPS", 10)
     assert refused(run(machine, "tree.count", {"path": EVERYTHING}, 1))
     assert run(machine, "tree.register_projection", {"name": "everything", "pattern": EVERYTHING}, 2).ok
     assert len(machine.projection("everything")) == WIDE + 1

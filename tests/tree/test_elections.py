@@ -2,7 +2,7 @@
 
 import pytest
 
-from tree.raft.elections import Candidacy
+from batonpass.tree.raft.elections import Candidacy
 
 OTHERS = ("h1", "h2", "h3", "h4")
 

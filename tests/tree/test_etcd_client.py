@@ -9,12 +9,12 @@ import h11
 import pytest
 import trio
 
+from batonpass.tree import NoQuorum, OutcomeUnknown
+from batonpass.tree.etcd import EtcdConfig, EtcdReplica, RefusedByEtcd
+from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent, RevisionCompacted
+from batonpass.tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected
+from batonpass.tree.etcd.wire import Compare, MalformedAnswer, Put
 from tests.tree.instances import PROCEDURES, free_ports, until
-from tree import NoQuorum, OutcomeUnknown
-from tree.etcd import EtcdConfig, EtcdReplica, RefusedByEtcd
-from tree.etcd.client import EtcdClient, FateUnknown, NotSent, RevisionCompacted
-from tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected
-from tree.etcd.wire import Compare, MalformedAnswer, Put
 
 HEADER = {"cluster_id": "1", "member_id": "2", "revision": "3", "raft_term": "4"}
 EMPTY = json.dumps({"header": HEADER}).encode()
@@ -117,7 +117,7 @@ async def test_an_answer_that_does_not_come_leaves_the_fate_unknown() -> None:
 
 
 async def test_an_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tree.etcd.client.MAX_ANSWER_BYTES", 10)
+    monkeypatch.setattr("batonpass.tree.etcd.client.MAX_ANSWER_BYTES", 10)
     async with scripted(lambda _path: (200, b"x" * 100_000)) as url, EtcdClient(config(url)) as client:
         with pytest.raises(AnswerTooBig):
             await client.range(b"k")

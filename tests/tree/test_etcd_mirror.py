@@ -8,23 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from batonpass.tree import Abort, BadData
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror, Plan
+from batonpass.tree.etcd.mirrored_store import MirroredStore
+from batonpass.tree.etcd.wire import Delete, KeyValue, Put, cost_bytes
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.store.changes import Commit
+from batonpass.tree.store.conditions import Condition, IfChildListLength, IfNodeExists
+from batonpass.tree.store.keep_while import keep_while_to_data
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, pattern_to_data
+from batonpass.tree.store.procedures import Procedure
+from batonpass.tree.store.transaction import Transaction
 from tests.tree.fake_etcd import FakeEtcd
 from tests.tree.strategies import close_names, few_values
-from tree import Abort, BadData
-from tree.data.data import encode
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.etcd.keys import Keys
-from tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror, Plan
-from tree.etcd.mirrored_store import MirroredStore
-from tree.etcd.wire import Delete, KeyValue, Put, cost_bytes
-from tree.machine.commands import Answer, Command, Machine, encode_command
-from tree.store.changes import Commit
-from tree.store.conditions import Condition, IfChildListLength, IfNodeExists
-from tree.store.keep_while import keep_while_to_data
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, pattern_to_data
-from tree.store.procedures import Procedure
-from tree.store.transaction import Transaction
 
 KEYS = Keys("/batonpass", "homeserver", "alpha")
 LIMITS = Limits(128, 1_572_864)

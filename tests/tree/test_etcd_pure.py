@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tree.strategies import paths
-from tree import BadData, BadPath
-from tree.etcd.answers import MAX_ANSWERS, MAX_CHUNK_ANSWERS, MAX_CLIENT_BYTES, Answers
-from tree.etcd.keys import Keys, prefix_end
-from tree.etcd.wire import (
+from batonpass.tree import BadData, BadPath
+from batonpass.tree.etcd.answers import MAX_ANSWERS, MAX_CHUNK_ANSWERS, MAX_CLIENT_BYTES, Answers
+from batonpass.tree.etcd.keys import Keys, prefix_end
+from batonpass.tree.etcd.wire import (
     Compare,
     Delete,
     Lines,
@@ -35,6 +34,7 @@ from tree.etcd.wire import (
     request_txn,
     request_watch,
 )
+from tests.tree.strategies import paths
 
 KEYS = Keys("/batonpass", "homeserver", "alpha")
 HEADER = {"cluster_id": "1", "member_id": "2", "revision": "3", "raft_term": "4"}
@@ -327,7 +327,7 @@ def test_big_answers_are_remembered_for_fewer_commands() -> None:
 
 
 def test_of_the_clients_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tree.etcd.answers.MAX_CLIENTS", 3)
+    monkeypatch.setattr("batonpass.tree.etcd.answers.MAX_CLIENTS", 3)
     answers, rows = Answers(KEYS), dict[bytes, bytes]()
     for revision, client in enumerate(["a", "b", "c", "a", "d"], start=1):
         perform(answers, answers.plan([(client, revision, b"x")]), revision, rows)
@@ -337,7 +337,7 @@ def test_of_the_clients_the_longest_unused_are_forgotten(monkeypatch: pytest.Mon
 
 
 def test_in_all_they_have_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tree.etcd.answers.MAX_TOTAL_BYTES", 1000)
+    monkeypatch.setattr("batonpass.tree.etcd.answers.MAX_TOTAL_BYTES", 1000)
     answers, rows = Answers(KEYS), dict[bytes, bytes]()
     for number in range(50):
         perform(answers, answers.plan([(f"client {number}", 1, b"x" * 100)]), number, rows)

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
+from batonpass.tree import Aborted, Compacted, Fired, MalformedCommand, NoQuorum, OutcomeUnknown
+from batonpass.tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
+from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.store.pattern import ANY_NAME
 from tests.tree.etcd_certificates import certificates, tls_context
 from tests.tree.etcd_process import EtcdCluster, needs_etcd, running_etcd
 from tests.tree.instances import PROCEDURES, until
 from tests.tree.patient import PatientEtcdReplica
 from tests.tree.proxy import Proxy, running_proxy
-from tree import Aborted, Compacted, Fired, MalformedCommand, NoQuorum, OutcomeUnknown
-from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
-from tree.etcd.keys import Keys
-from tree.store.pattern import ANY_NAME
 
 
 @asynccontextmanager
@@ -78,11 +78,11 @@ async def test_what_one_process_writes_all_have_the_same_way(etcd: EtcdCluster) 
 
 
 async def test_a_process_that_starts_finds_everything(etcd: EtcdCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tree.etcd.following._PAGE_KEYS", 7)
+    monkeypatch.setattr("batonpass.tree.etcd.following._PAGE_KEYS", 7)
     async with running(etcd.config("a")) as (one,):
         for number in range(20):
             await put(one, "n", str(number), data=number)
-        monkeypatch.setattr("tree.etcd.client.MAX_ANSWER_BYTES", 2000)
+        monkeypatch.setattr("batonpass.tree.etcd.client.MAX_ANSWER_BYTES", 2000)
         async with running(etcd.config("b")) as (late,):
             await late.read_barrier()
             assert late.store.count(("n",)) == 1

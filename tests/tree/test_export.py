@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batonpass.tree.data.data import MAX_DATA_DEPTH, encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.data.json_form import from_json_untrusted, to_json
+from batonpass.tree.data.path import Path
+from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.store.conditions import IfDataMatches, IfNodeExists
+from batonpass.tree.store.export import export, read_rows_untrusted
+from batonpass.tree.store.pattern import ANY_DEPTH, Step
+from batonpass.tree.store.store import Store
 from tests.tree.strategies import close_paths, plain_data
-from tree.data.data import MAX_DATA_DEPTH, encode
-from tree.data.errors import BadData
-from tree.data.json_form import from_json_untrusted, to_json
-from tree.data.path import Path
-from tree.data.payload import NO_PAYLOAD, StoredProcedure
-from tree.machine.commands import Answer, Command, Machine, encode_command
-from tree.store.conditions import IfDataMatches, IfNodeExists
-from tree.store.export import export, read_rows_untrusted
-from tree.store.pattern import ANY_DEPTH, Step
-from tree.store.store import Store
 
 payloads = plain_data | st.just(NO_PAYLOAD) | st.just(StoredProcedure("p"))
 

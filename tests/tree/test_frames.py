@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tree.strategies import plain_data
-from tree.data.data import encode
-from tree.net.frames import (
+from batonpass.tree.data.data import encode
+from batonpass.tree.net.frames import (
     FrameBuffer,
     Greeting,
     MalformedFrame,
@@ -21,7 +20,8 @@ from tree.net.frames import (
     encode_hint,
     encode_message,
 )
-from tree.net.membership import Configuration, Member
+from batonpass.tree.net.membership import Configuration, Member
+from tests.tree.strategies import plain_data
 
 APPEND = {"type": "append_entries", "term": 3, "commit_index": 4, "prevLogIdx": 5, "prevLogTerm": 2}
 

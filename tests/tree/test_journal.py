@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tree.disk.journal import Entry, Journal, JournalConflict, JournalDamaged, JournalForeign
+from batonpass.tree.disk.journal import Entry, Journal, JournalConflict, JournalDamaged, JournalForeign
 
 OWNER = "homeserver/alpha/h1"
 

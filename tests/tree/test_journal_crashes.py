@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.simulation.disk import PowerCut, SimulatedDisk
-from tree.disk.disk import DiskFailed
-from tree.disk.journal import Entry, Journal, JournalDamaged, JournalForeign
+from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.tree.disk.disk import DiskFailed
+from batonpass.tree.disk.journal import Entry, Journal, JournalDamaged, JournalForeign
 
 PATH = Path("/member/journal")
 OWNER = "homeserver/alpha/h1"

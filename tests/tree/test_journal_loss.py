@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.tree.disk.batches import JournalDamaged
+from batonpass.tree.disk.journal import Journal
+from batonpass.tree.member.replica import Replica
 from tests.tree.instances import running_instance
-from tree.disk.batches import JournalDamaged
-from tree.disk.journal import Journal
-from tree.member.replica import Replica
 
 PATH = Path("/member/journal")
 OWNER = "homeserver/alpha/h1"

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
 from tests.tree.khepri_cases import CASES, Backend, Refused
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.machine.commands import Answer, Command, Machine, encode_command
 
 
 class PureBackend:

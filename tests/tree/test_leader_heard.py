@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from batonpass.tree.data.effort import MAX_STEPS
+from batonpass.tree.machine.commands import Command, encode_command, encode_entry
+from batonpass.tree.net.membership import ChangeRefused, Dismiss
+from batonpass.tree.raft.raft import APPLIED_STEPS, COMMAND_KIND, Timing
 from tests.tree.simulated_cluster import SimulatedCluster
-from tree.data.effort import MAX_STEPS
-from tree.machine.commands import Command, encode_command, encode_entry
-from tree.net.membership import ChangeRefused, Dismiss
-from tree.raft.raft import APPLIED_STEPS, COMMAND_KIND, Timing
 
 ELECTION_MAX_S = Timing().election_max_s
 # As on a machine that is three times as slow as a small one: the longest command then takes a second.

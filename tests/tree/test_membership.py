@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.tree.strategies import plain_data
-from tree.data.data import decode, encode
-from tree.data.errors import BadData
-from tree.disk.journal import Journal
-from tree.machine.commands import Machine
-from tree.net.membership import (
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.disk.journal import Journal
+from batonpass.tree.machine.commands import Machine
+from batonpass.tree.net.membership import (
     CAUGHT_UP_WITHIN,
     MAX_MEMBERS,
     MAX_VOTERS,
@@ -37,6 +36,7 @@ from tree.net.membership import (
     next_step,
     proposed_seats,
 )
+from tests.tree.strategies import plain_data
 
 OWNER = "homeserver/alpha/h1"
 

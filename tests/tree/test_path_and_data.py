@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batonpass.tree.data.data import (
+    MAX_DATA_DEPTH,
+    decode,
+    decode_array_untrusted,
+    decode_untrusted,
+    encode,
+    encode_shallow,
+)
+from batonpass.tree.data.errors import BadData, BadPath
+from batonpass.tree.data.path import MAX_DEPTH, MAX_NAME_BYTES, ROOT, check_path, format_path, is_plain_path, parse_path
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command, encode_entry
 from tests.tree.strategies import names, paths, plain_data
-from tree.data.data import MAX_DATA_DEPTH, decode, decode_array_untrusted, decode_untrusted, encode, encode_shallow
-from tree.data.errors import BadData, BadPath
-from tree.data.path import MAX_DEPTH, MAX_NAME_BYTES, ROOT, check_path, format_path, is_plain_path, parse_path
-from tree.machine.commands import Answer, Command, Machine, encode_command, encode_entry
 
 
 @given(st.lists(names.filter(lambda name: "/" not in name), max_size=MAX_DEPTH).map(tuple))

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tree.strategies import close_paths, names, patterns, plain_data
-from tree.data.data import decode, encode
-from tree.data.errors import BadPath, BadPattern, PossiblyManyNodes
-from tree.data.node import NodeView
-from tree.data.path import MAX_DEPTH, Path
-from tree.store.conditions import AllOf, AnyOf, IfHasData, IfNameMatches, IfPathMatches, Name, NotOf
-from tree.store.matching import EventPattern
-from tree.store.pattern import (
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.errors import BadPath, BadPattern, PossiblyManyNodes
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import MAX_DEPTH, Path
+from batonpass.tree.store.conditions import AllOf, AnyOf, IfHasData, IfNameMatches, IfPathMatches, Name, NotOf
+from batonpass.tree.store.matching import EventPattern
+from batonpass.tree.store.pattern import (
     ANY_DEPTH,
     ANY_NAME,
     MAX_COMPONENTS,
@@ -28,7 +27,8 @@ from tree.store.pattern import (
     pattern_to_data,
     resolve,
 )
-from tree.store.store import Store
+from batonpass.tree.store.store import Store
+from tests.tree.strategies import close_paths, names, patterns, plain_data
 
 SOME_NODE = NodeView(None, 1, 1, 0)
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tree.strategies import plain_data
-from tree.data.data import encode
-from tree.data.errors import BadData
-from tree.data.payload import (
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.data.payload import (
     MAX_PAYLOAD_DEPTH,
     NO_PAYLOAD,
     StoredProcedure,
@@ -18,11 +17,12 @@ from tree.data.payload import (
     has_data,
     procedure_name,
 )
-from tree.machine.commands import Answer, Command, Machine, encode_command
-from tree.store.condition_reader import condition_from_data_untrusted
-from tree.store.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf
-from tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
-from tree.store.store import Store
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.store.condition_reader import condition_from_data_untrusted
+from batonpass.tree.store.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf
+from batonpass.tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
+from batonpass.tree.store.store import Store
+from tests.tree.strategies import plain_data
 
 
 @given(plain_data)

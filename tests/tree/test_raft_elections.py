@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from batonpass.tree.member.replica import Replica
+from batonpass.tree.net.membership import Dismiss
 from tests.tree.simulated_cluster import SimulatedCluster
-from tree.member.replica import Replica
-from tree.net.membership import Dismiss
 
 
 @pytest.fixture(autouse=True)

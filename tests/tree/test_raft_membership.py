@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from batonpass.tree.net.membership import Admit, Dismiss, Member
 from tests.tree.changing_cluster import ChangingCluster
-from tree.net.membership import Admit, Dismiss, Member
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from batonpass.tree.machine.commands import Command, encode_command
+from batonpass.tree.net.frames import decode_message_untrusted
+from batonpass.tree.raft.raft import COMMAND_KIND
 from tests.tree.simulated_cluster import Message, SimulatedCluster
-from tree.machine.commands import Command, encode_command
-from tree.net.frames import decode_message_untrusted
-from tree.raft.raft import COMMAND_KIND
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from tree.data.data import decode
-from tree.machine.commands import Command, encode_command
-from tree.member.deadlines import Deadlines
-from tree.raft.reads import MAX_WAITING_READS, ReadRounds
-from tree.raft.submissions import FORWARD_AGAIN_S, MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions
+from batonpass.tree.data.data import decode
+from batonpass.tree.machine.commands import Command, encode_command
+from batonpass.tree.member.deadlines import Deadlines
+from batonpass.tree.raft.reads import MAX_WAITING_READS, ReadRounds
+from batonpass.tree.raft.submissions import FORWARD_AGAIN_S, MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions
 
 H1_LEADS = ("h1", 4, 1)
 OTHERS = ("h1", "h2")
@@ -198,7 +198,7 @@ def test_a_deadline_wakes_whoever_still_waits_and_nobody_else() -> None:
 
 
 def test_another_version_of_pysyncobj_is_refused() -> None:
-    program = "import pysyncobj.version; pysyncobj.version.VERSION = '0.3.99'; import tree.raft.raft"
+    program = "import pysyncobj.version; pysyncobj.version.VERSION = '0.3.99'; import batonpass.tree.raft.raft"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode != 0
     assert "pysyncobj==0.3.17" in result.stderr

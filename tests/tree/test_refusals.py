@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import trio
 
+from batonpass.tree import Member, RefusedByInstance, Replica, ReplicaConfig
+from batonpass.tree.net import certificates
+from batonpass.tree.net.certificates import Credentials, InstanceSecretTooShort, KeyFileExposed
+from batonpass.tree.net.frames import MAX_GREETING_BYTES, Greeting, encode_frame
+from batonpass.tree.net.tls import TlsFailed, TlsSession
 from tests.tree.instances import PROCEDURES, Instance, configs, count_once, running_instance, until
-from tree import Member, RefusedByInstance, Replica, ReplicaConfig
-from tree.net import certificates
-from tree.net.certificates import Credentials, InstanceSecretTooShort, KeyFileExposed
-from tree.net.frames import MAX_GREETING_BYTES, Greeting, encode_frame
-from tree.net.tls import TlsFailed, TlsSession
 
 
 async def refusal_of(config: ReplicaConfig) -> RefusedByInstance:

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from batonpass.tree import Aborted, DirectoryInUse, MalformedCommand, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
+from batonpass.tree.raft.raft_member import Timing
 from tests.tree.instances import configs, running_instance, until
-from tree import Aborted, DirectoryInUse, MalformedCommand, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
-from tree.raft.raft_member import Timing
 
 
 async def test_one_member_alone_commits_and_remembers(tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ async def test_more_than_the_connections_take_at_once_arrives_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_leader: bool
 ) -> None:
     """With a bound below what waits, a connection must not be cut for being full, again and again."""
-    monkeypatch.setattr("tree.net.transport.MAX_OUTBOX_BYTES", 6 * 1024 * 1024)
-    monkeypatch.setattr("tree.member.replica.CONGESTED_BYTES", 1024 * 1024)
+    monkeypatch.setattr("batonpass.tree.net.transport.MAX_OUTBOX_BYTES", 6 * 1024 * 1024)
+    monkeypatch.setattr("batonpass.tree.member.replica.CONGESTED_BYTES", 1024 * 1024)
     async with running_instance(tmp_path, 3) as instance:
         replica = await instance.leader() if at_leader else await instance.follower()
 

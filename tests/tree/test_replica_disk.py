@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from scenarios.simulation.disk import SimulatedDisk
+from batonpass.scenarios.simulation.disk import SimulatedDisk
+from batonpass.tree import DiskFailed, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
+from batonpass.tree.disk.journal import JournalDamaged
 from tests.tree.instances import PROCEDURES, configs
-from tree import DiskFailed, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
-from tree.disk.journal import JournalDamaged
 
 
 class Life:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tree.net.frames import Greeting
-from tree.net.membership import Configuration, Member, Role, Seat
-from tree.net.roster import NOT_ADMITTED, REMOVED, Roster
+from batonpass.tree.net.frames import Greeting
+from batonpass.tree.net.membership import Configuration, Member, Role, Seat
+from batonpass.tree.net.roster import NOT_ADMITTED, REMOVED, Roster
 
 
 def member(name: str) -> Member:

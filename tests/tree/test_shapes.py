@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.payload import StoredProcedure, encode_payload
+from batonpass.tree.data.shapes import check_shape, compare, meets
+from batonpass.tree.store.condition_reader import condition_from_data_untrusted
+from batonpass.tree.store.conditions import IfDataLike, IfDataMatches
 from tests.tree.strategies import plain_data
-from tree.data.data import encode
-from tree.data.errors import BadData
-from tree.data.node import NodeView
-from tree.data.payload import StoredProcedure, encode_payload
-from tree.data.shapes import check_shape, compare, meets
-from tree.store.condition_reader import condition_from_data_untrusted
-from tree.store.conditions import IfDataLike, IfDataMatches
 
 X: Any = {"$bind": "x"}
 ANY: Any = {"$any": True}

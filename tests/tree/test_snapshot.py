@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from scenarios.simulation.disk import SimulatedDisk
+from batonpass.scenarios.simulation.disk import SimulatedDisk
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.errors import Abort, BadData
+from batonpass.tree.data.path import Path as TreePath
+from batonpass.tree.data.payload import NO_PAYLOAD
+from batonpass.tree.disk.journal import Entry
+from batonpass.tree.disk.snapshot import Snapshot, SnapshotDamaged, SnapshotFile, SnapshotReader
+from batonpass.tree.machine.commands import Command, Machine, encode_command
+from batonpass.tree.machine.state import FrozenState, StateLoader
+from batonpass.tree.store.conditions import IfNodeExists
+from batonpass.tree.store.pattern import ANY_NAME, Pattern
+from batonpass.tree.store.rows import FrozenTree, TreeBuilder
+from batonpass.tree.store.store import Store
 from tests.tree.strategies import close_paths, few_values
-from tree.data.data import decode, encode
-from tree.data.errors import Abort, BadData
-from tree.data.path import Path as TreePath
-from tree.data.payload import NO_PAYLOAD
-from tree.disk.journal import Entry
-from tree.disk.snapshot import Snapshot, SnapshotDamaged, SnapshotFile, SnapshotReader
-from tree.machine.commands import Command, Machine, encode_command
-from tree.machine.state import FrozenState, StateLoader
-from tree.store.conditions import IfNodeExists
-from tree.store.pattern import ANY_NAME, Pattern
-from tree.store.rows import FrozenTree, TreeBuilder
-from tree.store.store import Store
 
 FILE = Path("/member/snapshot")
 PREVIOUS: Entry = (b"previous", 4, 1)

@@ -7,9 +7,9 @@ import pytest
 import trio
 import trio.testing
 
-from tree.member.steward import ChangeNotFinished, Steward
-from tree.net.membership import ChangeRefused, Configuration, Member
-from tree.raft.raft import RaftCore
+from batonpass.tree.member.steward import ChangeNotFinished, Steward
+from batonpass.tree.net.membership import ChangeRefused, Configuration, Member
+from batonpass.tree.raft.raft import RaftCore
 
 A, B, C = (Member(name, "127.0.0.1", port) for port, name in enumerate("abc", start=7001))
 

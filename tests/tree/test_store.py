@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tree.data.errors import (
+from batonpass.tree.data.errors import (
     BadData,
     BadPath,
     KeepWhileConditionsNotMet,
@@ -15,13 +15,13 @@ from tree.data.errors import (
     NodeNotFound,
     ReadOnlyTransaction,
 )
-from tree.data.payload import NO_PAYLOAD, StoredProcedure
-from tree.store.changes import Commit
-from tree.store.conditions import AllOf, IfChildListLength, IfDataMatches, IfNodeExists, IfPayloadVersion
-from tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, Step
-from tree.store.store import Store
-from tree.store.transaction import Transaction, TransactionEnded
+from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
+from batonpass.tree.store.changes import Commit
+from batonpass.tree.store.conditions import AllOf, IfChildListLength, IfDataMatches, IfNodeExists, IfPayloadVersion
+from batonpass.tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Step
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.transaction import Transaction, TransactionEnded
 
 Path = tuple[str, ...]
 

@@ -8,6 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.errors import Abort, TreeError
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.data.payload import NO_PAYLOAD, encode_payload
+from batonpass.tree.store.changes import Change, Commit, Kind
+from batonpass.tree.store.conditions import Condition
+from batonpass.tree.store.pattern import Pattern
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.transaction import Transaction
 from tests.tree.strategies import (
     close_paths,
     conditions,
@@ -18,16 +28,6 @@ from tests.tree.strategies import (
     patterns,
 )
 from tests.tree.twin import Pairs, Refused, Twin
-from tree.data.data import decode, encode
-from tree.data.errors import Abort, TreeError
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.data.payload import NO_PAYLOAD, encode_payload
-from tree.store.changes import Change, Commit, Kind
-from tree.store.conditions import Condition
-from tree.store.pattern import Pattern
-from tree.store.store import Store
-from tree.store.transaction import Transaction
 
 payloads = few_values | st.just(NO_PAYLOAD)
 

@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from batonpass.tree import ANY_NAME, Fired, Replica
+from batonpass.tree.member.status import Latency, ReplicaStatus
+from batonpass.tree.member.triggering import MAX_RUN_S, run_triggers
+from batonpass.tree.raft.submissions import NoQuorum
+from batonpass.tree.store.changes import Kind
+from batonpass.tree.store.pattern import pattern_to_data
 from tests.tree.instances import configs, until
-from tree import ANY_NAME, Fired, Replica
-from tree.member.status import Latency, ReplicaStatus
-from tree.member.triggering import MAX_RUN_S, run_triggers
-from tree.raft.submissions import NoQuorum
-from tree.store.changes import Kind
-from tree.store.pattern import pattern_to_data
 
 STATUS = ReplicaStatus("h0", "h0", 1, (), 1, 1, True, True, 0, Latency.of(0, ()))
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from tree.data.data import decode, encode
-from tree.data.errors import BadData
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.machine.commands import Answer, Command, Machine, encode_command
-from tree.store import triggers as triggers_module
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
-from tree.store.procedures import read_only
-from tree.store.projections import MAX_PROJECTIONS
-from tree.store.transaction import Transaction
-from tree.store.triggers import MAX_TRIGGERS, Fired, Trigger, Triggers
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.store import triggers as triggers_module
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
+from batonpass.tree.store.procedures import read_only
+from batonpass.tree.store.projections import MAX_PROJECTIONS
+from batonpass.tree.store.transaction import Transaction
+from batonpass.tree.store.triggers import MAX_TRIGGERS, Fired, Trigger, Triggers
 
 
 def names_to_data(table: dict[Any, Any], path: Path, before: NodeView | None, after: NodeView | None) -> None:

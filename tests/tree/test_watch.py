@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.errors import BadPath, BadPattern, Compacted, WatcherCut
+from batonpass.tree.data.path import Path
+from batonpass.tree.data.payload import StoredProcedure
+from batonpass.tree.store.changes import Kind
+from batonpass.tree.store.conditions import AllOf, AnyOf, IfDataLike, IfDataMatches, IfNameMatches
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.watch import Event, History, Watcher, WatcherState
 from tests.tree.strategies import close_paths, few_values
-from tree.data.data import encode
-from tree.data.errors import BadPath, BadPattern, Compacted, WatcherCut
-from tree.data.path import Path
-from tree.data.payload import StoredProcedure
-from tree.store.changes import Kind
-from tree.store.conditions import AllOf, AnyOf, IfDataLike, IfDataMatches, IfNameMatches
-from tree.store.pattern import ANY_DEPTH, ANY_NAME
-from tree.store.store import Store
-from tree.store.watch import Event, History, Watcher, WatcherState
 
 
 def watched_store(**limits: int) -> tuple[Store, History]:

@@ -4,11 +4,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tree.data.errors import WatcherCut
-from tree.member.watching import Watch
-from tree.store.pattern import parse_pattern
-from tree.store.store import Store
-from tree.store.watch import Event, History
+from batonpass.tree.data.errors import WatcherCut
+from batonpass.tree.member.watching import Watch
+from batonpass.tree.store.pattern import parse_pattern
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.watch import Event, History
 
 
 def watched(**limits: int) -> tuple[Store, History, Watch]:

@@ -11,18 +11,18 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_COMMAND, STEPS_PER_ROW, steps_of_data, values_in
+from batonpass.tree.data.errors import MalformedCommand, TooMuch
+from batonpass.tree.machine.commands import MAX_COMMAND_VALUES, Answer, Command, Machine, encode_command
+from batonpass.tree.member.replica import Replica
+from batonpass.tree.store import store
+from batonpass.tree.store.conditions import AllOf, AnyOf, IfDataLike, IfHasData, IfNameMatches, IfNodeExists
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
+from batonpass.tree.store.procedures import ReadOnly
+from batonpass.tree.store.transaction import Transaction
+from batonpass.tree.store.watch import TOLD_STEPS, History, Watcher, WatcherState
 from tests.tree.instances import configs
-from tree.data.data import encode
-from tree.data.effort import MAX_STEPS, STEPS_PER_COMMAND, STEPS_PER_ROW, steps_of_data, values_in
-from tree.data.errors import MalformedCommand, TooMuch
-from tree.machine.commands import MAX_COMMAND_VALUES, Answer, Command, Machine, encode_command
-from tree.member.replica import Replica
-from tree.store import store
-from tree.store.conditions import AllOf, AnyOf, IfDataLike, IfHasData, IfNameMatches, IfNodeExists
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
-from tree.store.procedures import ReadOnly
-from tree.store.transaction import Transaction
-from tree.store.watch import TOLD_STEPS, History, Watcher, WatcherState
 
 # How many calls of Python and C a step may stand for, and a byte of the command, which is read before that is counted.
 CALLS_PER_STEP: Final = 12
@@ -326,7 +326,7 @@ def test_who_is_told_in_slices_is_told_the_same(what: list[str], allowance: int)
     machine, slow, _ = slowly_told()
     told: list[tuple[Watcher, list[int], int]] = []
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("tree.store.watch.TOLD_STEPS", allowance)
+        monkeypatch.setattr("batonpass.tree.store.watch.TOLD_STEPS", allowance)
         for action in [*what, "write", "tell"]:
             if action == "write":
                 write_many(machine, 1 + machine.store.revision % 5)
@@ -374,7 +374,7 @@ def test_who_would_be_told_much_too_late_is_cut() -> None:
 def test_to_resume_long_ago_with_a_pattern_of_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, history, _ = slowly_told()
     write_many(machine, 500)
-    monkeypatch.setattr("tree.store.watch.MAX_STEPS", 1000)
+    monkeypatch.setattr("batonpass.tree.store.watch.MAX_STEPS", 1000)
     with pytest.raises(TooMuch):
         history.watch((ANY_DEPTH,), 0)
     assert history.watcher_count == 0

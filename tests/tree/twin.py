@@ -7,10 +7,10 @@ transaction changed is found by comparing copies, and keep_while is looked at fo
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.store.conditions import Condition, Name, only_name
-from tree.store.pattern import Component, Pattern, Step
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.store.conditions import Condition, Name, only_name
+from batonpass.tree.store.pattern import Component, Pattern, Step
 
 Pairs = tuple[tuple[Pattern, Condition], ...]
 

@@ -1,1 +1,1 @@
-"""Room tree/data."""
+"""Plain data: paths, payloads, CBOR, JSON, and what work on them costs. Pure."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import cbor2
 
-from tree.data.errors import BadData
+from batonpass.tree.data.errors import BadData
 
 __all__ = [
     "KNOWN_TAGS",

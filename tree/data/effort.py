@@ -14,7 +14,7 @@ in slices (`tree.store.watch`).
 
 from typing import Final
 
-from tree.data.errors import TooMuch
+from batonpass.tree.data.errors import TooMuch
 
 __all__ = [
     "FREE_BYTES",

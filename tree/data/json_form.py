@@ -13,8 +13,8 @@ import math
 from base64 import b64decode, b64encode
 from typing import Any, Final
 
-from tree.data.data import MAX_DATA_DEPTH
-from tree.data.errors import BadData
+from batonpass.tree.data.data import MAX_DATA_DEPTH
+from batonpass.tree.data.errors import BadData
 
 __all__ = ["from_json_untrusted", "to_json"]
 

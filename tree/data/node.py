@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from tree.data.data import decode
-from tree.data.path import ROOT, Path
-from tree.data.payload import has_data, procedure_name
+from batonpass.tree.data.data import decode
+from batonpass.tree.data.path import ROOT, Path
+from batonpass.tree.data.payload import has_data, procedure_name
 
 __all__ = ["NO_CHILDREN", "Node", "NodeView", "rows_of", "view_of", "walk"]
 

@@ -6,7 +6,7 @@ with spaces mean themselves. Only the written form with slashes cannot carry a s
 
 from typing import Final, TypeGuard
 
-from tree.data.errors import BadPath
+from batonpass.tree.data.errors import BadPath
 
 __all__ = ["MAX_DEPTH", "MAX_NAME_BYTES", "ROOT", "Path", "check_path", "format_path", "is_plain_path", "parse_path"]
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import cbor2
 
-from tree.data.data import decode_untrusted, encode
-from tree.data.errors import BadData
+from batonpass.tree.data.data import decode_untrusted, encode
+from batonpass.tree.data.errors import BadData
 
 __all__ = [
     "MAX_PAYLOAD_DEPTH",

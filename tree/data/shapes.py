@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, Final, NamedTuple
 
-from tree.data.data import encode
-from tree.data.errors import BadData
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.errors import BadData
 
 __all__ = ["COMPARISONS", "ShapeMeasures", "check_shape", "compare", "meets"]
 

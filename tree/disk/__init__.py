@@ -1,1 +1,1 @@
-"""Room tree/disk."""
+"""What is durable: the journal and its mark, snapshots, copies of the log."""

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tree.disk.disk import Disk, DiskFile, replacing_file
+from batonpass.tree.disk.disk import Disk, DiskFile, replacing_file
 
 __all__ = ["ALLOCATE_BYTES", "NONCE_BYTES", "REMEDY", "BatchFile", "JournalDamaged", "JournalForeign", "lost_end"]
 

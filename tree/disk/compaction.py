@@ -21,14 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from tree.disk.journal import Entry, Journal
-from tree.disk.snapshot import Snapshot, SnapshotDamaged, SnapshotFile, SnapshotWriter
-from tree.machine.state import FrozenState, LoadedState
-from tree.store.rows import Remains
+from batonpass.tree.disk.journal import Entry, Journal
+from batonpass.tree.disk.snapshot import Snapshot, SnapshotDamaged, SnapshotFile, SnapshotWriter
+from batonpass.tree.machine.state import FrozenState, LoadedState
+from batonpass.tree.store.rows import Remains
 
 __all__ = ["CompactionPolicy", "SnapshotDriver", "Snapshots"]
 
-log = logging.getLogger("tree.disk.compaction")
+log = logging.getLogger("batonpass.tree.disk.compaction")
 
 # About a millisecond and a half of work on a slow core, and the share of the time that it may take.
 _SLICE_ROWS: Final = 400

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, overload
 
-from tree.disk.batches import ALLOCATE_BYTES, NONCE_BYTES, REMEDY, BatchFile, JournalDamaged, JournalForeign
-from tree.disk.disk import REAL_DISK, Disk, DiskFailed
-from tree.disk.journal_mark import JournalMark, Part
+from batonpass.tree.disk.batches import ALLOCATE_BYTES, NONCE_BYTES, REMEDY, BatchFile, JournalDamaged, JournalForeign
+from batonpass.tree.disk.disk import REAL_DISK, Disk, DiskFailed
+from batonpass.tree.disk.journal_mark import JournalMark, Part
 
 __all__ = ["Entry", "Journal", "JournalConflict", "JournalDamaged", "JournalForeign"]
 

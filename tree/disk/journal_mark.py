@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tree.disk.batches import REMEDY, JournalDamaged, JournalForeign, lost_end
-from tree.disk.disk import Disk, replace_file
+from batonpass.tree.disk.batches import REMEDY, JournalDamaged, JournalForeign, lost_end
+from batonpass.tree.disk.disk import Disk, replace_file
 
 __all__ = ["JournalMark", "Part"]
 

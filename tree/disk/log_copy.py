@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tree.disk.disk import REAL_DISK, disk_failed
-from tree.disk.journal import Entry, Journal, JournalDamaged, JournalForeign
-from tree.disk.snapshot import SnapshotFile
+from batonpass.tree.disk.disk import REAL_DISK, disk_failed
+from batonpass.tree.disk.journal import Entry, Journal, JournalDamaged, JournalForeign
+from batonpass.tree.disk.snapshot import SnapshotFile
 
 __all__ = ["CopyFailed", "LogCopy", "begin_with_copy", "copy_log"]
 

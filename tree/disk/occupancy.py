@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tree.disk.disk import disk_failed
+from batonpass.tree.disk.disk import disk_failed
 
 __all__ = ["DirectoryInUse", "occupied"]
 

@@ -20,16 +20,16 @@ from typing import Any, Final, NamedTuple
 
 import cbor2
 
-from tree.data.data import decode_untrusted
-from tree.data.errors import BadData
-from tree.disk.batches import REMEDY
-from tree.disk.disk import REAL_DISK, Disk, DiskFile
-from tree.disk.journal import Entry
-from tree.machine.state import LoadedState, StateLoader
+from batonpass.tree.data.data import decode_untrusted
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.disk.batches import REMEDY
+from batonpass.tree.disk.disk import REAL_DISK, Disk, DiskFile
+from batonpass.tree.disk.journal import Entry
+from batonpass.tree.machine.state import LoadedState, StateLoader
 
 __all__ = ["MAX_SNAPSHOT_BYTES", "Snapshot", "SnapshotDamaged", "SnapshotFile", "SnapshotReader", "SnapshotWriter"]
 
-log = logging.getLogger("tree.disk.snapshot")
+log = logging.getLogger("batonpass.tree.disk.snapshot")
 
 MAX_SNAPSHOT_BYTES: Final = 16 << 30
 # What has to be in memory at once: a chunk, or a whole snapshot of format 1.

@@ -22,10 +22,10 @@ The shell:
 `docs/etcd.md` is for those who run it; `docs/decisions/0004-etcd.md` says why it is done this way.
 """
 
-from tree.etcd.client import RefusedByEtcd
-from tree.etcd.config import EtcdConfig
-from tree.etcd.following import EtcdReplaced
-from tree.etcd.mirror import Damaged
-from tree.etcd.replica import EtcdReplica
+from batonpass.tree.etcd.client import RefusedByEtcd
+from batonpass.tree.etcd.config import EtcdConfig
+from batonpass.tree.etcd.following import EtcdReplaced
+from batonpass.tree.etcd.mirror import Damaged
+from batonpass.tree.etcd.replica import EtcdReplica
 
 __all__ = ["Damaged", "EtcdConfig", "EtcdReplaced", "EtcdReplica", "RefusedByEtcd"]

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tree.data.data import decode_untrusted, encode
-from tree.data.errors import BadData
-from tree.etcd.keys import Keys, prefix_end
-from tree.etcd.wire import Delete, Operation, Put
+from batonpass.tree.data.data import decode_untrusted, encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.etcd.keys import Keys, prefix_end
+from batonpass.tree.etcd.wire import Delete, Operation, Put
 
 __all__ = ["MAX_CHUNK_ANSWERS", "MAX_CHUNK_BYTES", "MAX_DELETES", "Answered", "Answers"]
 

@@ -15,9 +15,9 @@ from typing import Any, Final, NoReturn
 
 import trio
 
-from tree.etcd.config import EtcdConfig
-from tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected, Response
-from tree.etcd.wire import (
+from batonpass.tree.etcd.config import EtcdConfig
+from batonpass.tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected, Response
+from batonpass.tree.etcd.wire import (
     Compare,
     Failure,
     Lines,
@@ -45,7 +45,7 @@ from tree.etcd.wire import (
 
 __all__ = ["AnswerTooBig", "EtcdClient", "FateUnknown", "NotSent", "RefusedByEtcd", "RevisionCompacted", "Watch"]
 
-log = logging.getLogger("tree.etcd")
+log = logging.getLogger("batonpass.tree.etcd")
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 _MAX_FAILURE_BYTES: Final = 64 * 1024

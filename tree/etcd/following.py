@@ -5,14 +5,14 @@ from typing import Final
 
 import trio
 
-from tree.etcd.client import AnswerTooBig, EtcdClient, FateUnknown, NotSent, RevisionCompacted
-from tree.etcd.keys import Keys
-from tree.etcd.mirror import Loading, Mirror
-from tree.etcd.wire import Header, KeyValue, MalformedAnswer, Watched
+from batonpass.tree.etcd.client import AnswerTooBig, EtcdClient, FateUnknown, NotSent, RevisionCompacted
+from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.mirror import Loading, Mirror
+from batonpass.tree.etcd.wire import Header, KeyValue, MalformedAnswer, Watched
 
 __all__ = ["EtcdReplaced", "Follower"]
 
-log = logging.getLogger("tree.etcd")
+log = logging.getLogger("batonpass.tree.etcd")
 
 _PAGE_KEYS: Final = 2000
 _AGAIN_S: Final = 0.05

@@ -16,8 +16,8 @@ section 2.1), so that people can read the keys; everything else stands as it is,
 import re
 from typing import Final
 
-from tree.data.errors import BadPath
-from tree.data.path import Path, check_path
+from batonpass.tree.data.errors import BadPath
+from batonpass.tree.data.path import Path, check_path
 
 __all__ = ["Keys", "prefix_end"]
 

@@ -10,11 +10,11 @@ from typing import Final
 
 import trio
 
-from tree.etcd.client import EtcdClient, FateUnknown, NotSent, RefusedByEtcd
+from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent, RefusedByEtcd
 
 __all__ = ["LEASE_S", "Leadership"]
 
-log = logging.getLogger("tree.etcd")
+log = logging.getLogger("batonpass.tree.etcd")
 
 # After how long another process takes over from one that was killed, at most. etcd's own leaders need about a second.
 LEASE_S: Final = 5

@@ -13,17 +13,17 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
-from tree.data.data import decode_untrusted, encode
-from tree.data.errors import BadData, TreeError
-from tree.data.path import Path
-from tree.etcd.answers import MAX_CHUNK_BYTES, MAX_DELETES, Answered, Answers
-from tree.etcd.keys import Keys, prefix_end
-from tree.etcd.mirrored_store import MirroredStore, Rehearsal
-from tree.etcd.wire import Delete, KeyValue, Operation, Put, cost_bytes
-from tree.machine.commands import Answer, Command, Machine, stale_answer
-from tree.store.changes import Commit
-from tree.store.procedures import Procedure
-from tree.store.projections import Projection
+from batonpass.tree.data.data import decode_untrusted, encode
+from batonpass.tree.data.errors import BadData, TreeError
+from batonpass.tree.data.path import Path
+from batonpass.tree.etcd.answers import MAX_CHUNK_BYTES, MAX_DELETES, Answered, Answers
+from batonpass.tree.etcd.keys import Keys, prefix_end
+from batonpass.tree.etcd.mirrored_store import MirroredStore, Rehearsal
+from batonpass.tree.etcd.wire import Delete, KeyValue, Operation, Put, cost_bytes
+from batonpass.tree.machine.commands import Answer, Command, Machine, stale_answer
+from batonpass.tree.store.changes import Commit
+from batonpass.tree.store.procedures import Procedure
+from batonpass.tree.store.projections import Projection
 
 __all__ = ["FORMAT", "MAX_PENDING_TRIGGERS", "Damaged", "Limits", "Loading", "Mirror", "Plan"]
 

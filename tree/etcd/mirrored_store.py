@@ -9,17 +9,17 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import cbor2
 
-from tree.data.data import decode_untrusted
-from tree.data.effort import MAX_STEPS, UNBOUNDED
-from tree.data.errors import BadData, TreeError
-from tree.data.node import Node, NodeView
-from tree.data.path import ROOT, Path
-from tree.data.payload import check_payload_untrusted
-from tree.store.changes import Change
-from tree.store.keep_while import keep_while_to_data
-from tree.store.mutable import MutableTree, Row
-from tree.store.store import Store
-from tree.store.transaction import Transaction
+from batonpass.tree.data.data import decode_untrusted
+from batonpass.tree.data.effort import MAX_STEPS, UNBOUNDED
+from batonpass.tree.data.errors import BadData, TreeError
+from batonpass.tree.data.node import Node, NodeView
+from batonpass.tree.data.path import ROOT, Path
+from batonpass.tree.data.payload import check_payload_untrusted
+from batonpass.tree.store.changes import Change
+from batonpass.tree.store.keep_while import keep_while_to_data
+from batonpass.tree.store.mutable import MutableTree, Row
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.transaction import Transaction
 
 __all__ = ["MirroredStore", "Rehearsal"]
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import trio
 
-from tree.machine.commands import Command
-from tree.raft.submissions import CommandId
+from batonpass.tree.machine.commands import Command
+from batonpass.tree.raft.submissions import CommandId
 
 __all__ = ["CommandQueue", "Waiting"]
 

@@ -18,26 +18,26 @@ from urllib.parse import urlsplit
 
 import trio
 
-from tree.etcd.client import EtcdClient, FateUnknown, NotSent
-from tree.etcd.config import EtcdConfig
-from tree.etcd.following import EtcdReplaced, Follower
-from tree.etcd.keys import Keys
-from tree.etcd.leading import Leadership
-from tree.etcd.mirror import Limits, Mirror, Plan
-from tree.etcd.queue import CommandQueue, Waiting
-from tree.etcd.wire import Compare
-from tree.machine.commands import Answer, Command, decode_command_untrusted, encode_command
-from tree.member.local_tree import LocalTree
-from tree.member.status import MemberStatus, ReplicaStatus
-from tree.member.triggering import TriggerProcedure, run_triggers
-from tree.net.transport import Refusal
-from tree.raft.submissions import CommandId, NoQuorum, OutcomeUnknown, value_of
-from tree.store.procedures import Procedure
-from tree.store.projections import Projection
+from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent
+from batonpass.tree.etcd.config import EtcdConfig
+from batonpass.tree.etcd.following import EtcdReplaced, Follower
+from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.leading import Leadership
+from batonpass.tree.etcd.mirror import Limits, Mirror, Plan
+from batonpass.tree.etcd.queue import CommandQueue, Waiting
+from batonpass.tree.etcd.wire import Compare
+from batonpass.tree.machine.commands import Answer, Command, decode_command_untrusted, encode_command
+from batonpass.tree.member.local_tree import LocalTree
+from batonpass.tree.member.status import MemberStatus, ReplicaStatus
+from batonpass.tree.member.triggering import TriggerProcedure, run_triggers
+from batonpass.tree.net.transport import Refusal
+from batonpass.tree.raft.submissions import CommandId, NoQuorum, OutcomeUnknown, value_of
+from batonpass.tree.store.procedures import Procedure
+from batonpass.tree.store.projections import Projection
 
 __all__ = ["EtcdReplica"]
 
-log = logging.getLogger("tree.etcd")
+log = logging.getLogger("batonpass.tree.etcd")
 
 MAX_OUTSTANDING: Final = 4096
 _AGAIN_S: Final = 0.05

@@ -1,1 +1,1 @@
-"""Room tree/machine."""
+"""The replicated state machine: commands, sessions, snapshots of its state. Pure."""

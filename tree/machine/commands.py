@@ -14,19 +14,26 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
-from tree.data.data import decode, decode_array_untrusted, decode_untrusted, encode, encode_count, encode_shallow
-from tree.data.effort import STEPS_PER_COMMAND, values_in
-from tree.data.errors import Abort, BadData, MalformedCommand, TreeError
-from tree.machine.sessions import Sessions
-from tree.machine.state import FrozenState, LoadedState, StateLoader
-from tree.store.changes import Commit, Written
-from tree.store.procedures import BUILT_IN, Procedure, ReadOnly
-from tree.store.projections import Projection, ProjectionStatus
-from tree.store.registrations import Registrations, stored_procedure_at
-from tree.store.rows import Remains
-from tree.store.store import Store
-from tree.store.transaction import Transaction
-from tree.store.triggers import Fired
+from batonpass.tree.data.data import (
+    decode,
+    decode_array_untrusted,
+    decode_untrusted,
+    encode,
+    encode_count,
+    encode_shallow,
+)
+from batonpass.tree.data.effort import STEPS_PER_COMMAND, values_in
+from batonpass.tree.data.errors import Abort, BadData, MalformedCommand, TreeError
+from batonpass.tree.machine.sessions import Sessions
+from batonpass.tree.machine.state import FrozenState, LoadedState, StateLoader
+from batonpass.tree.store.changes import Commit, Written
+from batonpass.tree.store.procedures import BUILT_IN, Procedure, ReadOnly
+from batonpass.tree.store.projections import Projection, ProjectionStatus
+from batonpass.tree.store.registrations import Registrations, stored_procedure_at
+from batonpass.tree.store.rows import Remains
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.transaction import Transaction
+from batonpass.tree.store.triggers import Fired
 
 __all__ = [
     "MAX_COMMAND_BYTES",
@@ -41,7 +48,7 @@ __all__ = [
     "stale_answer",
 ]
 
-log = logging.getLogger("tree.machine.commands")
+log = logging.getLogger("batonpass.tree.machine.commands")
 
 # One command fits one frame of replication with room to spare; bigger data belongs elsewhere, with its hash here.
 MAX_COMMAND_BYTES: Final = 1_000_000

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tree.data.errors import BadData
+from batonpass.tree.data.errors import BadData
 
 __all__ = ["MAX_ANSWERS", "MAX_ANSWER_BYTES", "MAX_SESSIONS", "FrozenSessions", "Session", "Sessions"]
 

@@ -14,12 +14,12 @@ How many rows a chunk has is counted in rows and bytes, not in time, so the same
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from tree.data.errors import BadData
-from tree.machine.sessions import FrozenSessions, Sessions
-from tree.store.pattern import Pattern
-from tree.store.registrations import Registrations
-from tree.store.rows import BuiltTree, FrozenTree, TreeBuilder
-from tree.store.triggers import Triggers
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.machine.sessions import FrozenSessions, Sessions
+from batonpass.tree.store.pattern import Pattern
+from batonpass.tree.store.registrations import Registrations
+from batonpass.tree.store.rows import BuiltTree, FrozenTree, TreeBuilder
+from batonpass.tree.store.triggers import Triggers
 
 __all__ = ["FORMAT", "FrozenState", "LoadedState", "StateLoader"]
 

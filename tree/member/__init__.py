@@ -1,1 +1,1 @@
-"""Room tree/member."""
+"""A member of an instance: replica, reads, submissions, watching, stewardship."""

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import trio
 
-from tree.member.status import ReplicaStatus
-from tree.member.watching import Watch
-from tree.net.transport import Refusal
-from tree.raft.submissions import CommandId
-from tree.store.pattern import Pattern
-from tree.store.store import Store
+from batonpass.tree.member.status import ReplicaStatus
+from batonpass.tree.member.watching import Watch
+from batonpass.tree.net.transport import Refusal
+from batonpass.tree.raft.submissions import CommandId
+from batonpass.tree.store.pattern import Pattern
+from batonpass.tree.store.store import Store
 
 __all__ = ["Backend"]
 

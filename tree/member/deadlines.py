@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tree.raft.submissions import Submission, Wake
+from batonpass.tree.raft.submissions import Submission, Wake
 
 __all__ = ["Deadlines"]
 

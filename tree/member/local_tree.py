@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import trio
 
-from tree.machine.commands import Answer, Command, Machine, decode_command_untrusted, encode_command
-from tree.member.status import Latencies
-from tree.member.watching import Watch
-from tree.raft.submissions import CommandId, value_of
-from tree.store.pattern import Pattern
-from tree.store.projections import ProjectionStatus
-from tree.store.store import Store
-from tree.store.triggers import Fired
-from tree.store.watch import History
+from batonpass.tree.machine.commands import Answer, Command, Machine, decode_command_untrusted, encode_command
+from batonpass.tree.member.status import Latencies
+from batonpass.tree.member.watching import Watch
+from batonpass.tree.raft.submissions import CommandId, value_of
+from batonpass.tree.store.pattern import Pattern
+from batonpass.tree.store.projections import ProjectionStatus
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.triggers import Fired
+from batonpass.tree.store.watch import History
 
 __all__ = ["LocalTree"]
 

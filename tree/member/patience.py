@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import trio
 
-from tree.member.deadlines import Deadlines
-from tree.raft.submissions import Submission
+from batonpass.tree.member.deadlines import Deadlines
+from batonpass.tree.raft.submissions import Submission
 
 __all__ = ["MAX_TIMEOUT_S", "answered_by", "bounded_s", "taken_by"]
 

@@ -8,8 +8,8 @@ for both; here is what is decided and sent meanwhile. Nothing of it touches the 
 from collections.abc import Callable
 from typing import Any, Final
 
-from tree.raft.raft import RaftCore
-from tree.raft.reads import ReadRounds
+from batonpass.tree.raft.raft import RaftCore
+from batonpass.tree.raft.reads import ReadRounds
 
 __all__ = ["ReadIndex"]
 

@@ -19,26 +19,26 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from tree.disk.collector import TreeGrowth, uncollected
-from tree.disk.disk import REAL_DISK, Disk
-from tree.disk.journal import Journal
-from tree.disk.occupancy import DirectoryInUse, occupied
-from tree.machine.commands import Answer, Machine, encode_fields
-from tree.machine.state import FrozenState, LoadedState
-from tree.member.deadlines import Deadlines
-from tree.member.local_tree import LocalTree
-from tree.member.patience import MAX_TIMEOUT_S, answered_by, bounded_s, taken_by
-from tree.member.read_index import ReadIndex
-from tree.member.status import MemberStatus, ReplicaConfig, ReplicaStatus
-from tree.member.steward import Steward
-from tree.member.triggering import TriggerProcedure, run_triggers
-from tree.net.certificates import Credentials
-from tree.net.frames import Greeting, decode_message_untrusted, encode_message
-from tree.net.membership import Configuration, Member
-from tree.net.roster import REMOVED, Roster
-from tree.net.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
-from tree.raft.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
-from tree.raft.submissions import (
+from batonpass.tree.disk.collector import TreeGrowth, uncollected
+from batonpass.tree.disk.disk import REAL_DISK, Disk
+from batonpass.tree.disk.journal import Journal
+from batonpass.tree.disk.occupancy import DirectoryInUse, occupied
+from batonpass.tree.machine.commands import Answer, Machine, encode_fields
+from batonpass.tree.machine.state import FrozenState, LoadedState
+from batonpass.tree.member.deadlines import Deadlines
+from batonpass.tree.member.local_tree import LocalTree
+from batonpass.tree.member.patience import MAX_TIMEOUT_S, answered_by, bounded_s, taken_by
+from batonpass.tree.member.read_index import ReadIndex
+from batonpass.tree.member.status import MemberStatus, ReplicaConfig, ReplicaStatus
+from batonpass.tree.member.steward import Steward
+from batonpass.tree.member.triggering import TriggerProcedure, run_triggers
+from batonpass.tree.net.certificates import Credentials
+from batonpass.tree.net.frames import Greeting, decode_message_untrusted, encode_message
+from batonpass.tree.net.membership import Configuration, Member
+from batonpass.tree.net.roster import REMOVED, Roster
+from batonpass.tree.net.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
+from batonpass.tree.raft.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
+from batonpass.tree.raft.submissions import (
     MAX_ENTRY_BYTES,
     CommandId,
     NoQuorum,
@@ -47,13 +47,13 @@ from tree.raft.submissions import (
     Submissions,
     value_of,
 )
-from tree.store.procedures import Procedure
-from tree.store.projections import Projection
-from tree.store.rows import Remains
+from batonpass.tree.store.procedures import Procedure
+from batonpass.tree.store.projections import Projection
+from batonpass.tree.store.rows import Remains
 
 __all__ = ["DirectoryInUse", "Replica", "ReplicaConfig", "open_journal"]
 
-log = logging.getLogger("tree.member.replica")
+log = logging.getLogger("batonpass.tree.member.replica")
 
 MAX_OUTSTANDING: Final = 4096
 CONGESTED_BYTES: Final = 1024 * 1024

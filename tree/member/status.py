@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tree.net.transport import Member
-from tree.raft.raft import Timing
+from batonpass.tree.net.transport import Member
+from batonpass.tree.raft.raft import Timing
 
 __all__ = ["Latencies", "Latency", "MemberStatus", "ReplicaConfig", "ReplicaStatus"]
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import trio
 
-from tree.data.errors import BadData
-from tree.net.membership import (
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.net.membership import (
     Admit,
     Change,
     ChangeRefused,
@@ -22,7 +22,7 @@ from tree.net.membership import (
     Role,
     change_from_data_untrusted,
 )
-from tree.raft.raft import RaftCore
+from batonpass.tree.raft.raft import RaftCore
 
 __all__ = ["ChangeNotFinished", "Steward"]
 

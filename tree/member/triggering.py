@@ -12,13 +12,13 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from tree.member.status import ReplicaStatus
-from tree.raft.submissions import Aborted, NoQuorum, OutcomeUnknown
-from tree.store.triggers import Fired
+from batonpass.tree.member.status import ReplicaStatus
+from batonpass.tree.raft.submissions import Aborted, NoQuorum, OutcomeUnknown
+from batonpass.tree.store.triggers import Fired
 
 __all__ = ["MAX_RUN_S", "TriggerProcedure", "run_triggers"]
 
-log = logging.getLogger("tree.member.triggering")
+log = logging.getLogger("batonpass.tree.member.triggering")
 
 TriggerProcedure = Callable[[Fired], Awaitable[None]]
 """What a program declares under a name that nodes can store: called, and waited for, with what fired."""

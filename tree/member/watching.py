@@ -14,7 +14,7 @@ from typing import Final, Self
 
 import trio
 
-from tree.store.watch import Event, Watcher, WatcherState
+from batonpass.tree.store.watch import Event, Watcher, WatcherState
 
 __all__ = ["Watch"]
 

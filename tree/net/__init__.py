@@ -1,1 +1,1 @@
-"""Room tree/net."""
+"""Connections between members: TLS, frames, certificates, the roster, membership."""

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tree.disk.disk import replace_file
+from batonpass.tree.disk.disk import replace_file
 
 __all__ = ["Credentials", "InstanceSecretTooShort", "KeyFileExposed", "member_uri"]
 

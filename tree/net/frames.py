@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import cbor2
 
-from tree.data.data import decode_untrusted, encode
-from tree.data.errors import BadData
-from tree.net.membership import Configuration
+from batonpass.tree.data.data import decode_untrusted, encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.net.membership import Configuration
 
 __all__ = [
     "MAX_FRAME_BYTES",

@@ -32,8 +32,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
-from tree.data.data import decode_untrusted, encode
-from tree.data.errors import BadData
+from batonpass.tree.data.data import decode_untrusted, encode
+from batonpass.tree.data.errors import BadData
 
 __all__ = [
     "CAUGHT_UP_WITHIN",

@@ -14,8 +14,8 @@ removed. It is told so after it has proved itself, because it stops then, and on
 from dataclasses import replace
 from typing import Final
 
-from tree.net.frames import Greeting, Verdict
-from tree.net.membership import NO_CONFIGURATION, Configuration, Member, Role
+from batonpass.tree.net.frames import Greeting, Verdict
+from batonpass.tree.net.membership import NO_CONFIGURATION, Configuration, Member, Role
 
 __all__ = ["NOT_ADMITTED", "REMOVED", "WRONG_MACHINE", "Roster"]
 

@@ -21,8 +21,8 @@ from typing import Final, Protocol
 
 import trio
 
-from tree.net.certificates import Credentials, member_uri
-from tree.net.frames import (
+from batonpass.tree.net.certificates import Credentials, member_uri
+from batonpass.tree.net.frames import (
     MAX_FRAME_BYTES,
     MAX_GREETING_BYTES,
     FrameBuffer,
@@ -35,13 +35,13 @@ from tree.net.frames import (
     encode_frame,
     encode_hint,
 )
-from tree.net.membership import MAX_NAME_CHARACTERS, Configuration, Member
-from tree.net.roster import NOT_ADMITTED, REMOVED, WRONG_MACHINE, Roster
-from tree.net.tls import TlsFailed, TlsSession
+from batonpass.tree.net.membership import MAX_NAME_CHARACTERS, Configuration, Member
+from batonpass.tree.net.roster import NOT_ADMITTED, REMOVED, WRONG_MACHINE, Roster
+from batonpass.tree.net.tls import TlsFailed, TlsSession
 
 __all__ = ["PROTOCOL_VERSION", "Member", "PeerHandler", "Peers", "Refusal", "RefusedByInstance"]
 
-log = logging.getLogger("tree.net.transport")
+log = logging.getLogger("batonpass.tree.net.transport")
 
 PROTOCOL_VERSION: Final = 2
 

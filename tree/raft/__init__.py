@@ -1,1 +1,1 @@
-"""Room tree/raft."""
+"""The fence around PySyncObj: the only room that imports it (docs/decisions/0001-raft-fence.md)."""

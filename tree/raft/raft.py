@@ -22,10 +22,10 @@ from typing import Final
 import pysyncobj.syncobj
 from pysyncobj.node import Node
 
-from tree.raft.raft_changes import RaftChanges
-from tree.raft.raft_elections import ELECTION_WHEN_LOST_S
-from tree.raft.raft_member import MAX_UNCOMMITTED, Timing, is_change
-from tree.raft.raft_ports import (
+from batonpass.tree.raft.raft_changes import RaftChanges
+from batonpass.tree.raft.raft_elections import ELECTION_WHEN_LOST_S
+from batonpass.tree.raft.raft_member import MAX_UNCOMMITTED, Timing, is_change
+from batonpass.tree.raft.raft_ports import (
     CHANGE_KIND,
     COMMAND_KIND,
     NEEDS_SYNC,
@@ -39,7 +39,7 @@ from tree.raft.raft_ports import (
 
 __all__ = ["CHANGE_KIND", "COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing", "use_clock"]
 
-log = logging.getLogger("tree.raft.raft")
+log = logging.getLogger("batonpass.tree.raft.raft")
 
 # How much of the log is applied before messages are taken and heartbeats sent: about 30 ms, or one command.
 APPLIED_STEPS: Final = 25_000

@@ -7,8 +7,8 @@ docs/decisions/0001-raft-fence.md.
 import logging
 from collections.abc import Iterable
 
-from tree.data.errors import BadData
-from tree.net.membership import (
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.net.membership import (
     Change,
     ChangeRefused,
     Configuration,
@@ -19,13 +19,13 @@ from tree.net.membership import (
     next_step,
     proposed_seats,
 )
-from tree.raft.raft_elections import RaftElections
-from tree.raft.raft_member import Handover
-from tree.raft.raft_ports import CHANGE_KIND, RaftBroken, clock_s
+from batonpass.tree.raft.raft_elections import RaftElections
+from batonpass.tree.raft.raft_member import Handover
+from batonpass.tree.raft.raft_ports import CHANGE_KIND, RaftBroken, clock_s
 
 __all__ = ["RaftChanges"]
 
-log = logging.getLogger("tree.raft.raft")
+log = logging.getLogger("batonpass.tree.raft.raft")
 
 
 class RaftChanges(RaftElections):

@@ -9,8 +9,8 @@ from typing import Final
 import pysyncobj.syncobj
 from pysyncobj.node import Node
 
-from tree.raft.raft_member import RaftMember
-from tree.raft.raft_ports import Message, clock_s
+from batonpass.tree.raft.raft_member import RaftMember
+from batonpass.tree.raft.raft_ports import Message, clock_s
 
 __all__ = ["ELECTION_WHEN_LOST_S", "RaftElections"]
 

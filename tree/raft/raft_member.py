@@ -13,15 +13,15 @@ import pysyncobj.syncobj
 from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.node import Node
 
-from tree.data.errors import BadData
-from tree.disk.batches import REMEDY
-from tree.disk.compaction import CompactionPolicy, Snapshots
-from tree.disk.disk import REAL_DISK, Disk
-from tree.disk.journal import Entry, Journal, JournalDamaged
-from tree.disk.snapshot import SnapshotDamaged, SnapshotFile
-from tree.net.membership import NO_CONFIGURATION, Configuration, Member, Progress, Role, best_successor
-from tree.raft.elections import Candidacy
-from tree.raft.raft_ports import CHANGE_KIND, Driver, JournalPort, MemberNode, Outlet, clock_s
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.disk.batches import REMEDY
+from batonpass.tree.disk.compaction import CompactionPolicy, Snapshots
+from batonpass.tree.disk.disk import REAL_DISK, Disk
+from batonpass.tree.disk.journal import Entry, Journal, JournalDamaged
+from batonpass.tree.disk.snapshot import SnapshotDamaged, SnapshotFile
+from batonpass.tree.net.membership import NO_CONFIGURATION, Configuration, Member, Progress, Role, best_successor
+from batonpass.tree.raft.elections import Candidacy
+from batonpass.tree.raft.raft_ports import CHANGE_KIND, Driver, JournalPort, MemberNode, Outlet, clock_s
 
 __all__ = ["MAX_UNCOMMITTED", "Handover", "RaftMember", "Timing", "is_change"]
 

@@ -15,9 +15,9 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
-from tree.disk.journal import Journal
-from tree.machine.state import FrozenState, LoadedState
-from tree.store.rows import Remains
+from batonpass.tree.disk.journal import Journal
+from batonpass.tree.machine.state import FrozenState, LoadedState
+from batonpass.tree.store.rows import Remains
 
 __all__ = [
     "CHANGE_KIND",

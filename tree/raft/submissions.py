@@ -11,7 +11,7 @@ What waits at the same moment travels as one entry of the log: Raft's work, the 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tree.machine.commands import Answer, encode_entry
+from batonpass.tree.machine.commands import Answer, encode_entry
 
 __all__ = [
     "FORWARD_AGAIN_S",

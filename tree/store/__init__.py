@@ -1,1 +1,1 @@
-"""Room tree/store."""
+"""The tree: rows, queries, patterns, transactions, watches, triggers, projections. Pure."""

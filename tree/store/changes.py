@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from tree.data.data import decode, encode, encode_count
-from tree.data.node import Node, NodeView, view_of, walk
-from tree.data.path import Path
-from tree.data.payload import has_data
+from batonpass.tree.data.data import decode, encode, encode_count
+from batonpass.tree.data.node import Node, NodeView, view_of, walk
+from batonpass.tree.data.path import Path
+from batonpass.tree.data.payload import has_data
 
 __all__ = ["Change", "Commit", "Effects", "Kind", "Observer", "Reason", "Removal", "Touched", "Written"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from tree.data.errors import BadData, BadPath
-from tree.store.conditions import (
+from batonpass.tree.data.errors import BadData, BadPath
+from batonpass.tree.store.conditions import (
     AllOf,
     AnyOf,
     Compare,

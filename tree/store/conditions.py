@@ -31,12 +31,12 @@ from typing import Any, Final, Protocol
 
 import re2
 
-from tree.data.data import decode, encode
-from tree.data.effort import steps_of_bytes, steps_of_data
-from tree.data.errors import BadData
-from tree.data.path import check_path
-from tree.data.payload import has_data
-from tree.data.shapes import COMPARISONS, check_shape, meets
+from batonpass.tree.data.data import decode, encode
+from batonpass.tree.data.effort import steps_of_bytes, steps_of_data
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.data.path import check_path
+from batonpass.tree.data.payload import has_data
+from batonpass.tree.data.shapes import COMPARISONS, check_shape, meets
 
 __all__ = [
     "AllOf",

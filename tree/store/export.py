@@ -12,13 +12,13 @@ An import is one command and so applies as a whole or not at all; what does not 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tree.data.errors import Abort, BadData, TreeError
-from tree.data.path import ROOT, Path, check_path
-from tree.data.payload import NO_PAYLOAD, StoredProcedure
-from tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
-from tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
-from tree.store.store import Store
-from tree.store.transaction import ImportedNode, Transaction
+from batonpass.tree.data.errors import Abort, BadData, TreeError
+from batonpass.tree.data.path import ROOT, Path, check_path
+from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
+from batonpass.tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
+from batonpass.tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.transaction import ImportedNode, Transaction
 
 __all__ = [
     "FORMAT",

@@ -13,14 +13,14 @@ names that a watched pattern begins with for the others, so a write pays only fo
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tree.data.effort import Effort
-from tree.data.errors import BadData, KeepWhileConditionsNotMet, TreeError
-from tree.data.node import Node, view_of
-from tree.data.path import ROOT, Path
-from tree.store.condition_reader import condition_from_data_untrusted
-from tree.store.conditions import Condition, check_condition
-from tree.store.matching import PathFilter, find_matches
-from tree.store.pattern import Pattern, Resolved, pattern_from_data_untrusted, pattern_to_data, resolve
+from batonpass.tree.data.effort import Effort
+from batonpass.tree.data.errors import BadData, KeepWhileConditionsNotMet, TreeError
+from batonpass.tree.data.node import Node, view_of
+from batonpass.tree.data.path import ROOT, Path
+from batonpass.tree.store.condition_reader import condition_from_data_untrusted
+from batonpass.tree.store.conditions import Condition, check_condition
+from batonpass.tree.store.matching import PathFilter, find_matches
+from batonpass.tree.store.pattern import Pattern, Resolved, pattern_from_data_untrusted, pattern_to_data, resolve
 
 __all__ = [
     "MAX_PAIRS",

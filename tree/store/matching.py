@@ -8,12 +8,12 @@ at most one condition per component. Where a name is known, its child is looked 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from tree.data.effort import Effort, steps_of_data
-from tree.data.errors import BadPattern
-from tree.data.node import Node, NodeView
-from tree.data.path import ROOT, Path
-from tree.store.conditions import Condition, Judged, only_name
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Resolved, resolve
+from batonpass.tree.data.effort import Effort, steps_of_data
+from batonpass.tree.data.errors import BadPattern
+from batonpass.tree.data.node import Node, NodeView
+from batonpass.tree.data.path import ROOT, Path
+from batonpass.tree.store.conditions import Condition, Judged, only_name
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Resolved, resolve
 
 __all__ = ["MAX_EVENT_STEPS", "ByPrefix", "EventPattern", "PathFilter", "find_matches"]
 

@@ -8,12 +8,12 @@ before is remembered when it is first touched; otherwise nothing is.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tree.data.effort import STEPS_PER_ROW, Effort
-from tree.data.errors import BadData, BadPath
-from tree.data.node import Node, NodeView, rows_of, view_of, walk
-from tree.data.path import ROOT, Path, check_path
-from tree.store.changes import Change, Kind, Reason, Removal, Written
-from tree.store.keep_while import (
+from batonpass.tree.data.effort import STEPS_PER_ROW, Effort
+from batonpass.tree.data.errors import BadData, BadPath
+from batonpass.tree.data.node import Node, NodeView, rows_of, view_of, walk
+from batonpass.tree.data.path import ROOT, Path, check_path
+from batonpass.tree.store.changes import Change, Kind, Reason, Removal, Written
+from batonpass.tree.store.keep_while import (
     KeepWhile,
     KeepWhileIndex,
     Pairs,
@@ -24,7 +24,7 @@ from tree.store.keep_while import (
     steps_of_pairs,
     unmet,
 )
-from tree.store.rows import BuiltTree, FrozenTree, Remains, TreeBuilder
+from batonpass.tree.store.rows import BuiltTree, FrozenTree, Remains, TreeBuilder
 
 __all__ = ["MutableTree", "Row"]
 

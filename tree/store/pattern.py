@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, Final, TypeGuard
 
-from tree.data.errors import BadData, BadPath, BadPattern, PossiblyManyNodes
-from tree.data.path import MAX_DEPTH, Path, check_path
-from tree.store.condition_reader import ConditionReader
-from tree.store.conditions import Condition, IfNameMatches, IfPathMatches, Name, only_name
+from batonpass.tree.data.errors import BadData, BadPath, BadPattern, PossiblyManyNodes
+from batonpass.tree.data.path import MAX_DEPTH, Path, check_path
+from batonpass.tree.store.condition_reader import ConditionReader
+from batonpass.tree.store.conditions import Condition, IfNameMatches, IfPathMatches, Name, only_name
 
 __all__ = [
     "ANY_DEPTH",

@@ -21,17 +21,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from tree.data.effort import STEPS_PER_ROW, steps_of_data
-from tree.data.errors import Abort, TooMuch
-from tree.data.node import NodeView
-from tree.data.payload import NO_PAYLOAD, StoredProcedure
-from tree.store.changes import Effects, Written
-from tree.store.condition_reader import condition_from_data_untrusted
-from tree.store.conditions import Condition
-from tree.store.export import import_rows
-from tree.store.keep_while import KeepWhile, keep_while_from_data_untrusted
-from tree.store.pattern import Pattern, pattern_from_data_untrusted, steps_to_make
-from tree.store.transaction import Transaction
+from batonpass.tree.data.effort import STEPS_PER_ROW, steps_of_data
+from batonpass.tree.data.errors import Abort, TooMuch
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
+from batonpass.tree.store.changes import Effects, Written
+from batonpass.tree.store.condition_reader import condition_from_data_untrusted
+from batonpass.tree.store.conditions import Condition
+from batonpass.tree.store.export import import_rows
+from batonpass.tree.store.keep_while import KeepWhile, keep_while_from_data_untrusted
+from batonpass.tree.store.pattern import Pattern, pattern_from_data_untrusted, steps_to_make
+from batonpass.tree.store.transaction import Transaction
 
 __all__ = ["BUILT_IN", "MAX_RESULT_NODES", "Procedure", "ReadOnly", "read_only"]
 

@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from tree.data.effort import STEPS_PER_ROW
-from tree.data.errors import Abort, BadData, TooMuch, TreeError
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.store.changes import Change, Commit, Kind
-from tree.store.matching import ByPrefix, EventPattern
-from tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
-from tree.store.store import Store
+from batonpass.tree.data.effort import STEPS_PER_ROW
+from batonpass.tree.data.errors import Abort, BadData, TooMuch, TreeError
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.store.changes import Change, Commit, Kind
+from batonpass.tree.store.matching import ByPrefix, EventPattern
+from batonpass.tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
+from batonpass.tree.store.store import Store
 
 __all__ = ["MAX_PROJECTIONS", "Projection", "ProjectionStatus", "Projections", "in_use_from_data_untrusted"]
 
-log = logging.getLogger("tree.store.projections")
+log = logging.getLogger("batonpass.tree.store.projections")
 
 MAX_PROJECTIONS: Final = 256
 

@@ -6,17 +6,17 @@ The reading half of `tree.store.store`, where the meaning of paths, patterns and
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from tree.data.data import decode
-from tree.data.effort import FREE_BYTES, steps_of_bytes
-from tree.data.errors import MismatchingNode, NodeNotFound
-from tree.data.node import Node, NodeView, view_of, walk
-from tree.data.path import Path, check_path, is_plain_path
-from tree.data.payload import has_data
-from tree.store.conditions import Condition, check_condition
-from tree.store.keep_while import Pairs
-from tree.store.matching import find_matches
-from tree.store.mutable import MutableTree
-from tree.store.pattern import Pattern, one_node, resolve
+from batonpass.tree.data.data import decode
+from batonpass.tree.data.effort import FREE_BYTES, steps_of_bytes
+from batonpass.tree.data.errors import MismatchingNode, NodeNotFound
+from batonpass.tree.data.node import Node, NodeView, view_of, walk
+from batonpass.tree.data.path import Path, check_path, is_plain_path
+from batonpass.tree.data.payload import has_data
+from batonpass.tree.store.conditions import Condition, check_condition
+from batonpass.tree.store.keep_while import Pairs
+from batonpass.tree.store.matching import find_matches
+from batonpass.tree.store.mutable import MutableTree
+from batonpass.tree.store.pattern import Pattern, one_node, resolve
 
 __all__ = ["Queries"]
 

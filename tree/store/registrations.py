@@ -7,15 +7,15 @@ anything, so it needs no undo.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tree.data.errors import Abort, BadData
-from tree.store.changes import Change, Commit
-from tree.store.matching import EventPattern
-from tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
-from tree.store.procedures import Procedure, ReadOnly
-from tree.store.projections import Projection, Projections, in_use_from_data_untrusted
-from tree.store.store import Store
-from tree.store.transaction import Transaction
-from tree.store.triggers import Trigger, Triggers
+from batonpass.tree.data.errors import Abort, BadData
+from batonpass.tree.store.changes import Change, Commit
+from batonpass.tree.store.matching import EventPattern
+from batonpass.tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
+from batonpass.tree.store.procedures import Procedure, ReadOnly
+from batonpass.tree.store.projections import Projection, Projections, in_use_from_data_untrusted
+from batonpass.tree.store.store import Store
+from batonpass.tree.store.transaction import Transaction
+from batonpass.tree.store.triggers import Trigger, Triggers
 
 __all__ = ["Registrations", "stored_procedure_at"]
 

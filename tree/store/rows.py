@@ -13,10 +13,10 @@ a dict more; without a view it costs one comparison.
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from tree.data.errors import BadData, TreeError
-from tree.data.node import NO_CHILDREN, Node
-from tree.data.path import MAX_DEPTH, Path, check_path
-from tree.store.keep_while import (
+from batonpass.tree.data.errors import BadData, TreeError
+from batonpass.tree.data.node import NO_CHILDREN, Node
+from batonpass.tree.data.path import MAX_DEPTH, Path, check_path
+from batonpass.tree.store.keep_while import (
     KeepWhileIndex,
     Pairs,
     keep_while_from_data_untrusted,

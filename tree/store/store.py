@@ -22,23 +22,23 @@ from typing import Any, Final, TypeVar
 
 import cbor2
 
-from tree.data.effort import MAX_STEPS, UNBOUNDED
-from tree.data.errors import MismatchingNode, NodeNotFound
-from tree.data.node import Node, NodeView, view_of
-from tree.data.path import ROOT, Path, check_path
-from tree.data.payload import NO_PAYLOAD, encode_payload
-from tree.store.changes import Change, Commit, Effects, Observer, Reason, Touched, Written
-from tree.store.conditions import Condition, IfDataMatches, IfNodeExists, check_condition
-from tree.store.keep_while import KeepWhile, resolve_pairs
-from tree.store.mutable import Row
-from tree.store.pattern import Pattern, one_node
-from tree.store.queries import Queries
-from tree.store.rows import BuiltTree, FrozenTree, Remains
-from tree.store.transaction import ImportedNode, ReadTransaction, Transaction
+from batonpass.tree.data.effort import MAX_STEPS, UNBOUNDED
+from batonpass.tree.data.errors import MismatchingNode, NodeNotFound
+from batonpass.tree.data.node import Node, NodeView, view_of
+from batonpass.tree.data.path import ROOT, Path, check_path
+from batonpass.tree.data.payload import NO_PAYLOAD, encode_payload
+from batonpass.tree.store.changes import Change, Commit, Effects, Observer, Reason, Touched, Written
+from batonpass.tree.store.conditions import Condition, IfDataMatches, IfNodeExists, check_condition
+from batonpass.tree.store.keep_while import KeepWhile, resolve_pairs
+from batonpass.tree.store.mutable import Row
+from batonpass.tree.store.pattern import Pattern, one_node
+from batonpass.tree.store.queries import Queries
+from batonpass.tree.store.rows import BuiltTree, FrozenTree, Remains
+from batonpass.tree.store.transaction import ImportedNode, ReadTransaction, Transaction
 
 __all__ = ["NodeView", "Store", "Written"]
 
-log = logging.getLogger("tree.store.store")
+log = logging.getLogger("batonpass.tree.store.store")
 
 T = TypeVar("T")
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
-from tree.data.errors import Abort, ReadOnlyTransaction
-from tree.data.path import Path
-from tree.store.conditions import Condition
-from tree.store.pattern import Pattern
+from batonpass.tree.data.errors import Abort, ReadOnlyTransaction
+from batonpass.tree.data.path import Path
+from batonpass.tree.store.conditions import Condition
+from batonpass.tree.store.pattern import Pattern
 
 if TYPE_CHECKING:
-    from tree.data.node import NodeView
-    from tree.store.changes import Effects, Written
-    from tree.store.keep_while import KeepWhile, Pairs
-    from tree.store.store import Store
+    from batonpass.tree.data.node import NodeView
+    from batonpass.tree.store.changes import Effects, Written
+    from batonpass.tree.store.keep_while import KeepWhile, Pairs
+    from batonpass.tree.store.store import Store
 
 __all__ = ["ImportedNode", "ReadTransaction", "Transaction", "TransactionEnded"]
 

@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tree.data.effort import STEPS_PER_ROW
-from tree.data.errors import BadData, BadPath, TooMuch, TreeError
-from tree.data.path import Path, check_path
-from tree.data.payload import procedure_name
-from tree.store.changes import Change, Commit, Kind
-from tree.store.matching import ByPrefix, EventPattern
-from tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
-from tree.store.store import Store
+from batonpass.tree.data.effort import STEPS_PER_ROW
+from batonpass.tree.data.errors import BadData, BadPath, TooMuch, TreeError
+from batonpass.tree.data.path import Path, check_path
+from batonpass.tree.data.payload import procedure_name
+from batonpass.tree.store.changes import Change, Commit, Kind
+from batonpass.tree.store.matching import ByPrefix, EventPattern
+from batonpass.tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
+from batonpass.tree.store.store import Store
 
 __all__ = ["MAX_PENDING", "MAX_TRIGGERS", "Fired", "Trigger", "Triggers"]
 

@@ -17,14 +17,14 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from tree.data.effort import MAX_STEPS, Effort
-from tree.data.errors import Compacted, WatcherCut
-from tree.data.node import NodeView
-from tree.data.path import Path
-from tree.store.changes import Commit, Kind
-from tree.store.matching import ByPrefix, EventPattern
-from tree.store.pattern import Pattern
-from tree.store.store import Store
+from batonpass.tree.data.effort import MAX_STEPS, Effort
+from batonpass.tree.data.errors import Compacted, WatcherCut
+from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.path import Path
+from batonpass.tree.store.changes import Commit, Kind
+from batonpass.tree.store.matching import ByPrefix, EventPattern
+from batonpass.tree.store.pattern import Pattern
+from batonpass.tree.store.store import Store
 
 __all__ = ["Event", "History", "Watcher", "WatcherState"]
 

@@ -1,7 +1,7 @@
 """`baton bench actors`."""
 
-from scenarios.bench.actors.course import COURSE
-from scenarios.bench.course_command import course_command
+from batonpass.scenarios.bench.actors.course import COURSE
+from batonpass.scenarios.bench.course_command import course_command
 
 __all__ = ["command"]
 

@@ -1,7 +1,7 @@
 """`baton bench link`."""
 
-from scenarios.bench.course_command import course_command
-from scenarios.bench.link.course import COURSE
+from batonpass.scenarios.bench.course_command import course_command
+from batonpass.scenarios.bench.link.course import COURSE
 
 __all__ = ["command"]
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from scenarios.bench.comparison import OURS, Limit, Row
-from scenarios.bench.peers import Peer
-from scenarios.bench.rows import Unit
-from scenarios.bench.side_by_side import Course
+from batonpass.scenarios.bench.comparison import OURS, Limit, Row
+from batonpass.scenarios.bench.peers import Peer
+from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.side_by_side import Course
 
 __all__ = ["COURSE"]
 
@@ -86,7 +86,7 @@ _ROWS: Final = (
 COURSE: Final = Course(
     title="the link: both ends on one core, each sample in fresh processes: median [min-max] of the rounds",
     rows=_ROWS,
-    package="scenarios.bench.link.workers",
+    package="batonpass.scenarios.bench.link.workers",
     workers={
         OURS: "on_batonpass",
         _RAW: "on_udp",

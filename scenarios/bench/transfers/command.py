@@ -1,7 +1,7 @@
 """`baton bench transfers`."""
 
-from scenarios.bench.course_command import course_command
-from scenarios.bench.transfers.course import COURSE
+from batonpass.scenarios.bench.course_command import course_command
+from batonpass.scenarios.bench.transfers.course import COURSE
 
 __all__ = ["command"]
 

@@ -2,11 +2,11 @@
 
 from typing import Final, get_args
 
-from homeserver.rest.models import NewTransfer
-from scenarios.bench.comparison import OURS, Limit, Row
-from scenarios.bench.rows import Unit
-from scenarios.bench.side_by_side import Course
-from scenarios.bench.transfers.cores import can_go_ahead
+from batonpass.homeserver.rest.models import NewTransfer
+from batonpass.scenarios.bench.comparison import OURS, Limit, Row
+from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.side_by_side import Course
+from batonpass.scenarios.bench.transfers.cores import can_go_ahead
 
 __all__ = ["BULK", "CASES", "COURSE", "DRAINED", "MANY", "SIZES", "modes"]
 
@@ -85,7 +85,7 @@ _ROWS: Final = _rows()
 COURSE: Final = Course(
     title="transfers: a fresh cluster for every sample: median [min-max] of the rounds",
     rows=_ROWS,
-    package="scenarios.bench.transfers.workers",
+    package="batonpass.scenarios.bench.transfers.workers",
     workers={OURS: "on_batonpass", _FLOOR: "on_floor", _PACED: "on_floor"},
     peers=(),
     work={(subject, row.name): _work(row, subject) for row in _ROWS for subject in (OURS, *row.subjects)},

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import Snapshot
-from simserver.world.demo_balls import Balls
-from simserver.world.pending_input import PendingInput
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.world.demo_balls import Balls
+from batonpass.simserver.world.pending_input import PendingInput
 
 __all__ = ["Shuttle", "ballast_for"]
 

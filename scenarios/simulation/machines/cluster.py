@@ -3,19 +3,19 @@
 from random import Random
 from typing import Any, Final
 
-from authority.machines.source import Mode
-from authority.model.records import Role, TransferRecord
-from authority.names import instance_of
-from scenarios.simulation.machines.home import Home, home_of
-from scenarios.simulation.machines.judge import Judge
-from scenarios.simulation.machines.mixes import FaultMix
-from scenarios.simulation.machines.network import Network
-from scenarios.simulation.machines.parts import Parts
-from scenarios.simulation.machines.player import Player
-from scenarios.simulation.machines.server import Server
-from scenarios.simulation.machines.tokens import Tokens
-from scenarios.simulation.schedule import Schedule
-from simserver.transfer.source.departure import Plan
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.model.records import Role, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.simulation.machines.home import Home, home_of
+from batonpass.scenarios.simulation.machines.judge import Judge
+from batonpass.scenarios.simulation.machines.mixes import FaultMix
+from batonpass.scenarios.simulation.machines.network import Network
+from batonpass.scenarios.simulation.machines.parts import Parts
+from batonpass.scenarios.simulation.machines.player import Player
+from batonpass.scenarios.simulation.machines.server import Server
+from batonpass.scenarios.simulation.machines.tokens import Tokens
+from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["INSTANCES", "Cluster"]
 

@@ -6,12 +6,12 @@ As `simserver.transfer.target.arrivals` does it, without what is about room, lar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from authority.fence import Fence
-from authority.machines import target as machine
-from authority.machines.target import Incoming, Offer, Permission
-from authority.trust.certificates import CommitCertificate, DelegationGrant
-from authority.trust.grant_renewal import Renewals
-from authority.wire.transfer import (
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import target as machine
+from batonpass.authority.machines.target import Incoming, Offer, Permission
+from batonpass.authority.trust.certificates import CommitCertificate, DelegationGrant
+from batonpass.authority.trust.grant_renewal import Renewals
+from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
     Delegation,
@@ -24,10 +24,10 @@ from authority.wire.transfer import (
     StageDiscard,
     StateTransfer,
 )
-from scenarios.simulation.machines.lives import State, Stay
+from batonpass.scenarios.simulation.machines.lives import State, Stay
 
 if TYPE_CHECKING:
-    from scenarios.simulation.machines.server import Server
+    from batonpass.scenarios.simulation.machines.server import Server
 
 __all__ = ["Coming", "Staging"]
 

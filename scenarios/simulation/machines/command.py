@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import click
 
-from scenarios.simulation.campaign import Campaign
-from scenarios.simulation.machines.mixes import MIXES
-from scenarios.simulation.pace import Pace
-from scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
+from batonpass.scenarios.simulation.campaign import Campaign
+from batonpass.scenarios.simulation.machines.mixes import MIXES
+from batonpass.scenarios.simulation.pace import Pace
+from batonpass.scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
 
 __all__ = ["COLUMNS", "command", "machines_campaign"]
 
@@ -33,7 +33,9 @@ def machines_campaign(mixes: tuple[str, ...], seeds: int, *, weakness: str = "",
         return f"baton simulate machines --mix {outcome['mix']} --from {outcome['seed']} --seeds 1{what} --trace"
 
     flags = {"weakness": weakness} if weakness else {}
-    return Campaign("scenarios.simulation.machines.worker", tuple(COLUMNS), replay, mixes, seeds, flags=flags, **how)
+    return Campaign(
+        "batonpass.scenarios.simulation.machines.worker", tuple(COLUMNS), replay, mixes, seeds, flags=flags, **how
+    )
 
 
 @click.command(name="machines", short_help="Whole clusters of the pure machines, thousands of transfers a second.")
@@ -54,7 +56,7 @@ def command(**flags: Any) -> int:
       baton simulate machines --mix cuts --from 1123 --seeds 1 --trace
     """
     if flags["weakness"]:
-        from scenarios.simulation.machines.weaknesses import WEAKNESSES
+        from batonpass.scenarios.simulation.machines.weaknesses import WEAKNESSES
 
         if (status := listed_weaknesses(flags["weakness"], WEAKNESSES)) is not None:
             return status

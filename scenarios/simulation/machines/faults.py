@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from scenarios.simulation.machines.cluster import Cluster
-from scenarios.simulation.machines.mixes import Range
+from batonpass.scenarios.simulation.machines.cluster import Cluster
+from batonpass.scenarios.simulation.machines.mixes import Range
 
 __all__ = ["Faults"]
 

@@ -6,20 +6,20 @@ Real: `Granter`, and the log's procedures. As `homeserver.failover.leases`, `hom
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.errors import Reason, Refused
-from authority.fence import MAX_EPOCH
-from authority.machines.lease import Granter
-from authority.model.records import EntityRecord, LeaseRow
-from authority.model.standing import LeasePhase
-from authority.names import instance_of
-from authority.wire.lease import LeaseOf
-from authority.wire.recovery import RaisedItem
-from authority.wire.transfer import LeaseInquiry, LeaseWord, Renew, RenewReply
-from scenarios.simulation.machines.keeping import first_nonce
-from scenarios.simulation.machines.recovering import Recovering, There
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import MAX_EPOCH
+from batonpass.authority.machines.lease import Granter
+from batonpass.authority.model.records import EntityRecord, LeaseRow
+from batonpass.authority.model.standing import LeasePhase
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.lease import LeaseOf
+from batonpass.authority.wire.recovery import RaisedItem
+from batonpass.authority.wire.transfer import LeaseInquiry, LeaseWord, Renew, RenewReply
+from batonpass.scenarios.simulation.machines.keeping import first_nonce
+from batonpass.scenarios.simulation.machines.recovering import Recovering, There
 
 if TYPE_CHECKING:
-    from scenarios.simulation.machines.home import Home
+    from batonpass.scenarios.simulation.machines.home import Home
 
 __all__ = ["Granting"]
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
-from authority.errors import Reason, Refused
-from authority.fence import Fence
-from authority.machines.lease import Granter, LeaseTerms
-from authority.model.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
-from authority.names import instance_of
-from authority.procedures.lease import may_be_given
-from authority.procedures.transfer_table import DECIDED
-from authority.trust.certificates import token_hash
-from authority.wire.transfer import (
+from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.lease import Granter, LeaseTerms
+from batonpass.authority.model.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.lease import may_be_given
+from batonpass.authority.procedures.transfer_table import DECIDED
+from batonpass.authority.trust.certificates import token_hash
+from batonpass.authority.wire.transfer import (
     AdmitReply,
     AdmitRequest,
     Adopted,
@@ -36,18 +36,18 @@ from authority.wire.transfer import (
     ReportReply,
     Stranded,
 )
-from homeserver.names.foreign_admission import Unanswered
-from homeserver.transfer.batch import args_of_report, not_learned, reply_of
-from homeserver.transfer.certificates import delegation_grant
-from scenarios.simulation.machines.granting import Granting
-from scenarios.simulation.machines.judge import Judge
-from scenarios.simulation.machines.mixes import FaultMix
-from scenarios.simulation.machines.network import Network
-from scenarios.simulation.machines.orders import Orders
-from scenarios.simulation.machines.rows import MachineRows
-from scenarios.simulation.machines.tokens import Tokens
-from scenarios.simulation.machines.words import Answered, Asked, Untold
-from scenarios.simulation.schedule import Schedule
+from batonpass.homeserver.names.foreign_admission import Unanswered
+from batonpass.homeserver.transfer.batch import args_of_report, not_learned, reply_of
+from batonpass.homeserver.transfer.certificates import delegation_grant
+from batonpass.scenarios.simulation.machines.granting import Granting
+from batonpass.scenarios.simulation.machines.judge import Judge
+from batonpass.scenarios.simulation.machines.mixes import FaultMix
+from batonpass.scenarios.simulation.machines.network import Network
+from batonpass.scenarios.simulation.machines.orders import Orders
+from batonpass.scenarios.simulation.machines.rows import MachineRows
+from batonpass.scenarios.simulation.machines.tokens import Tokens
+from batonpass.scenarios.simulation.machines.words import Answered, Asked, Untold
+from batonpass.scenarios.simulation.schedule import Schedule
 
 _EPOCH: Final[int] = EntityRecord.model_fields["epoch"].default
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from authority.fence import Fence
-from scenarios.simulation.machines.lives import State
-from scenarios.simulation.oracle import Violation
-from scenarios.simulation.servers.debts import Debts
-from simserver.entity.inputs import fold
+from batonpass.authority.fence import Fence
+from batonpass.scenarios.simulation.machines.lives import State
+from batonpass.scenarios.simulation.oracle import Violation
+from batonpass.scenarios.simulation.servers.debts import Debts
+from batonpass.simserver.entity.inputs import fold
 
 __all__ = ["Judge", "Thread"]
 

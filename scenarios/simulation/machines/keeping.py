@@ -9,22 +9,22 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
-from authority.machines.replica_choice import Copy, CopyTable, followers_of
-from authority.machines.target import Permission
-from authority.model.standing import CopySource
-from authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
-from authority.wire.transfer import Adopt, Adopted, Collect, Collected, Renew, RenewReply, StageWord
-from scenarios.simulation.machines.lives import State, Stay
-from scenarios.simulation.machines.words import CopiesOf, KeptCopies
-from simserver.transfer.target.unresolved import LooseEnds, Unsettled
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
+from batonpass.authority.machines.replica_choice import Copy, CopyTable, followers_of
+from batonpass.authority.machines.target import Permission
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
+from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected, Renew, RenewReply, StageWord
+from batonpass.scenarios.simulation.machines.lives import State, Stay
+from batonpass.scenarios.simulation.machines.words import CopiesOf, KeptCopies
+from batonpass.simserver.transfer.target.unresolved import LooseEnds, Unsettled
 
 if TYPE_CHECKING:
-    from actors.base.clock import Clock
-    from scenarios.simulation.machines.server import Server
-    from simserver.entity.table import Holding, Holdings
-    from simserver.net.home_client import Home
+    from batonpass.actors.base.clock import Clock
+    from batonpass.scenarios.simulation.machines.server import Server
+    from batonpass.simserver.entity.table import Holding, Holdings
+    from batonpass.simserver.net.home_client import Home
 
 __all__ = ["COPY_S", "Keeping", "first_nonce"]
 

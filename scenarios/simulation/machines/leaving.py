@@ -7,20 +7,20 @@ groups).
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.machines import source as machine
-from authority.machines.source import Case, Mode
-from authority.names import instance_of
-from authority.trust.certificates import MAX_CHAIN
-from authority.wire.hops import Trace
-from authority.wire.transfer import Activated, HandoffReply, Order, Report, Stage, Staged, StateTransfer
-from scenarios.simulation.machines.lives import Stay
-from simserver.transfer.source.departure import Departure, Plan
-from simserver.transfer.source.seen_orders import Begun
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import source as machine
+from batonpass.authority.machines.source import Case, Mode
+from batonpass.authority.names import instance_of
+from batonpass.authority.trust.certificates import MAX_CHAIN
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import Activated, HandoffReply, Order, Report, Stage, Staged, StateTransfer
+from batonpass.scenarios.simulation.machines.lives import Stay
+from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.seen_orders import Begun
 
 if TYPE_CHECKING:
-    from scenarios.simulation.machines.server import Server
+    from batonpass.scenarios.simulation.machines.server import Server
 
 __all__ = ["Leaving"]
 

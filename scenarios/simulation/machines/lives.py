@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from zlib import crc32
 
-from authority.fence import Fence
-from authority.wire.transfer import InputItem
-from simserver.entity.inputs import fold
-from simserver.entity.state import Frozen
-from simserver.entity.table import Holding
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.transfer import InputItem
+from batonpass.simserver.entity.inputs import fold
+from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.table import Holding
 
 if TYPE_CHECKING:
-    from simserver.entity.state import Life as ServerLife
+    from batonpass.simserver.entity.state import Life as ServerLife
 
 __all__ = ["KIND", "MAX_JOURNAL", "State", "Stay"]
 

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Final
 
-from authority.fence import Fence
-from authority.model.records import Phase
-from authority.wire.transfer import Order
-from scenarios.simulation.schedule import Schedule
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Phase
+from batonpass.authority.wire.transfer import Order
+from batonpass.scenarios.simulation.schedule import Schedule
 
 if TYPE_CHECKING:
-    from scenarios.simulation.machines.home import Home
+    from batonpass.scenarios.simulation.machines.home import Home
 
 __all__ = ["AGAIN_S", "Orders"]
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from authority.machines.lease import Granter
-from authority.machines.source import Outgoing
-from authority.machines.target import Incoming
-from authority.procedures.table import PROCEDURES
-from scenarios.simulation.machines.keeping import Keeping
-from scenarios.simulation.machines.rows import MachineRows
+from batonpass.authority.machines.lease import Granter
+from batonpass.authority.machines.source import Outgoing
+from batonpass.authority.machines.target import Incoming
+from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.scenarios.simulation.machines.keeping import Keeping
+from batonpass.scenarios.simulation.machines.rows import MachineRows
 
 __all__ = ["Parts"]
 

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.fence import Fence
-from authority.wire.transfer import InputItem
-from scenarios.simulation.machines.words import Elsewhere, Given, Heard
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.transfer import InputItem
+from batonpass.scenarios.simulation.machines.words import Elsewhere, Given, Heard
 
 if TYPE_CHECKING:
-    from scenarios.simulation.machines.cluster import Cluster
+    from batonpass.scenarios.simulation.machines.cluster import Cluster
 
 __all__ = ["Player"]
 

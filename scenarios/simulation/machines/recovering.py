@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from authority.fence import Fence
-from authority.machines.replica_choice import Candidate, all_answered, choose
-from authority.machines.stay_order import never_began, waited_for
-from authority.model.records import RecoveryRow
-from authority.procedures.foreign_custody import asked_of, is_possible
-from authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
-from authority.wire.transfer import Adopt, Adopted, Collect, Collected
-from homeserver.failover.takeover import believed
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Candidate, all_answered, choose
+from batonpass.authority.machines.stay_order import never_began, waited_for
+from batonpass.authority.model.records import RecoveryRow
+from batonpass.authority.procedures.foreign_custody import asked_of, is_possible
+from batonpass.authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
+from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from batonpass.homeserver.failover.takeover import believed
 
 if TYPE_CHECKING:
-    from scenarios.simulation.machines.granting import Granting
-    from scenarios.simulation.machines.home import Home
+    from batonpass.scenarios.simulation.machines.granting import Granting
+    from batonpass.scenarios.simulation.machines.home import Home
 
 __all__ = ["Recovering", "There"]
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.fence import Fence
-from authority.machines.lease import LeaseTerms
-from authority.machines.replica_choice import Copy
-from authority.model.standing import CopySource
-from authority.names import instance_of
-from authority.wire.transfer import (
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.lease import LeaseTerms
+from batonpass.authority.machines.replica_choice import Copy
+from batonpass.authority.model.standing import CopySource
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
     Delegation,
@@ -26,15 +26,15 @@ from authority.wire.transfer import (
     StageDiscard,
     StateTransfer,
 )
-from scenarios.simulation.machines.coming import Coming, Staging
-from scenarios.simulation.machines.home import home_of
-from scenarios.simulation.machines.keeping import Keeping, copy_of
-from scenarios.simulation.machines.leaving import Leaving
-from scenarios.simulation.machines.lives import State, Stay
-from scenarios.simulation.machines.words import Elsewhere, Given, Heard, Untold
+from batonpass.scenarios.simulation.machines.coming import Coming, Staging
+from batonpass.scenarios.simulation.machines.home import home_of
+from batonpass.scenarios.simulation.machines.keeping import Keeping, copy_of
+from batonpass.scenarios.simulation.machines.leaving import Leaving
+from batonpass.scenarios.simulation.machines.lives import State, Stay
+from batonpass.scenarios.simulation.machines.words import Elsewhere, Given, Heard, Untold
 
 if TYPE_CHECKING:
-    from scenarios.simulation.machines.cluster import Cluster
+    from batonpass.scenarios.simulation.machines.cluster import Cluster
 
 __all__ = ["Disk", "Server"]
 

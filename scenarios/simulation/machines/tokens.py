@@ -9,10 +9,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from authority.model.records import TransferRecord
-from authority.trust.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
-from crypto import base64url, jws
-from homeserver.transfer.certificates import args_of_pass, commit_certificate
+from batonpass.authority.model.records import TransferRecord
+from batonpass.authority.trust.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from batonpass.crypto import base64url, jws
+from batonpass.homeserver.transfer.certificates import args_of_pass, commit_certificate
 
 __all__ = ["Tokens"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from authority.machines.lease import Granter
-from scenarios.simulation import handover_weaknesses
-from scenarios.simulation.machines.keeping import Keeping
-from scenarios.simulation.machines.parts import Parts
+from batonpass.authority.machines.lease import Granter
+from batonpass.scenarios.simulation import handover_weaknesses
+from batonpass.scenarios.simulation.machines.keeping import Keeping
+from batonpass.scenarios.simulation.machines.parts import Parts
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from authority.fence import Fence
-from authority.machines.replica_choice import Copy
-from authority.wire.transfer import InputItem
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.replica_choice import Copy
+from batonpass.authority.wire.transfer import InputItem
 
 __all__ = ["Answered", "Asked", "CopiesOf", "Elsewhere", "Given", "Heard", "KeptCopies", "Untold"]
 

@@ -5,14 +5,14 @@ python -m scenarios.simulation.machines.worker --mixes cuts,pauses --from 0 --un
 
 import sys
 
-from scenarios.simulation.machines.mixes import MIXES
-from scenarios.simulation.machines.run import simulate
-from scenarios.simulation.machines.weaknesses import WEAKNESSES
-from scenarios.simulation.share import parser_of, work
+from batonpass.scenarios.simulation.machines.mixes import MIXES
+from batonpass.scenarios.simulation.machines.run import simulate
+from batonpass.scenarios.simulation.machines.weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.share import parser_of, work
 
 __all__ = ["MODULE", "main"]
 
-MODULE = "scenarios.simulation.machines.worker"
+MODULE = "batonpass.scenarios.simulation.machines.worker"
 
 
 def main(arguments: list[str]) -> None:

@@ -6,13 +6,13 @@ ends by itself whose policy does not say so.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.model.leave_policy import LeavePolicy
-from authority.model.records import EntityRecord, LeaseRow, RecoveryRow
-from authority.model.standing import LeasePhase, OrphanPolicy
-from authority.names import instance_of
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.records import EntityRecord, LeaseRow, RecoveryRow
+from batonpass.authority.model.standing import LeasePhase, OrphanPolicy
+from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import Cluster
 
 __all__ = ["Absences"]
 

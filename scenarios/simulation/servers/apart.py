@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.errors import Reason
-from authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase
+from batonpass.authority.errors import Reason
+from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase
 
 if TYPE_CHECKING:
-    from scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import Cluster
 
 __all__ = ["Apart"]
 

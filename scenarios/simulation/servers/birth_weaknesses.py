@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from authority.model.rows import Rows
-from authority.procedures import delete as deletion
-from authority.procedures import entity as entity_procedures
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Despawn, Despawned, Spawn
-from homeserver.transfer.deletion_notices import Farewells
-from scenarios.simulation.servers.group_weaknesses import changed
-from scenarios.simulation.servers.parts import Parts
-from simserver.durability.creation_barrier import Newborns
-from simserver.failover.spawn import Births, Refusal
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures import delete as deletion
+from batonpass.authority.procedures import entity as entity_procedures
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Despawn, Despawned, Spawn
+from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.scenarios.simulation.servers.group_weaknesses import changed
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.failover.spawn import Births, Refusal
 
 __all__ = ["BIRTH_WEAKNESSES"]
 

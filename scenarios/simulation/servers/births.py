@@ -6,11 +6,11 @@ for good: its name is not given again, nobody who has heard of it goes on with i
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.model.records import EntityRecord
-from authority.names import instance_of
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import Cluster
 
 __all__ = ["Births"]
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.tasks import Answer, Process
+from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.tasks import Answer, Process
 
 __all__ = ["Call", "CallRefused", "Calls", "Unanswered"]
 

@@ -5,30 +5,30 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
-from authority.fence import Fence
-from authority.model.leave_policy import LeavePolicy
-from authority.model.records import EntityRecord, GroupPhase, Phase
-from authority.model.standing import OrphanPolicy, Standing
-from authority.names import instance_of
-from authority.procedures.foreign_custody import is_abroad
-from scenarios.simulation.schedule import Schedule
-from scenarios.simulation.servers.absences import Absences
-from scenarios.simulation.servers.apart import Apart
-from scenarios.simulation.servers.births import Births
-from scenarios.simulation.servers.families import Families
-from scenarios.simulation.servers.homeserver import Home
-from scenarios.simulation.servers.judge import Judge
-from scenarios.simulation.servers.keys import Keys, homes_of
-from scenarios.simulation.servers.log import Log, SimulatedStore
-from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.mixes import ServerMix
-from scenarios.simulation.servers.ownerships import Ownerships
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.people import People
-from scenarios.simulation.servers.player import Player
-from scenarios.simulation.servers.simserver import SimulationServer
-from scenarios.simulation.servers.tasks import Process, VirtualClock
-from scenarios.simulation.servers.world import LARGE
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.records import EntityRecord, GroupPhase, Phase
+from batonpass.authority.model.standing import OrphanPolicy, Standing
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.foreign_custody import is_abroad
+from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.servers.absences import Absences
+from batonpass.scenarios.simulation.servers.apart import Apart
+from batonpass.scenarios.simulation.servers.births import Births
+from batonpass.scenarios.simulation.servers.families import Families
+from batonpass.scenarios.simulation.servers.homeserver import Home
+from batonpass.scenarios.simulation.servers.judge import Judge
+from batonpass.scenarios.simulation.servers.keys import Keys, homes_of
+from batonpass.scenarios.simulation.servers.log import Log, SimulatedStore
+from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.ownerships import Ownerships
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.people import People
+from batonpass.scenarios.simulation.servers.player import Player
+from batonpass.scenarios.simulation.servers.simserver import SimulationServer
+from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
+from batonpass.scenarios.simulation.servers.world import LARGE
 
 __all__ = ["Cluster"]
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import click
 
-from scenarios.simulation.campaign import Campaign
-from scenarios.simulation.pace import Pace
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
+from batonpass.scenarios.simulation.campaign import Campaign
+from batonpass.scenarios.simulation.pace import Pace
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
 
 __all__ = ["COLUMNS", "command", "servers_campaign"]
 
@@ -33,7 +33,9 @@ def servers_campaign(mixes: tuple[str, ...], seeds: int, *, weakness: str = "", 
         return f"baton simulate servers --mix {outcome['mix']} --from {outcome['seed']} --seeds 1{what} --trace"
 
     flags = {"weakness": weakness} if weakness else {}
-    return Campaign("scenarios.simulation.servers.worker", tuple(COLUMNS), replay, mixes, seeds, flags=flags, **how)
+    return Campaign(
+        "batonpass.scenarios.simulation.servers.worker", tuple(COLUMNS), replay, mixes, seeds, flags=flags, **how
+    )
 
 
 @click.command(name="servers", short_help="Whole clusters of servers under faults, on virtual time.")
@@ -53,7 +55,7 @@ def command(**flags: Any) -> int:
       baton simulate servers --mix cuts --from 1123 --seeds 1 --trace
     """
     if flags["weakness"]:
-        from scenarios.simulation.servers.weaknesses import WEAKNESSES
+        from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
 
         if (status := listed_weaknesses(flags["weakness"], WEAKNESSES)) is not None:
             return status

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from authority.wire.batch import MAX_BATCH
-from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.tasks import Answer, Process
+from batonpass.authority.wire.batch import MAX_BATCH
+from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.tasks import Answer, Process
 
 __all__ = ["Batch", "Outbox", "VirtualCombiner"]
 

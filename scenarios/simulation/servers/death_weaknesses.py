@@ -6,21 +6,21 @@ docs/failover.md has the rules that these break.
 from dataclasses import replace
 from typing import Any, Final
 
-from authority.fence import Fence
-from authority.machines.lease import Granter
-from authority.machines.replica_choice import Copy, CopyTable
-from authority.model.records import RecoveryRow
-from authority.wire.recovery import CopyItem, FoundItem
-from authority.wire.transfer import CopiesKept
-from homeserver.failover.leases import Leases
-from homeserver.failover.takeover import Heard, Recoveries, WhoIsThere
-from scenarios.players.input_stream import InputStream
-from scenarios.simulation.servers.parts import Parts
-from simserver.durability.replication import Copier
-from simserver.entity.state import Frozen
-from simserver.failover.adoption import Recovery
-from simserver.lease.keeper import LeaseKeeper
-from simserver.transfer.target.arrivals import Arrivals
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.lease import Granter
+from batonpass.authority.machines.replica_choice import Copy, CopyTable
+from batonpass.authority.model.records import RecoveryRow
+from batonpass.authority.wire.recovery import CopyItem, FoundItem
+from batonpass.authority.wire.transfer import CopiesKept
+from batonpass.homeserver.failover.leases import Leases
+from batonpass.homeserver.failover.takeover import Heard, Recoveries, WhoIsThere
+from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["DEATH_WEAKNESSES"]
 

@@ -8,12 +8,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from authority.fence import Fence
-from scenarios.simulation.durable_stages import DurableStages
-from scenarios.simulation.servers.tasks import Answer, Process, pause
-from simserver.durability.ledger import LINGER_S
-from simserver.durability.ledger_rows import ENTITIES, Interrupted, LedgerRows
-from simserver.transfer.target.staged_states import Stage
+from batonpass.authority.fence import Fence
+from batonpass.scenarios.simulation.durable_stages import DurableStages
+from batonpass.scenarios.simulation.servers.tasks import Answer, Process, pause
+from batonpass.simserver.durability.ledger import LINGER_S
+from batonpass.simserver.durability.ledger_rows import ENTITIES, Interrupted, LedgerRows
+from batonpass.simserver.transfer.target.staged_states import Stage
 
 __all__ = ["Disk", "LateStages", "Nonces"]
 

@@ -6,11 +6,11 @@ apart, and come together with the next move. What must not be is a step of the l
 
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.model.records import EntityRecord, GroupPhase, GroupRecord
-from authority.names import instance_of
+from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRecord
+from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import Cluster
 
 __all__ = ["Families"]
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from authority.machines.replica_choice import followers_of
-from authority.names import instance_of
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.homeserver import Home
-from scenarios.simulation.servers.simserver import SimulationServer
+from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.homeserver import Home
+from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 
 __all__ = ["Faults"]
 

@@ -5,21 +5,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from authority.machines.precopy import CopyAhead
-from authority.model.leave_policy import LeavePolicy
-from authority.model.rows import Rows
-from authority.procedures import commit as transfer_procedures
-from authority.procedures import owner_absence as absence_procedures
-from authority.wire.sealing import Opened
-from authority.wire.transfer import OwnerRequest
-from homeserver.log.store import replicated_procedures
-from scenarios.simulation.servers.parts import Parts
-from simserver.entity.state import Snapshot
-from simserver.owners.inactivity import Silences
-from simserver.transfer.source.departure import Departure, Plan
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.source.precopy import CopyingAhead
-from simserver.transfer.target.arrivals import Arrivals
+from batonpass.authority.machines.precopy import CopyAhead
+from batonpass.authority.model.leave_policy import LeavePolicy
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures import commit as transfer_procedures
+from batonpass.authority.procedures import owner_absence as absence_procedures
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import OwnerRequest
+from batonpass.homeserver.log.store import replicated_procedures
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.owners.inactivity import Silences
+from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.source.precopy import CopyingAhead
+from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["GROUP_WEAKNESSES", "changed"]
 

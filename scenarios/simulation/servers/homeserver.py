@@ -6,16 +6,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
-from authority.errors import MessageError, Reason, Refused
-from authority.model.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
-from authority.names import instance_of
-from authority.placement.policy import Balance, relieve
-from authority.procedures.batch import MAX_STEPS
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.lease import Renew
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.authority.errors import MessageError, Reason, Refused
+from batonpass.authority.model.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.placement.policy import Balance, relieve
+from batonpass.authority.procedures.batch import MAX_STEPS
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import Renew
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     Adopted,
     Census,
     Collected,
@@ -26,28 +26,28 @@ from authority.wire.transfer import (
     OwnerRequest,
     Spawned,
 )
-from homeserver.failover.foreign_custody import Abroad
-from homeserver.failover.outcome_queries import Inquiries
-from homeserver.names.federation import PeerUnreachable
-from homeserver.placement.balancer import Balancer
-from homeserver.transfer.batch import Together
-from homeserver.transfer.creation import Births, SpawnNotTold, SpawnUnconfirmed
-from homeserver.transfer.grant_retry import Reminders
-from homeserver.transfer.group_result import GroupNews
-from homeserver.transfer.hierarchies import Hierarchies, order_all
-from homeserver.transfer.order_retry import Orders
-from homeserver.transfer.owners import Owners
-from homeserver.transfer.service import NOT_TOLD, Transfers
-from scenarios.simulation.servers.calls import Call, Calls
-from scenarios.simulation.servers.company import Batch, Outbox, VirtualCombiner
-from scenarios.simulation.servers.keys import Keys, identity_of
-from scenarios.simulation.servers.log import Seat, SimulatedStore
-from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.mixes import ServerMix
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.tasks import Answer, Process, VirtualClock
-from scenarios.simulation.servers.ways import Neighbours
-from tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.outcome_queries import Inquiries
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.homeserver.transfer.batch import Together
+from batonpass.homeserver.transfer.creation import Births, SpawnNotTold, SpawnUnconfirmed
+from batonpass.homeserver.transfer.grant_retry import Reminders
+from batonpass.homeserver.transfer.group_result import GroupNews
+from batonpass.homeserver.transfer.hierarchies import Hierarchies, order_all
+from batonpass.homeserver.transfer.order_retry import Orders
+from batonpass.homeserver.transfer.owners import Owners
+from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers
+from batonpass.scenarios.simulation.servers.calls import Call, Calls
+from batonpass.scenarios.simulation.servers.company import Batch, Outbox, VirtualCombiner
+from batonpass.scenarios.simulation.servers.keys import Keys, identity_of
+from batonpass.scenarios.simulation.servers.log import Seat, SimulatedStore
+from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.tasks import Answer, Process, VirtualClock
+from batonpass.scenarios.simulation.servers.ways import Neighbours
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["LEASE_TERM_S", "Home"]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from authority.fence import Fence
-from scenarios.simulation.oracle import Violation
-from scenarios.simulation.servers.debts import Debts
-from simserver.entity.custody_log import Stint
-from simserver.entity.state import Life
+from batonpass.authority.fence import Fence
+from batonpass.scenarios.simulation.oracle import Violation
+from batonpass.scenarios.simulation.servers.debts import Debts
+from batonpass.simserver.entity.custody_log import Stint
+from batonpass.simserver.entity.state import Life
 
 __all__ = ["Judge"]
 

@@ -12,9 +12,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from authority.model.records import DirectoryRow, Role
-from authority.names import instance_of
-from crypto.keys import Identity, PublicIdentity
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.names import instance_of
+from batonpass.crypto.keys import Identity, PublicIdentity
 
 __all__ = ["Keys", "KeysKnown", "homes_of", "identity_of"]
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from authority.errors import Reason
-from authority.machines import source as machine
-from authority.model.records import Phase, TransferRecord
-from authority.model.rows import Rows
-from authority.procedures import group_request as group_requests
-from authority.wire.transfer import HandoffReply
-from scenarios.simulation.servers.group_weaknesses import changed
-from scenarios.simulation.servers.parts import Parts
-from simserver.transfer.source.departure import Departure, Plan
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.source.notice_timer import LeaveTaking
+from batonpass.authority.errors import Reason
+from batonpass.authority.machines import source as machine
+from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.authority.model.rows import Rows
+from batonpass.authority.procedures import group_request as group_requests
+from batonpass.authority.wire.transfer import HandoffReply
+from batonpass.scenarios.simulation.servers.group_weaknesses import changed
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
 
 __all__ = ["LEAVING_WEAKNESSES"]
 

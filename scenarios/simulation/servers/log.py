@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from authority.model.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
-from homeserver.log.store import Store, replicated_procedures
-from scenarios.simulation.servers.patience import impatient
-from scenarios.simulation.servers.tasks import pause
-from tree.data.data import decode, encode_shallow
-from tree.machine.commands import Answer, Machine
-from tree.raft.submissions import NoQuorum, OutcomeUnknown, value_of
+from batonpass.authority.model.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
+from batonpass.homeserver.log.store import Store, replicated_procedures
+from batonpass.scenarios.simulation.servers.patience import impatient
+from batonpass.scenarios.simulation.servers.tasks import pause
+from batonpass.tree.data.data import decode, encode_shallow
+from batonpass.tree.machine.commands import Answer, Machine
+from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown, value_of
 
 __all__ = ["Log", "Seat", "SimulatedStore"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from authority.wire.batch import MAX_BATCH
-from scenarios.simulation.servers.mail import MailWeather
+from batonpass.authority.wire.batch import MAX_BATCH
+from batonpass.scenarios.simulation.servers.mail import MailWeather
 
 __all__ = ["MIXES", "ServerMix"]
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from authority.fence import Fence
-from authority.wire.transfer import ImminentLoss
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.transfer import ImminentLoss
 
 if TYPE_CHECKING:
-    from scenarios.simulation.servers.simserver import SimulationServer
+    from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 
 __all__ = ["NoticeWatch"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from homeserver.transfer.certificates import Certification
-from scenarios.simulation.servers.parts import Parts
-from simserver.transfer.target.arrivals import Arrivals
-from simserver.transfer.target.owner_hints import OwnerHints
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.owner_hints import OwnerHints
 
 __all__ = ["OWNER_WEAKNESSES"]
 

@@ -7,10 +7,10 @@ messages, however the entity moves meanwhile; else of how often home is asked (`
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.names import instance_of
+from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import Cluster
 
 __all__ = ["Ownerships"]
 

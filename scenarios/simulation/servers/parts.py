@@ -4,23 +4,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from authority.machines.replica_choice import CopyTable
-from authority.node.spans import SILENT, Spans
-from homeserver.failover.leases import Leases
-from homeserver.failover.takeover import Recoveries
-from homeserver.transfer.certificates import Certification
-from homeserver.transfer.deletion_notices import Farewells
-from homeserver.transfer.group_commit import Company
-from scenarios.players.input_stream import InputStream
-from simserver.durability.creation_barrier import Newborns
-from simserver.durability.replication import Copier
-from simserver.entity.table import Holdings
-from simserver.failover.adoption import Recovery
-from simserver.failover.spawn import Births
-from simserver.lease.keeper import LeaseKeeper
-from simserver.owners.inactivity import Silences
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.arrivals import Arrivals
+from batonpass.authority.machines.replica_choice import CopyTable
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.homeserver.failover.leases import Leases
+from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.homeserver.transfer.group_commit import Company
+from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.owners.inactivity import Silences
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["Parts"]
 

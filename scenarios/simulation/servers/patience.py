@@ -7,7 +7,7 @@ ones that is most of what a run would wait for in the end, and longer than all o
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.procedures.group_table import GROUP_LIFETIME_S
+from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 
 __all__ = ["GROUP_S", "impatient"]
 

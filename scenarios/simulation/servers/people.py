@@ -4,16 +4,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from authority.errors import Reason
-from authority.fence import EPOCHS_OF_A_HISTORY
-from authority.model.records import EntityRecord
-from authority.names import instance_of
-from authority.procedures.fence_allocation import lowest_epoch
-from scenarios.simulation.servers.homeserver import Home
-from scenarios.simulation.servers.world import MOODY
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.scenarios.simulation.servers.homeserver import Home
+from batonpass.scenarios.simulation.servers.world import MOODY
 
 if TYPE_CHECKING:
-    from scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import Cluster
 
 __all__ = ["People"]
 

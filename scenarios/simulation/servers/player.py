@@ -5,14 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from authority.fence import Fence
-from authority.model.records import EntityRecord
-from authority.names import instance_of
-from authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
-from scenarios.players.input_stream import WINDOW, InputStream
-from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.tasks import Process, VirtualClock
-from simserver.entity.inputs import Cursor, fold
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
+from batonpass.scenarios.players.input_stream import WINDOW, InputStream
+from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
+from batonpass.simserver.entity.inputs import Cursor, fold
 
 __all__ = ["Player"]
 

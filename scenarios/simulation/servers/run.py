@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scenarios.simulation.outcome import Outcome
-from scenarios.simulation.servers.cluster import Cluster
-from scenarios.simulation.servers.faults import Faults
-from scenarios.simulation.servers.mixes import ServerMix
-from scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.outcome import Outcome
+from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.faults import Faults
+from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.parts import Parts
 
 __all__ = ["ServersOutcome", "simulate"]
 

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
-from actors.base.clock import InstanceClock
-from authority.errors import MessageError
-from authority.fence import MAX_EPOCH, Fence
-from authority.machines.capacity import Vacancies
-from authority.machines.source import Case, OutgoingPhase
-from authority.model.ownership import Ownership
-from authority.wire.hops import Trace
-from authority.wire.recovery import CopyItem
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.actors.base.clock import InstanceClock
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import MAX_EPOCH, Fence
+from batonpass.authority.machines.capacity import Vacancies
+from batonpass.authority.machines.source import Case, OutgoingPhase
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.recovery import CopyItem
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     CensusRequest,
     Copies,
     CopiesKept,
@@ -30,30 +30,30 @@ from authority.wire.transfer import (
     Spawned,
     decode_link_untrusted,
 )
-from crypto.keys import Identity
-from scenarios.simulation.attendance import Attendant
-from scenarios.simulation.servers.calls import Calls
-from scenarios.simulation.servers.company import Batch, Outbox
-from scenarios.simulation.servers.disk import Disk, LateStages, Nonces
-from scenarios.simulation.servers.keys import Keys, KeysKnown
-from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.mixes import ServerMix
-from scenarios.simulation.servers.notices import NoticeWatch
-from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.tasks import Process, VirtualClock
-from scenarios.simulation.servers.ways import Link, WayHome
-from scenarios.simulation.servers.world import Carrying, Counting, Finishing
-from simserver.entity.custody_log import Stint
-from simserver.entity.passivation import Passivation
-from simserver.entity.state import EntityEnvironment, Frozen, Life
-from simserver.entity.table import Holding, Tombstone
-from simserver.net.home_client import HomeRefused, HomeUnreachable
-from simserver.server.dispatch import Node
-from simserver.server.load_report import LoadMeter, Loads
-from simserver.transfer.source.admission import Admissions, Reception
-from simserver.transfer.source.concurrency_limit import Turnstile
-from simserver.transfer.target.staged_outcome import Inquiries
-from simserver.transfer.target.unresolved import LooseEnds
+from batonpass.crypto.keys import Identity
+from batonpass.scenarios.simulation.attendance import Attendant
+from batonpass.scenarios.simulation.servers.calls import Calls
+from batonpass.scenarios.simulation.servers.company import Batch, Outbox
+from batonpass.scenarios.simulation.servers.disk import Disk, LateStages, Nonces
+from batonpass.scenarios.simulation.servers.keys import Keys, KeysKnown
+from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.notices import NoticeWatch
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
+from batonpass.scenarios.simulation.servers.ways import Link, WayHome
+from batonpass.scenarios.simulation.servers.world import Carrying, Counting, Finishing
+from batonpass.simserver.entity.custody_log import Stint
+from batonpass.simserver.entity.passivation import Passivation
+from batonpass.simserver.entity.state import EntityEnvironment, Frozen, Life
+from batonpass.simserver.entity.table import Holding, Tombstone
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.load_report import LoadMeter, Loads
+from batonpass.simserver.transfer.source.admission import Admissions, Reception
+from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
+from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.unresolved import LooseEnds
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "COPY_INTERVAL_S", "SimulationServer", "Witness"]
 

@@ -10,8 +10,8 @@ from functools import partial
 from types import coroutine
 from typing import Any, Final
 
-from actors.base.clock import Bell, Clock
-from scenarios.simulation.schedule import Schedule
+from batonpass.actors.base.clock import Bell, Clock
+from batonpass.scenarios.simulation.schedule import Schedule
 
 __all__ = ["Answer", "Process", "VirtualClock", "pause"]
 

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from authority.model.records import DirectoryRow, Role
-from authority.names import instance_of
-from authority.wire.batch import MAX_BATCH, Letter
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Message, NoAnswer
-from crypto.keys import PublicIdentity
-from homeserver.names.federation import PeerUnreachable
-from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
-from scenarios.simulation.servers.company import Batch, VirtualCombiner
-from scenarios.simulation.servers.keys import Keys, KeysKnown
-from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.tasks import Process
-from simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.batch import MAX_BATCH, Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Message, NoAnswer
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
+from batonpass.scenarios.simulation.servers.company import Batch, VirtualCombiner
+from batonpass.scenarios.simulation.servers.keys import Keys, KeysKnown
+from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.tasks import Process
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 
 __all__ = ["Link", "Neighbours", "WayHome"]
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from authority.machines.target import Incoming
-from scenarios.simulation import handover_weaknesses
-from scenarios.simulation.servers.birth_weaknesses import BIRTH_WEAKNESSES
-from scenarios.simulation.servers.death_weaknesses import DEATH_WEAKNESSES
-from scenarios.simulation.servers.group_weaknesses import GROUP_WEAKNESSES
-from scenarios.simulation.servers.leaving_weaknesses import LEAVING_WEAKNESSES
-from scenarios.simulation.servers.owner_weaknesses import OWNER_WEAKNESSES
-from scenarios.simulation.servers.parts import Parts
-from simserver.entity.inputs import Cursor
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.arrivals import Arrivals
+from batonpass.authority.machines.target import Incoming
+from batonpass.scenarios.simulation import handover_weaknesses
+from batonpass.scenarios.simulation.servers.birth_weaknesses import BIRTH_WEAKNESSES
+from batonpass.scenarios.simulation.servers.death_weaknesses import DEATH_WEAKNESSES
+from batonpass.scenarios.simulation.servers.group_weaknesses import GROUP_WEAKNESSES
+from batonpass.scenarios.simulation.servers.leaving_weaknesses import LEAVING_WEAKNESSES
+from batonpass.scenarios.simulation.servers.owner_weaknesses import OWNER_WEAKNESSES
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.simserver.entity.inputs import Cursor
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

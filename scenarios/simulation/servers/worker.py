@@ -6,14 +6,14 @@ python -m scenarios.simulation.servers.worker --mixes cuts,pauses --from 0 --unt
 import logging
 import sys
 
-from scenarios.simulation.servers.mixes import MIXES
-from scenarios.simulation.servers.run import simulate
-from scenarios.simulation.servers.weaknesses import WEAKNESSES
-from scenarios.simulation.share import parser_of, work
+from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.run import simulate
+from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.share import parser_of, work
 
 __all__ = ["MODULE", "main"]
 
-MODULE = "scenarios.simulation.servers.worker"
+MODULE = "batonpass.scenarios.simulation.servers.worker"
 
 
 def main(arguments: list[str]) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from simserver.world.participants import Participant
-from simserver.world.pending_input import PendingInput
-from simserver.world.step import Step
+from batonpass.simserver.world.participants import Participant
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import Step
 
 __all__ = ["LARGE", "MOODY", "Carrying", "Counting", "Finishing"]
 

@@ -13,19 +13,19 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.machines.capacity import MAX_PLACES, Need, Places, Vacancies
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Reserve, Reserved
-from simserver.entity.table import Holdings
-from simserver.net.outbox import Courier
-from simserver.world.api import World, takes
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.machines.capacity import MAX_PLACES, Need, Places, Vacancies
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Reserve, Reserved
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.world.api import World, takes
 
 __all__ = ["MAX_UNSURE", "PATIENCE_NS", "Admission", "Admissions", "Reception"]
 
-_log = logging.getLogger("simserver.transfer.source.admission")
+_log = logging.getLogger("batonpass.simserver.transfer.source.admission")
 
 # Longer than a server takes to restart: the entity goes on meanwhile, so there is no hurry to give up.
 PATIENCE_NS: Final = 5_000_000_000

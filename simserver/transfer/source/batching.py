@@ -9,10 +9,10 @@ make up for, and in the end each would leave by itself. What waits here is simul
 from collections.abc import Callable
 from typing import Final
 
-from actors.base.clock import Clock
-from simserver.net.timer import SpawnTask
-from simserver.transfer.source.concurrency_limit import Turnstile
-from simserver.transfer.source.departure import Plan
+from batonpass.actors.base.clock import Clock
+from batonpass.simserver.net.timer import SpawnTask
+from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
+from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["GATHER_S", "Convoys"]
 

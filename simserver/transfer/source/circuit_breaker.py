@@ -6,7 +6,7 @@ goes there by the wish of a world for a while, and then one entity, to try. What
 
 from typing import Final
 
-from actors.base.clock import Clock
+from batonpass.actors.base.clock import Clock
 
 __all__ = ["CLOSED_NS", "TRIAL_NS", "ClosedBorders"]
 

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from authority.fence import Fence
-from authority.machines.precopy import CopyAhead
-from authority.machines.source import Mode, Outgoing
-from authority.trust.certificates import PassCertificate, token_hash
-from authority.wire.hops import Trace
-from authority.wire.transfer import (
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.precopy import CopyAhead
+from batonpass.authority.machines.source import Mode, Outgoing
+from batonpass.authority.trust.certificates import PassCertificate, token_hash
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import (
     Activate,
     Decline,
     DirectHandoff,
@@ -23,13 +23,13 @@ from authority.wire.transfer import (
     StageDiscard,
     StateTransfer,
 )
-from authority.wire.trusted_build import made
-from simserver.entity.state import Frozen
-from simserver.entity.table import Holding
-from simserver.transfer.source.concurrency_limit import AT_ONCE
+from batonpass.authority.wire.trusted_build import made
+from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE
 
 if TYPE_CHECKING:
-    from simserver.transfer.source.spans import DepartureSpans
+    from batonpass.simserver.transfer.source.spans import DepartureSpans
 
 __all__ = ["Departure", "Plan"]
 

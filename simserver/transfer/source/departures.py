@@ -15,21 +15,21 @@ from typing import Any, Final
 
 import trio
 
-from actors.base.breakpoints import nowhere
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.machines import source as machine
-from authority.machines.capacity import Need
-from authority.machines.source import Case, Mode, Outgoing
-from authority.names import instance_of
-from authority.node.breakpoints import BREAKPOINT_OF, Breakpoint, BreakpointReached
-from authority.node.spans import SILENT, Spans
-from authority.trust.certificates import MAX_CHAIN
-from authority.wire.hops import Trace
-from authority.wire.placement import MoveItem
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.actors.base.breakpoints import nowhere
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import source as machine
+from batonpass.authority.machines.capacity import Need
+from batonpass.authority.machines.source import Case, Mode, Outgoing
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.breakpoints import BREAKPOINT_OF, Breakpoint, BreakpointReached
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.trust.certificates import MAX_CHAIN
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.placement import MoveItem
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     Activated,
     HandoffAbort,
     HandoffReply,
@@ -40,32 +40,32 @@ from authority.wire.transfer import (
     Staged,
     StateTransfer,
 )
-from simserver.entity.state import Frozen
-from simserver.entity.table import Holding, Holdings
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from simserver.net.outbox import Courier
-from simserver.net.timer import Alarm
-from simserver.transfer.source.admission import Admission
-from simserver.transfer.source.batching import Convoys
-from simserver.transfer.source.circuit_breaker import ClosedBorders
-from simserver.transfer.source.departure import Departure, Plan
-from simserver.transfer.source.notice_timer import LeaveTaking
-from simserver.transfer.source.pass_signing import Passes
-from simserver.transfer.source.precopy import CopyingAhead
-from simserver.transfer.source.reasons import Waits
-from simserver.transfer.source.released_epochs import HandedOn
-from simserver.transfer.source.reports import Reports
-from simserver.transfer.source.retry_backoff import Stayers
-from simserver.transfer.source.retry_timeout import EACH_NS, Patience
-from simserver.transfer.source.seen_orders import Begun
-from simserver.transfer.source.spans import begin_spans
-from simserver.transfer.source.targets import Targets
-from simserver.transfer.source.waiting_for_home import HomeAwaited
-from simserver.world.portability import NotPortable
+from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.timer import Alarm
+from batonpass.simserver.transfer.source.admission import Admission
+from batonpass.simserver.transfer.source.batching import Convoys
+from batonpass.simserver.transfer.source.circuit_breaker import ClosedBorders
+from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
+from batonpass.simserver.transfer.source.pass_signing import Passes
+from batonpass.simserver.transfer.source.precopy import CopyingAhead
+from batonpass.simserver.transfer.source.reasons import Waits
+from batonpass.simserver.transfer.source.released_epochs import HandedOn
+from batonpass.simserver.transfer.source.reports import Reports
+from batonpass.simserver.transfer.source.retry_backoff import Stayers
+from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, Patience
+from batonpass.simserver.transfer.source.seen_orders import Begun
+from batonpass.simserver.transfer.source.spans import begin_spans
+from batonpass.simserver.transfer.source.targets import Targets
+from batonpass.simserver.transfer.source.waiting_for_home import HomeAwaited
+from batonpass.simserver.world.portability import NotPortable
 
 __all__ = ["Departures"]
 
-_log = logging.getLogger("simserver.transfer.source.departures")
+_log = logging.getLogger("batonpass.simserver.transfer.source.departures")
 _HOME_SILENT: Final = "order_home_silent"
 # What keeps an order from being followed yet, and not for good.
 _WAITS: Final = {

@@ -6,12 +6,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from actors.base.clock import Clock
-from authority.wire.transfer import ImminentLoss
-from simserver.entity.table import Holdings
-from simserver.net.outbox import Courier
-from simserver.transfer.source.departure import Plan
-from simserver.transfer.source.notice import GROUP, OWNER, WORLD, Notices
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.wire.transfer import ImminentLoss
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.notice import GROUP, OWNER, WORLD, Notices
 
 __all__ = ["LeaveTaking"]
 

@@ -10,12 +10,12 @@ cannot be taken back, so it is made when the message leaves, and for nobody whos
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from actors.base.clock import Clock
-from authority.trust.certificates import PassCertificate
-from authority.wire.sealing import Sealer
-from crypto import jose
-from simserver.net.timer import SpawnTask
-from simserver.transfer.source.departure import Departure
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.trust.certificates import PassCertificate
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto import jose
+from batonpass.simserver.net.timer import SpawnTask
+from batonpass.simserver.transfer.source.departure import Departure
 
 __all__ = ["Passes"]
 

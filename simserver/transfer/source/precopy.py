@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.limits import MAX_STATE_BYTES
-from authority.machines.precopy import PRECOPY_BYTES, CopyAhead
-from authority.node.spans import PRECOPY, SILENT, OpenSpan, Spans
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Precopied, Precopy
-from simserver.entity.table import Holding, Holdings
-from simserver.net.outbox import Courier
-from simserver.transfer.source.departure import Plan
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.machines.precopy import PRECOPY_BYTES, CopyAhead
+from batonpass.authority.node.spans import PRECOPY, SILENT, OpenSpan, Spans
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Precopied, Precopy
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["CopyingAhead"]
 

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from authority.wire.standing import MAX_WHY_CHARS
+from batonpass.authority.wire.standing import MAX_WHY_CHARS
 
 __all__ = ["MAX_WAITS", "Wait", "Waits"]
 

@@ -12,7 +12,7 @@ from array import array
 from collections import OrderedDict
 from typing import Final
 
-from authority.wire.log_position import MAX_WENT_ON
+from batonpass.authority.wire.log_position import MAX_WENT_ON
 
 __all__ = ["MAX_REMEMBERED", "MAX_STAYS", "HandedOn"]
 

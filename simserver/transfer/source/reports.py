@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.names import instance_of
-from authority.wire.batch import Letter
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened
-from authority.wire.transfer import Decline, Report, ReportReply
-from simserver.net.home_client import Home, HomeRefused
-from simserver.net.timer import SpawnTask
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.transfer import Decline, Report, ReportReply
+from batonpass.simserver.net.home_client import Home, HomeRefused
+from batonpass.simserver.net.timer import SpawnTask
 
 __all__ = ["TRIES", "Reports"]
 
-_log = logging.getLogger("simserver.transfer.source.reports")
+_log = logging.getLogger("batonpass.simserver.transfer.source.reports")
 
 TRIES: Final = 7
 """How often each is offered to the home instance, in about a minute: again after `_AGAIN_S`, then after twice that."""

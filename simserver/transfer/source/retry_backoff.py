@@ -12,9 +12,9 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.limits import MAX_STATE_BYTES
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.limits import MAX_STATE_BYTES
 
 __all__ = [
     "FIRST_PAUSE_NS",
@@ -27,7 +27,7 @@ __all__ = [
     "Stayers",
 ]
 
-_log = logging.getLogger("simserver.transfer.source.departures")
+_log = logging.getLogger("batonpass.simserver.transfer.source.departures")
 
 # For so long a target that refused is believed (`authority.machines.capacity`).
 FIRST_WISH_NS: Final = 1_000_000_000

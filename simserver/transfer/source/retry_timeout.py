@@ -7,7 +7,7 @@ is usual plus four times what that varies by. Pure.
 
 from typing import Final
 
-from authority.machines.source import FIRST_RETRY_NS
+from batonpass.authority.machines.source import FIRST_RETRY_NS
 
 __all__ = ["MAX_FIRST_RETRY_NS", "Patience"]
 

@@ -17,10 +17,10 @@ from collections.abc import ItemsView, Sequence
 from functools import lru_cache
 from typing import Final
 
-from authority.fence import Fence
-from crypto import jose
-from simserver.entity.table import Holding
-from simserver.transfer.source.departure import Plan
+from batonpass.authority.fence import Fence
+from batonpass.crypto import jose
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["MAX_BEGUN", "Begun", "was_passed"]
 

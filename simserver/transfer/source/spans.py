@@ -6,10 +6,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from authority.machines import source as machine
-from authority.machines.source import Mode, OutgoingPhase
-from authority.node.spans import DEPARTURE, FREEZE, STAGING, OpenSpan, Spans
-from simserver.transfer.source.departure import Departure
+from batonpass.authority.machines import source as machine
+from batonpass.authority.machines.source import Mode, OutgoingPhase
+from batonpass.authority.node.spans import DEPARTURE, FREEZE, STAGING, OpenSpan, Spans
+from batonpass.simserver.transfer.source.departure import Departure
 
 __all__ = ["DepartureSpans", "begin_spans"]
 

@@ -7,17 +7,17 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.errors import Reason
-from authority.machines.capacity import REFUSED_TTL_NS
-from authority.model.records import Role
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from simserver.net.timer import SpawnTask
-from simserver.transfer.source.admission import Decided
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import Reason
+from batonpass.authority.machines.capacity import REFUSED_TTL_NS
+from batonpass.authority.model.records import Role
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.timer import SpawnTask
+from batonpass.simserver.transfer.source.admission import Decided
 
 __all__ = ["MAX_UNKNOWN", "Targets"]
 
-_log = logging.getLogger("simserver.transfer.source.departures")
+_log = logging.getLogger("batonpass.simserver.transfer.source.departures")
 
 MAX_UNKNOWN: Final = 4096
 """Names of which it is remembered for a moment that they are no simulation server's."""

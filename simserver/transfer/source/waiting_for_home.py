@@ -8,8 +8,8 @@ machine has much to do, for a second.
 from collections.abc import Callable
 from typing import Final
 
-from actors.base.clock import Clock
-from simserver.net.timer import SpawnTask
+from batonpass.actors.base.clock import Clock
+from batonpass.simserver.net.timer import SpawnTask
 
 __all__ = ["LOOK_S", "MAX_WAITING", "HomeAwaited"]
 

@@ -1,1 +1,1 @@
-"""Room simserver/transfer/target."""
+"""The new authority of a transfer: offers, staged states, activation, what is unresolved."""

@@ -11,27 +11,27 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from actors.base.breakpoints import nowhere
-from actors.base.clock import Clock
-from authority.errors import MessageError
-from authority.fence import Fence
-from authority.machines import target as machine
-from authority.machines.precopy import ChunkTable, parse_recipe_untrusted, split_untrusted
-from authority.machines.source import Case, Mode
-from authority.machines.staging_quota import Staging
-from authority.machines.target import Incoming, Offer, Permission
-from authority.model.ownership import Ownership
-from authority.model.records import Role
-from authority.names import instance_of
-from authority.node.breakpoints import Breakpoint, BreakpointReached
-from authority.node.spans import SILENT, Spans
-from authority.trust.certificate_reader import CertificateReader, Chain
-from authority.trust.certificates import CommitCertificate
-from authority.trust.grant_renewal import Renewals
-from authority.trust.signed_positions import LogPlace
-from authority.wire.hops import Trace
-from authority.wire.sealing import Opened, Sealer
-from authority.wire.transfer import (
+from batonpass.actors.base.breakpoints import nowhere
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import target as machine
+from batonpass.authority.machines.precopy import ChunkTable, parse_recipe_untrusted, split_untrusted
+from batonpass.authority.machines.source import Case, Mode
+from batonpass.authority.machines.staging_quota import Staging
+from batonpass.authority.machines.target import Incoming, Offer, Permission
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.breakpoints import Breakpoint, BreakpointReached
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.trust.certificate_reader import CertificateReader, Chain
+from batonpass.authority.trust.certificates import CommitCertificate
+from batonpass.authority.trust.grant_renewal import Renewals
+from batonpass.authority.trust.signed_positions import LogPlace
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
     Delegation,
@@ -46,27 +46,27 @@ from authority.wire.transfer import (
     StageWord,
     StateTransfer,
 )
-from authority.wire.transfer import Stage as StageMessage
-from authority.wire.trusted_build import made
-from crypto.keys import PublicIdentity
-from simserver.entity.actor import NewInput
-from simserver.entity.state import Snapshot
-from simserver.entity.table import Holding, Holdings
-from simserver.net.home_client import Home
-from simserver.net.outbox import Courier
-from simserver.transfer.source.admission import Reception
-from simserver.transfer.source.departures import Departures
-from simserver.transfer.target.early_inputs import EXPECTED_NS, EarlyInputs
-from simserver.transfer.target.offers import OfferedStates
-from simserver.transfer.target.owner_hints import OwnerHints
-from simserver.transfer.target.permission import Context, remember
-from simserver.transfer.target.spans import ArrivalSpans
-from simserver.transfer.target.staged_states import Stage, Stages, StagesFull
-from simserver.transfer.target.unresolved import Unsettled
+from batonpass.authority.wire.transfer import Stage as StageMessage
+from batonpass.authority.wire.trusted_build import made
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.simserver.entity.actor import NewInput
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.net.home_client import Home
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.transfer.source.admission import Reception
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.early_inputs import EXPECTED_NS, EarlyInputs
+from batonpass.simserver.transfer.target.offers import OfferedStates
+from batonpass.simserver.transfer.target.owner_hints import OwnerHints
+from batonpass.simserver.transfer.target.permission import Context, remember
+from batonpass.simserver.transfer.target.spans import ArrivalSpans
+from batonpass.simserver.transfer.target.staged_states import Stage, Stages, StagesFull
+from batonpass.simserver.transfer.target.unresolved import Unsettled
 
 __all__ = ["Arrivals"]
 
-_log = logging.getLogger("simserver.transfer.target.arrivals")
+_log = logging.getLogger("batonpass.simserver.transfer.target.arrivals")
 
 # Machines of entities that have been offered to this server; the longest untouched is forgotten first. What is lost
 # with it is only the memory of old fences, for which the certificate's own epoch and the log stand in.

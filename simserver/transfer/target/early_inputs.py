@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from authority.wire.transfer import InputItem
+from batonpass.authority.wire.transfer import InputItem
 
 __all__ = ["EXPECTED_NS", "MAX_EARLY", "MAX_EARLY_BYTES", "MAX_ENTITIES", "EarlyInputs"]
 

@@ -7,10 +7,10 @@ them, a moment later.
 from collections import OrderedDict
 from typing import Final
 
-from actors.base.errors import is_stopping, said
-from authority.errors import MessageError
-from simserver.entity.state import Snapshot
-from simserver.world.portability import Glance, glance, portable
+from batonpass.actors.base.errors import is_stopping, said
+from batonpass.authority.errors import MessageError
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.world.portability import Glance, glance, portable
 
 __all__ = ["OfferedStates"]
 

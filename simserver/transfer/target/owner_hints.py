@@ -9,12 +9,12 @@ claims an ownership of which nothing was heard, and as seldom (`simserver.owners
 from collections import Counter, OrderedDict
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.fence import Fence
-from authority.wire.hops import Trace
-from authority.wire.transfer import OwnerHint
-from simserver.entity.table import Holdings
-from simserver.net.outbox import Courier
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import OwnerHint
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.outbox import Courier
 
 __all__ = ["AGAIN_NS", "MAX_HINTS", "MAX_SENT_ON", "OwnerHints"]
 

@@ -4,12 +4,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from authority.fence import Fence
-from authority.machines.source import Case
-from authority.machines.target import Permission
-from authority.model.ownership import UNTOLD, Ownership
-from authority.wire.hops import Trace
-from authority.wire.transfer import InputItem
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.source import Case
+from batonpass.authority.machines.target import Permission
+from batonpass.authority.model.ownership import UNTOLD, Ownership
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import InputItem
 
 __all__ = ["MAX_CONTEXTS", "Context", "remember"]
 

@@ -8,13 +8,13 @@ more, for whichever reason. `authority.node.spans` says what the spans mean.
 from collections.abc import Mapping
 from typing import Final
 
-from actors.base.clock import Clock
-from authority.fence import Fence
-from authority.machines.source import Mode
-from authority.machines.target import Incoming, Offer, Permission
-from authority.node.spans import ARRIVAL, OpenSpan, Spans
-from simserver.entity.table import Holdings
-from simserver.transfer.target.permission import Context
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.source import Mode
+from batonpass.authority.machines.target import Incoming, Offer, Permission
+from batonpass.authority.node.spans import ARRIVAL, OpenSpan, Spans
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.transfer.target.permission import Context
 
 __all__ = ["ArrivalSpans"]
 

@@ -12,16 +12,16 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.wire.hops import Trace
-from authority.wire.transfer import StageInquiry, StageWord
-from simserver.entity.table import Holdings
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from simserver.transfer.target.staged_states import Stage, Stages
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import StageInquiry, StageWord
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.transfer.target.staged_states import Stage, Stages
 
 __all__ = ["AFTER_NS", "Inquiries"]
 
-_log = logging.getLogger("simserver.transfer.target.staged_outcome")
+_log = logging.getLogger("batonpass.simserver.transfer.target.staged_outcome")
 
 # Longer than any healthy hand-over takes, so that nobody asks in good times.
 AFTER_NS: Final = 5_000_000_000

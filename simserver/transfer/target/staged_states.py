@@ -17,14 +17,14 @@ from typing import Any, Final
 import cbor2
 import trio
 
-from authority.errors import Reason
-from authority.fence import Fence
-from authority.wire.cbor import loads_state_untrusted
-from tree.disk.disk import REAL_DISK, Disk
+from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.cbor import loads_state_untrusted
+from batonpass.tree.disk.disk import REAL_DISK, Disk
 
 __all__ = ["MAX_DISK_BYTES", "MAX_STAGES", "Stage", "Stages", "StagesFull"]
 
-_log = logging.getLogger("simserver.transfer.target.staged_states")
+_log = logging.getLogger("batonpass.simserver.transfer.target.staged_states")
 
 # What a target keeps for others. A state that finds no room is refused (`capacity`); the old authority goes on with it.
 MAX_STAGES: Final = 16_384

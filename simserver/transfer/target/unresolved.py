@@ -14,16 +14,16 @@ from typing import Final
 
 import trio
 
-from actors.base.clock import Clock
-from authority.machines.target import Permission
-from authority.wire.hops import Trace
-from authority.wire.transfer import Message, Passed, StageWord, Stranded
-from simserver.entity.table import Holdings
-from simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.machines.target import Permission
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.transfer import Message, Passed, StageWord, Stranded
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 
 __all__ = ["CHAIN_AFTER_NS", "MAX_LOOSE", "STATE_AFTER_NS", "LooseEnds", "Unsettled"]
 
-_log = logging.getLogger("simserver.transfer.target.unresolved")
+_log = logging.getLogger("batonpass.simserver.transfer.target.unresolved")
 
 # Others tell the log of a pass, without a word to who has got the entity; if they die before that, home asks for it
 # when their leases are over (`Unsettled.hurry`). Only if they give up, this is what the log hears of it.

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link import Address, Event, Link, LinkSettings, ReceivedMessage
-from actors.link.large import LargeBudget
-from actors.link.settings import MIN_DATAGRAM_BYTES
-from actors.link.unfinished import UnfinishedBudget
-from crypto.keys import Identity
+from batonpass.actors.link import Address, Event, Link, LinkSettings, ReceivedMessage
+from batonpass.actors.link.large import LargeBudget
+from batonpass.actors.link.settings import MIN_DATAGRAM_BYTES
+from batonpass.actors.link.unfinished import UnfinishedBudget
+from batonpass.crypto.keys import Identity
 
 P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 

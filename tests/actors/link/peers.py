@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from actors.link import LinkExpired, LinkSettings
+from batonpass.actors.link import LinkExpired, LinkSettings
 from tests.actors.link.network import Network, Node, Transit
 
 SETTINGS = LinkSettings(max_datagram_bytes=61_440)

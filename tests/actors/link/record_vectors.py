@@ -14,12 +14,12 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link import LARGE_MESSAGE_BYTES
-from actors.link.frames import Kind, write_header
-from actors.link.gate import HandshakeGate
-from crypto.key_forms import encode_point, encode_scalar
-from crypto.session import echo_cookie, prove_cookie, read_hello_untrusted
-from crypto.static_secrets import StaticSecrets
+from batonpass.actors.link import LARGE_MESSAGE_BYTES
+from batonpass.actors.link.frames import Kind, write_header
+from batonpass.actors.link.gate import HandshakeGate
+from batonpass.crypto.key_forms import encode_point, encode_scalar
+from batonpass.crypto.session import echo_cookie, prove_cookie, read_hello_untrusted
+from batonpass.crypto.static_secrets import StaticSecrets
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
 
 DIRECTORY = Path(__file__).parent.parent.parent / "vectors" / "link"

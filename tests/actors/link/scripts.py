@@ -2,10 +2,10 @@
 
 from hypothesis import strategies as st
 
-from actors.link import (
+from batonpass.actors.link import (
     LinkSettings,
 )
-from actors.link.settings import MIN_DATAGRAM_BYTES
+from batonpass.actors.link.settings import MIN_DATAGRAM_BYTES
 from tests.actors.link.network import Faults, Network, Node
 
 SMALL = LinkSettings(window_messages=32, max_datagram_bytes=MIN_DATAGRAM_BYTES)

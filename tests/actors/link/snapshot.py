@@ -4,8 +4,8 @@ from collections import deque
 from enum import Enum
 from typing import Any
 
-from actors.link import Link
-from actors.link.prediction import Prediction
+from batonpass.actors.link import Link
+from batonpass.actors.link.prediction import Prediction
 
 _PLAIN = (int, float, str, bytes, bool, type(None))
 _NOT_STATE = {"is_usual", "confirm_body", "datagram", "accept_datagram", "_frames_left"}
@@ -32,7 +32,9 @@ def _of(thing: Any, seen: dict[int, int]) -> object:
     if isinstance(thing, dict):
         return [(_of(key, seen), _of(value, seen)) for key, value in thing.items()]
     kind = type(thing)
-    if not kind.__module__.startswith(("actors.link", "crypto.replay")) or isinstance(thing, Prediction):
+    if not kind.__module__.startswith(("batonpass.actors.link", "batonpass.crypto.replay")) or isinstance(
+        thing, Prediction
+    ):
         return kind.__name__
     seen[id(thing)] = len(seen)
     names = [name for one in kind.__mro__ for name in getattr(one, "__slots__", ())]

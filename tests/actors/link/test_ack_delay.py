@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import LinkSettings
-from actors.link.settings import MIN_DATAGRAM_BYTES
+from batonpass.actors.link import LinkSettings
+from batonpass.actors.link.settings import MIN_DATAGRAM_BYTES
 from tests.actors.link.network import Faults, Network
 
 SETTINGS = LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES)

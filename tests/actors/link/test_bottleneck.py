@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link.bottleneck import Bottleneck
-from actors.link.congestion import CongestionWindow
+from batonpass.actors.link.bottleneck import Bottleneck
+from batonpass.actors.link.congestion import CongestionWindow
 from tests.actors.link.pipe import DATAGRAM_BYTES, Flow, Pipe, run
 
 MAX_BYTES = 2 * 1024 * 1024

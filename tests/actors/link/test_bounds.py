@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.link import arrivals, gate, large, path, ranges, sessions, strangers, unfinished
-from actors.link.frames import (
+from batonpass.actors.link import arrivals, gate, large, path, ranges, sessions, strangers, unfinished
+from batonpass.actors.link.frames import (
     HEADER_BYTES,
     MAX_ACK_RANGES,
     MAX_CONTENT_FRAMES,
@@ -14,7 +14,7 @@ from actors.link.frames import (
     MAX_FRAMES,
     MIN_PIECE_BYTES,
 )
-from actors.link.settings import (
+from batonpass.actors.link.settings import (
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
     KERNEL_DATAGRAM_BYTES,
@@ -27,13 +27,13 @@ from actors.link.settings import (
     UNORDERED_AHEAD,
     LinkSettings,
 )
-from actors.net import endpoint as udp
-from actors.net import handshake_admission as admission
-from actors.net import link_table, peer_keys
-from actors.net import poller as lookout
-from actors.net.datagrams import ARRIVALS
-from crypto import session
-from crypto.replay import WINDOW
+from batonpass.actors.net import endpoint as udp
+from batonpass.actors.net import handshake_admission as admission
+from batonpass.actors.net import link_table, peer_keys
+from batonpass.actors.net import poller as lookout
+from batonpass.actors.net.datagrams import ARRIVALS
+from batonpass.crypto import session
+from batonpass.crypto.replay import WINDOW
 
 PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "protocol-link.md"
 SETTINGS = LinkSettings()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.link import Link, PeerRestarted
-from actors.link.sessions import MAX_REPLACED
+from batonpass.actors.link import Link, PeerRestarted
+from batonpass.actors.link.sessions import MAX_REPLACED
 from tests.actors.link.network import Faults, Ids, Network
 from tests.actors.link.scripts import joined
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link.frames import (
+from batonpass.actors.link.frames import (
     CLOSE,
     MAX_CONTENT_FRAMES,
     MAX_CONTROL_FRAMES,
@@ -22,14 +22,14 @@ from actors.link.frames import (
     write_grant,
     write_response,
 )
-from actors.link.incoming import Incoming, NoRoom
-from actors.link.settings import (
+from batonpass.actors.link.incoming import Incoming, NoRoom
+from batonpass.actors.link.settings import (
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
     LARGE_MESSAGE_BYTES,
     LinkSettings,
 )
-from crypto.errors import Malformed
+from batonpass.crypto.errors import Malformed
 from tests.actors.link.network import Network, Transit
 
 ROOM_BYTES = 61_400
@@ -112,8 +112,10 @@ def test_the_smallest_messages_share_datagrams_up_to_the_bound() -> None:
         return list(frames)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.link.receiver.read_usual_untrusted", lambda _: None)  # so that the other sees all
-        patch.setattr("actors.link.receiver.read_frames_untrusted", counted)
+        patch.setattr(
+            "batonpass.actors.link.receiver.read_usual_untrusted", lambda _: None
+        )  # so that the other sees all
+        patch.setattr("batonpass.actors.link.receiver.read_frames_untrusted", counted)
         for _ in range(5000):
             network.alpha.link.send(b"", network.now, 3)
         network.run(lambda: network.is_quiet)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link.frames import (
+from batonpass.actors.link.frames import (
     CLOSE,
     HEADER_BYTES,
     MAX_ACK_BYTES,
@@ -36,8 +36,8 @@ from actors.link.frames import (
     write_response,
     write_want,
 )
-from actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
-from crypto.errors import Malformed
+from batonpass.actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from batonpass.crypto.errors import Malformed
 
 U64 = st.integers(0, 2**64 - 1)
 

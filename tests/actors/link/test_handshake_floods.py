@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link import Address, LinkExpired
-from actors.link.frames import HEADER_BYTES, Kind, write_header
-from actors.link.sessions import HANDSHAKE_BURST, MAX_HALF_OPEN
-from crypto.keys import Identity
-from crypto.session import Initiator, echo_cookie, prove_cookie, read_hello_untrusted
-from crypto.static_secrets import StaticSecrets
+from batonpass.actors.link import Address, LinkExpired
+from batonpass.actors.link.frames import HEADER_BYTES, Kind, write_header
+from batonpass.actors.link.sessions import HANDSHAKE_BURST, MAX_HALF_OPEN
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.session import Initiator, echo_cookie, prove_cookie, read_hello_untrusted
+from batonpass.crypto.static_secrets import StaticSecrets
 from tests.actors.link.network import IDENTITIES, P256_ORDER, Faults, Network, Transit
 
 MALLORY = Identity.generate()

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.link import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LinkSettings
-from actors.link.frames import Ack, Kind, Message, Piece, Want
-from actors.link.incoming import Incoming
-from actors.link.large import REACH_BYTES, LargeBudget
-from actors.link.outgoing import Outgoing
-from actors.link.settings import UNORDERED_AHEAD
-from crypto.errors import Malformed
+from batonpass.actors.link import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LinkSettings
+from batonpass.actors.link.frames import Ack, Kind, Message, Piece, Want
+from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.large import REACH_BYTES, LargeBudget
+from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.settings import UNORDERED_AHEAD
+from batonpass.crypto.errors import Malformed
 from tests.actors.link.network import Faults, Network, Node, Transit
 
 FAST = LinkSettings(max_datagram_bytes=61_440)

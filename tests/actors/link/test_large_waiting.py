@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.link import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
-from actors.link.frames import PING, piece_head, write_want
-from actors.link.large import MIN_BYTES_PER_S, STALL_S, LargeBudget
+from batonpass.actors.link import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from batonpass.actors.link.frames import PING, piece_head, write_want
+from batonpass.actors.link.large import MIN_BYTES_PER_S, STALL_S, LargeBudget
 from tests.actors.link.network import Network
 from tests.actors.link.peers import Peers, say
 

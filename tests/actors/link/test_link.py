@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.link import (
+from batonpass.actors.link import (
     LinkExpired,
     LinkFull,
     LinkSettings,
@@ -16,11 +16,18 @@ from actors.link import (
     PeerRestarted,
     PeerUnreachable,
 )
-from actors.link.frames import HEADER_BYTES, Kind, message_head, read_header_untrusted, write_ack, write_header
-from actors.link.settings import INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
-from crypto.keys import Identity
-from crypto.session import Initiator, _hello_mac, _hello_proof
-from crypto.static_secrets import StaticSecrets
+from batonpass.actors.link.frames import (
+    HEADER_BYTES,
+    Kind,
+    message_head,
+    read_header_untrusted,
+    write_ack,
+    write_header,
+)
+from batonpass.actors.link.settings import INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.session import Initiator, _hello_mac, _hello_proof
+from batonpass.crypto.static_secrets import StaticSecrets
 from tests.actors.link.network import IDENTITIES, Faults, Network, Transit
 from tests.actors.link.scripts import FAULTS, MESSAGES, SMALL, content, joined, play, sent_by
 

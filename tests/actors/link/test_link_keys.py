@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.link import (
+from batonpass.actors.link import (
     PeerRestarted,
 )
-from crypto.keys import Identity
+from batonpass.crypto.keys import Identity
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node
 from tests.actors.link.scripts import FAULTS, SMALL, joined, play, sent_by
 

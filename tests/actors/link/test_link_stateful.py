@@ -21,10 +21,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actors.link import LARGE_MESSAGE_BYTES, LinkExpired, LinkSettings
-from actors.link.ranges import MAX_RANGES
-from actors.link.sessions import MAX_HALF_OPEN, MAX_SESSIONS
-from actors.link.settings import INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, KERNEL_DATAGRAM_BYTES, ORDERED_CHANNELS
+from batonpass.actors.link import LARGE_MESSAGE_BYTES, LinkExpired, LinkSettings
+from batonpass.actors.link.ranges import MAX_RANGES
+from batonpass.actors.link.sessions import MAX_HALF_OPEN, MAX_SESSIONS
+from batonpass.actors.link.settings import (
+    INITIAL_CREDIT_BYTES,
+    INITIAL_CREDIT_MESSAGES,
+    KERNEL_DATAGRAM_BYTES,
+    ORDERED_CHANNELS,
+)
 from tests.actors.link.network import Faults, Network, Node, Transit
 
 SIDES = st.sampled_from([0, 1])

@@ -7,24 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import LinkSettings
-from actors.link.congestion import CongestionWindow, RoundTrip
-from actors.link.deadlines import Deadlines
-from actors.link.frames import Ack, Message, Piece
-from actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, Verdict
-from actors.link.incoming import Incoming
-from actors.link.outgoing import Outgoing
-from actors.link.outgoing_message import OutgoingRun
-from actors.link.ranges import MAX_RANGES, SETTLED_COUNTERS, CounterRanges
-from actors.link.settings import (
+from batonpass.actors.link import LinkSettings
+from batonpass.actors.link.congestion import CongestionWindow, RoundTrip
+from batonpass.actors.link.deadlines import Deadlines
+from batonpass.actors.link.frames import Ack, Message, Piece
+from batonpass.actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, Verdict
+from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.outgoing_message import OutgoingRun
+from batonpass.actors.link.ranges import MAX_RANGES, SETTLED_COUNTERS, CounterRanges
+from batonpass.actors.link.settings import (
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
     LARGE_MESSAGE_BYTES,
     RESERVED_CREDIT_BYTES,
     SMALL_MESSAGE_BYTES,
 )
-from crypto.errors import Malformed
-from crypto.session import Hello
+from batonpass.crypto.errors import Malformed
+from batonpass.crypto.session import Hello
 
 
 class TestCounterRanges:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import LinkSettings
-from actors.link.frames import (
+from batonpass.actors.link import LinkSettings
+from batonpass.actors.link.frames import (
     HEADER_BYTES,
     MAX_CONTROL_FRAMES,
     Kind,
@@ -16,7 +16,7 @@ from actors.link.frames import (
     read_header_untrusted,
     write_challenge,
 )
-from actors.link.path import AMPLIFICATION, Path
+from batonpass.actors.link.path import AMPLIFICATION, Path
 from tests.actors.link.network import Faults, Network, Node, Transit
 
 HOME, ELSEWHERE, EVIL = ("10.0.0.1", 1), ("10.0.0.3", 3), ("6.6.6.6", 666)

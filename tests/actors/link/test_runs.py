@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import Link, LinkSettings
-from actors.link.assembly import Assembly
-from actors.link.frames import (
+from batonpass.actors.link import Link, LinkSettings
+from batonpass.actors.link.assembly import Assembly
+from batonpass.actors.link.frames import (
     MIN_PIECE_BYTES,
     Piece,
     Want,
@@ -19,11 +19,11 @@ from actors.link.frames import (
     piece_head,
     read_piece_run_untrusted,
 )
-from actors.link.incoming import Incoming
-from actors.link.large import REACH_BYTES
-from actors.link.settings import MIN_DATAGRAM_BYTES, UNORDERED_AHEAD
-from actors.net.demultiplexer import Demultiplexer
-from crypto.errors import Malformed
+from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.large import REACH_BYTES
+from batonpass.actors.link.settings import MIN_DATAGRAM_BYTES, UNORDERED_AHEAD
+from batonpass.actors.net.demultiplexer import Demultiplexer
+from batonpass.crypto.errors import Malformed
 from tests.actors.link.network import Network, Transit
 
 LARGE = LinkSettings(max_datagram_bytes=4200, initial_flight_bytes=2 * 1024 * 1024)
@@ -97,7 +97,7 @@ def arrive(network: Network, datagrams: list[bytes]) -> None:
 @contextmanager
 def one_by_one() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.net.demultiplexer._LARGE_BYTES", 2**20)
+        patch.setattr("batonpass.actors.net.demultiplexer._LARGE_BYTES", 2**20)
         yield
 
 

@@ -7,7 +7,7 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link.frames import read_frames_untrusted
+from batonpass.actors.link.frames import read_frames_untrusted
 from tests.actors.link import second_decoder
 from tests.actors.link.record_vectors import DIRECTORY, SCENES
 from tests.actors.link.second_decoder import KIND_NAMES, NotOfTheProtocol, PublicKeys, Wiretap, read_frames

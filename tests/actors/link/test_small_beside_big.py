@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.link import LARGE_MESSAGE_BYTES, LinkSettings
-from actors.link.frames import Ack
-from actors.link.outgoing import Outgoing
-from actors.link.settings import INITIAL_CREDIT_BYTES, RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
+from batonpass.actors.link import LARGE_MESSAGE_BYTES, LinkSettings
+from batonpass.actors.link.frames import Ack
+from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.settings import INITIAL_CREDIT_BYTES, RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
 from tests.actors.link.network import Network
 
 WINDOW_BYTES = LinkSettings().window_bytes

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link.gate import Verdict
-from actors.link.settings import Address
-from actors.link.strangers import (
+from batonpass.actors.link.gate import Verdict
+from batonpass.actors.link.settings import Address
+from batonpass.actors.link.strangers import (
     KNOWN_FOR_S,
     LOOKUP_INTERVAL_S,
     MAX_KNOWN,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import LARGE_MESSAGE_BYTES
-from actors.link.frames import (
+from batonpass.actors.link import LARGE_MESSAGE_BYTES
+from batonpass.actors.link.frames import (
     Message,
     MessageRun,
     Piece,
@@ -18,8 +18,8 @@ from actors.link.frames import (
     read_frames_untrusted,
     read_lone_piece_untrusted,
 )
-from actors.link.incoming import Incoming, NoRoom
-from actors.link.unfinished import LATE_S, OWN_BYTES, Unfinished, UnfinishedBudget
+from batonpass.actors.link.incoming import Incoming, NoRoom
+from batonpass.actors.link.unfinished import LATE_S, OWN_BYTES, Unfinished, UnfinishedBudget
 from tests.actors.link.network import Network
 from tests.actors.link.peers import Peers, say
 

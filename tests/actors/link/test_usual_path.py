@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.link import LinkSettings
-from actors.link.frames import (
+from batonpass.actors.link import LinkSettings
+from batonpass.actors.link.frames import (
     MAX_CONTENT_FRAMES,
     MIN_PIECE_BYTES,
     PING,
@@ -27,11 +27,11 @@ from actors.link.frames import (
     read_usual_untrusted,
     write_ack,
 )
-from actors.link.incoming import Incoming, NoRoom
-from actors.link.outgoing import Outgoing
-from actors.link.prediction import Prediction
-from actors.link.settings import LOOPBACK_TOLERATED_LOSS, NEVER
-from crypto.errors import Malformed
+from batonpass.actors.link.incoming import Incoming, NoRoom
+from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.prediction import Prediction
+from batonpass.actors.link.settings import LOOPBACK_TOLERATED_LOSS, NEVER
+from batonpass.crypto.errors import Malformed
 from tests.actors.link.network import Faults, Network, Node, Transit
 from tests.actors.link.snapshot import snapshot
 
@@ -72,7 +72,7 @@ FAULTS = st.builds(
 def long_way_only(*, one_by_one: bool) -> Iterator[None]:
     """`one_by_one`: small messages that leave together are not remembered as one either."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.link.receiver.read_usual_untrusted", lambda _: None)
+        patch.setattr("batonpass.actors.link.receiver.read_usual_untrusted", lambda _: None)
         patch.setattr(Prediction, "arm", lambda _: False)
         if one_by_one:
             patch.setattr(Outgoing, "_fill_small", lambda _, room_bytes, *__: room_bytes)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors import Down, Server, System
+from batonpass.actors import Down, Server, System
 from tests.actors.oracle.lines import oracle
 from tests.actors.oracle.subjects import Subject, end_of, settled, subject
 from tests.actors.servers import Recorder

@@ -4,7 +4,7 @@ from typing import Any
 
 import trio
 
-from actors import HIBERNATE, Ok, Reply, System
+from batonpass.actors import HIBERNATE, Ok, Reply, System
 from tests.actors.oracle.lines import oracle
 from tests.actors.oracle.subjects import Subject, settled
 

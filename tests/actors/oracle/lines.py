@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from actors import BadReturnValue, CallingSelf, Exit, Ignored, Ref, StartError, System
-from actors.core.exits import is_shutdown
+from batonpass.actors import BadReturnValue, CallingSelf, Exit, Ignored, Ref, StartError, System
+from batonpass.actors.core.exits import is_shutdown
 
 Case = Callable[[System], Awaitable[Any]]
 

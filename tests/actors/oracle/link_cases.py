@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from actors import ExitSignal, NoProc, Ref, StartError, Stop, System
+from batonpass.actors import ExitSignal, NoProc, Ref, StartError, Stop, System
 from tests.actors.oracle.lines import Raw, inspect, oracle, reason_in_elixir, started
 from tests.actors.oracle.subjects import Subject, busy, end_of, settled, subject
 from tests.actors.servers import Counter, ignore, refuse

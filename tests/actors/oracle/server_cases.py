@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors import CallTimeout, Exit, From, NoReply, Ref, Reply, Server, Stop, System
+from batonpass.actors import CallTimeout, Exit, From, NoReply, Ref, Reply, Server, Stop, System
 from tests.actors.oracle.lines import Raw, called, oracle, reason_in_elixir, started
 from tests.actors.oracle.subjects import Subject, going_on, settled, subject
 from tests.actors.servers import Counter, Scripted, Slow, Waiting, ignore, refuse

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from actors import TIMEOUT, Continue, ExitSignal, From, NoReply, Ok, Ref, Reply, Server, Stop, System
+from batonpass.actors import TIMEOUT, Continue, ExitSignal, From, NoReply, Ok, Ref, Reply, Server, Stop, System
 
 Work = Callable[["Subject"], Any]
 

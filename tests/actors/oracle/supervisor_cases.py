@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     AlreadyStarted,
     Continue,
@@ -21,8 +21,8 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.core.named import AlreadyRegistered
-from actors.registry.registry import Keys, via
+from batonpass.actors.core.named import AlreadyRegistered
+from batonpass.actors.registry.registry import Keys, via
 from tests.actors.oracle.lines import inspect, oracle, reason_in_elixir
 from tests.actors.oracle.subjects import settled, subject
 from tests.actors.servers import Counter

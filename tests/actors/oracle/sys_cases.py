@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from actors import Ref, System
-from actors.observe import sys
+from batonpass.actors import Ref, System
+from batonpass.actors.observe import sys
 from tests.actors.oracle.lines import called, oracle
 from tests.actors.oracle.subjects import end_of, settled, subject
 from tests.actors.servers import Counter

@@ -4,7 +4,7 @@ from typing import Any
 
 import trio
 
-from actors import System, Task, open_tasks
+from batonpass.actors import System, Task, open_tasks
 from tests.actors.oracle.lines import called, oracle
 
 

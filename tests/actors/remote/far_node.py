@@ -10,11 +10,11 @@ from pathlib import Path
 
 import trio
 
-from actors import ActorSpec, ServiceSpec, System
-from actors.net.endpoint import LinkEndpoint
-from actors.remote import Distribution, DistributionSettings
-from crypto.key_store import KeyStore
-from crypto.keys import Identity, PublicIdentity
+from batonpass.actors import ActorSpec, ServiceSpec, System
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.remote import Distribution, DistributionSettings
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.keys import Identity, PublicIdentity
 from tests.actors.servers import Recorder, Waiting
 
 TICK_S = 0.3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors import From, Reply, Stop
+from batonpass.actors import From, Reply, Stop
 from tests.actors.servers import Recorder
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import trio
 
-from actors.link import Address, Event, LinkExpired, LinkFull, PeerReachable, PeerRestarted, PeerUnreachable
-from actors.net.endpoint import Backlog
-from actors.net.inbox import Received
+from batonpass.actors.link import Address, Event, LinkExpired, LinkFull, PeerReachable, PeerRestarted, PeerUnreachable
+from batonpass.actors.net.endpoint import Backlog
+from batonpass.actors.net.inbox import Received
 
 UNREACHABLE_AFTER_S = 5.0
 GIVE_UP_AFTER_S = 120.0

@@ -9,8 +9,8 @@ from typing import Any
 
 import trio
 
-from actors import Ref, Restart, Server, ServiceSpec, System
-from actors.remote import Codec, Distribution, DistributionSettings
+from batonpass.actors import Ref, Restart, Server, ServiceSpec, System
+from batonpass.actors.remote import Codec, Distribution, DistributionSettings
 from tests.actors.remote.memory_link import MemoryNetwork
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.remote.codec import Codec, DataOnly, WireCaller, WireNamed, WireRef
-from actors.remote.errors import RemoteError, Undecodable, Unsendable
-from actors.remote.settings import MAX_DEPTH, MAX_LOOSE_KEYS, MAX_PAYLOAD_BYTES
+from batonpass.actors.remote.codec import Codec, DataOnly, WireCaller, WireNamed, WireRef
+from batonpass.actors.remote.errors import RemoteError, Undecodable, Unsendable
+from batonpass.actors.remote.settings import MAX_DEPTH, MAX_LOOSE_KEYS, MAX_PAYLOAD_BYTES
 
 
 class Colour(enum.Enum):

@@ -10,7 +10,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     CallTimeout,
     Exit,
     From,
@@ -24,7 +24,7 @@ from actors import (
     System,
     Tick,
 )
-from actors.remote import (
+from batonpass.actors.remote import (
     Distribution,
     DistributionSettings,
     NodeBusy,

@@ -21,8 +21,8 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors import Down, Exit, ExitSignal, From, Ref, Reply, Server, System
-from actors.remote import Distribution
+from batonpass.actors import Down, Exit, ExitSignal, From, Ref, Reply, Server, System
+from batonpass.actors.remote import Distribution
 from tests.actors.remote.memory_link import MemoryNetwork
 from tests.actors.remote.nodes import NOTHING, held, node
 

@@ -12,7 +12,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     Exit,
     ExitSignal,
     From,
@@ -22,16 +22,16 @@ from actors import (
     Reply,
     Server,
 )
-from actors.remote import (
+from batonpass.actors.remote import (
     Codec,
     NodeDown,
     RemoteError,
     Undecodable,
     Unsendable,
 )
-from actors.remote.desk import Tie
-from actors.remote.frames import Answer, Fault, Kill
-from actors.remote.seals import Seals
+from batonpass.actors.remote.desk import Tie
+from batonpass.actors.remote.frames import Answer, Fault, Kill
+from batonpass.actors.remote.seals import Seals
 from tests.actors.remote.keeper import Keeper, Mortal
 from tests.actors.remote.nodes import NOTHING, distribution_of, held, show, two_nodes
 from tests.actors.servers import Counter, Recorder, Waiting, Watcher

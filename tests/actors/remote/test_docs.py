@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from actors.remote import codec
-from actors.remote.frames import _SHAPES
+from batonpass.actors.remote import codec
+from batonpass.actors.remote.frames import _SHAPES
 
 PAGE = Path(__file__).parents[3] / "docs" / "actors-remote.md"
 

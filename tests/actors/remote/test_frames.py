@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.remote.errors import Undecodable
-from actors.remote.frames import (
+from batonpass.actors.remote.errors import Undecodable
+from batonpass.actors.remote.frames import (
     MAX_MESSAGE_BYTES,
     Answer,
     Call,
@@ -38,7 +38,7 @@ from actors.remote.frames import (
     write_frame,
     write_message,
 )
-from actors.remote.settings import MAX_PAYLOAD_BYTES
+from batonpass.actors.remote.settings import MAX_PAYLOAD_BYTES
 
 NUMBERS = st.integers(0, 2**64 - 1)
 PAYLOADS = st.binary(max_size=20)

@@ -7,15 +7,15 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     Exit,
     ExitSignal,
     NoProc,
     ServiceSpec,
 )
-from actors.link import PeerClosed
-from actors.net.inbox import Received
-from actors.remote import (
+from batonpass.actors.link import PeerClosed
+from batonpass.actors.net.inbox import Received
+from batonpass.actors.remote import (
     NODE_DOWN,
     NODE_UP,
     NodeDown,

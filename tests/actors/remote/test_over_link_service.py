@@ -6,13 +6,13 @@ from pathlib import Path
 
 import trio
 
-from actors import Ref, ServiceSpec, Strategy, SupervisorSpec, System
-from actors.link import Address
-from actors.net.endpoint import LinkEndpoint
-from actors.net.link_service import LinkService
-from actors.remote import Distribution, NodeDown
-from crypto.key_store import KeyStore
-from crypto.keys import PublicIdentity
+from batonpass.actors import Ref, ServiceSpec, Strategy, SupervisorSpec, System
+from batonpass.actors.link import Address
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.net.link_service import LinkService
+from batonpass.actors.remote import Distribution, NodeDown
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.keys import PublicIdentity
 from tests.actors.servers import Recorder, Watcher
 
 NAMES = ("alpha", "beta")

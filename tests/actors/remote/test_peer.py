@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.remote.frames import (
+from batonpass.actors.remote.frames import (
     Call,
     Cancel,
     Cast,
@@ -16,7 +16,7 @@ from actors.remote.frames import (
     Whereis,
     read_message_untrusted,
 )
-from actors.remote.peer import (
+from batonpass.actors.remote.peer import (
     Answered,
     Arrived,
     Broke,
@@ -30,7 +30,7 @@ from actors.remote.peer import (
     WentDown,
     WentUp,
 )
-from actors.remote.settings import BATCH_BYTES, DistributionSettings
+from batonpass.actors.remote.settings import BATCH_BYTES, DistributionSettings
 
 TARGET = (5, 77)
 

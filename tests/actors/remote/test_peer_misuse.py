@@ -5,7 +5,7 @@ from __future__ import annotations
 import cbor2
 import pytest
 
-from actors.remote.frames import (
+from batonpass.actors.remote.frames import (
     Call,
     Cancel,
     Cast,
@@ -29,14 +29,14 @@ from actors.remote.frames import (
     write_frame,
     write_message,
 )
-from actors.remote.peer import (
+from batonpass.actors.remote.peer import (
     Arrived,
     Effect,
     Peer,
     State,
     WentDown,
 )
-from actors.remote.settings import DistributionSettings
+from batonpass.actors.remote.settings import DistributionSettings
 
 TARGET = (5, 77)
 

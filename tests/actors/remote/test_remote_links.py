@@ -9,13 +9,13 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from actors import (
+from batonpass.actors import (
     Down,
     ExitSignal,
     NoProc,
     Ref,
 )
-from actors.remote import (
+from batonpass.actors.remote import (
     NodeDown,
     RemoteError,
 )

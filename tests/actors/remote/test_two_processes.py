@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors import Exit, ServiceSpec, System
-from actors.net.endpoint import LinkEndpoint
-from actors.remote import Distribution, DistributionSettings, NodeDown
-from crypto.key_store import KeyStore
+from batonpass.actors import Exit, ServiceSpec, System
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.remote import Distribution, DistributionSettings, NodeDown
+from batonpass.crypto.key_store import KeyStore
 from tests.actors.remote.far_node import TICK_S, UNREACHABLE_AFTER_S, Keys
 from tests.actors.servers import Recorder, Watcher
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable
 from typing import Any, cast
 
-from actors import Ref
-from actors.stages import SubscribeTo, Subscription
+from batonpass.actors import Ref
+from batonpass.actors.stages import SubscribeTo, Subscription
 
 
 def subscription(

@@ -6,8 +6,8 @@ from typing import Any
 
 import trio
 
-from actors import From, NoReply, Ref, Reply
-from actors.stages import (
+from batonpass.actors import From, NoReply, Ref, Reply
+from batonpass.actors.stages import (
     Cancellation,
     Consumer,
     Emit,

@@ -16,8 +16,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import Ref, System
-from actors.stages import (
+from batonpass.actors import Ref, System
+from batonpass.actors.stages import (
     BroadcastDispatcher,
     CancelPolicy,
     Consumer,
@@ -34,11 +34,11 @@ from actors.stages import (
     from_iterable,
     stage_server,
 )
-from actors.stages.buffer import Buffer
-from actors.stages.dispatchers import Delivery
-from actors.stages.intake import Batch, Intake
-from actors.stages.outlet import Outlet
-from actors.stages.protocol import Ask, Events
+from batonpass.actors.stages.buffer import Buffer
+from batonpass.actors.stages.dispatchers import Delivery
+from batonpass.actors.stages.intake import Batch, Intake
+from batonpass.actors.stages.outlet import Outlet
+from batonpass.actors.stages.protocol import Ask, Events
 from tests.actors.stages.cores import subscription
 
 # The pure halves, with messages that arrive whenever they like

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.stages import Keep
-from actors.stages.buffer import Buffer
+from batonpass.actors.stages import Keep
+from batonpass.actors.stages.buffer import Buffer
 
 
 @given(

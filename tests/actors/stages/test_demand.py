@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.stages import ExcessEvents
-from actors.stages.demand import Demand, Portion
+from batonpass.actors.stages import ExcessEvents
+from batonpass.actors.stages.demand import Demand, Portion
 
 
 def test_the_defaults_are_those_of_genstage() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.base.stable_hash import stable_hash
-from actors.stages import (
+from batonpass.actors.base.stable_hash import stable_hash
+from batonpass.actors.stages import (
     BroadcastDispatcher,
     DemandDispatcher,
     Dispatcher,
@@ -18,7 +18,7 @@ from actors.stages import (
     SubscriptionRefused,
     UnknownPartition,
 )
-from actors.stages.dispatchers import Delivery
+from batonpass.actors.stages.dispatchers import Delivery
 from tests.actors.stages.cores import subscription
 
 

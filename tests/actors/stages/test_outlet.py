@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.stages import (
+from batonpass.actors.stages import (
     BroadcastDispatcher,
     DemandDispatcher,
     DemandMode,
@@ -14,9 +14,9 @@ from actors.stages import (
     PartitionDispatcher,
     Subscription,
 )
-from actors.stages.buffer import Buffer
-from actors.stages.dispatchers import Delivery
-from actors.stages.outlet import Outlet
+from batonpass.actors.stages.buffer import Buffer
+from batonpass.actors.stages.dispatchers import Delivery
+from batonpass.actors.stages.outlet import Outlet
 from tests.actors.stages.cores import subscription
 
 KINDS: dict[str, Any] = {

@@ -9,8 +9,8 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked as quiet
 
-from actors import ActorSpec, Exit, Restart, StartError, System
-from actors.stages import (
+from batonpass.actors import ActorSpec, Exit, Restart, StartError, System
+from batonpass.actors.stages import (
     BroadcastDispatcher,
     CancelPolicy,
     DemandMode,

@@ -8,9 +8,9 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked as quiet
 
-from actors import IGNORE, BadReturnValue, CallTimeout, Continue, Exit, Ok, Reply, StartError, Stop, System
-from actors.observe import sys
-from actors.stages import (
+from batonpass.actors import IGNORE, BadReturnValue, CallTimeout, Continue, Exit, Ok, Reply, StartError, Stop, System
+from batonpass.actors.observe import sys
+from batonpass.actors.stages import (
     BroadcastDispatcher,
     CancelPolicy,
     Consumer,

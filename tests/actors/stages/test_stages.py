@@ -9,11 +9,11 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked as quiet
 
-from actors import (
+from batonpass.actors import (
     System,
 )
-from actors.core.telemetry import STAGE_OVERFLOW
-from actors.stages import (
+from batonpass.actors.core.telemetry import STAGE_OVERFLOW
+from batonpass.actors.stages import (
     BroadcastDispatcher,
     DemandMode,
     Emit,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from trio.testing import wait_all_tasks_blocked as quiet
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     Exit,
     NoProc,
@@ -18,7 +18,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.stages import (
+from batonpass.actors.stages import (
     CancelPolicy,
     Finish,
     NotAConsumer,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors import AutoShutdown, Restart, Strategy
+from batonpass.actors import AutoShutdown, Restart, Strategy
 from tests.actors.supervision.script import Ask, Branch, End, Leaf, Step, Wait
 
 WINDOW_S = 5.0

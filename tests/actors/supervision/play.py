@@ -7,7 +7,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from actors import (
+from batonpass.actors import (
     IGNORE,
     ActorSpec,
     ChildInfo,
@@ -23,7 +23,7 @@ from actors import (
     SupervisorSpec,
     System,
 )
-from actors.core.server import Ignore
+from batonpass.actors.core.server import Ignore
 from tests.actors.supervision.model import WINDOW_S
 from tests.actors.supervision.script import Ask, Branch, End, Leaf, Step, Wait
 

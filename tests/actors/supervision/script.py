@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors import AutoShutdown, Restart, Strategy
+from batonpass.actors import AutoShutdown, Restart, Strategy
 
 RECORDED = Path(__file__).with_name("otp_supervision.txt")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-import actors
-from actors import (
+from batonpass import actors
+from batonpass.actors import (
     AutoShutdown,
     ChildSpec,
     Restart,
@@ -23,7 +23,7 @@ from actors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors import Ref
+    from batonpass.actors import Ref
 
 wrong: Any = actors
 """What is written below is what a type checker would refuse."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import cbor2
 
-from actors.http.strict_json import read_json_untrusted
-from actors.link import Address, Link, LinkSettings
-from actors.link.frames import (
+from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.actors.link import Address, Link, LinkSettings
+from batonpass.actors.link.frames import (
     CLOSE,
     MIN_PIECE_BYTES,
     PING,
@@ -33,15 +33,15 @@ from actors.link.frames import (
     write_response,
     write_want,
 )
-from actors.observe.display import picture
-from actors.observe.plain_data import NotReplaceable, in_shape_of_untrusted
-from actors.remote import frames as remote
-from actors.remote.codec import Codec, DataOnly
-from actors.remote.errors import RemoteError, Undecodable
-from actors.remote.frames import read_message_untrusted, write_frame, write_message
-from actors.remote.peer import Peer
-from actors.remote.settings import DistributionSettings
-from crypto.errors import Malformed
+from batonpass.actors.observe.display import picture
+from batonpass.actors.observe.plain_data import NotReplaceable, in_shape_of_untrusted
+from batonpass.actors.remote import frames as remote
+from batonpass.actors.remote.codec import Codec, DataOnly
+from batonpass.actors.remote.errors import RemoteError, Undecodable
+from batonpass.actors.remote.frames import read_message_untrusted, write_frame, write_message
+from batonpass.actors.remote.peer import Peer
+from batonpass.actors.remote.settings import DistributionSettings
+from batonpass.crypto.errors import Malformed
 from tests.fuzz.target import Target
 from tests.fuzz.world import IDENTITIES, private_key
 
@@ -336,14 +336,14 @@ TARGETS = [
     Target(
         "link-header",
         read_header_untrusted,
-        ["actors.link.frames:read_header_untrusted"],
+        ["batonpass.actors.link.frames:read_header_untrusted"],
         lambda: [write_header(Kind.DATA, 7, 9)],
         (Malformed,),
     ),
     Target(
         "link-frames",
         _frames,
-        ["actors.link.frames:read_frames_untrusted", "actors.link.frames:read_usual_untrusted"],
+        ["batonpass.actors.link.frames:read_frames_untrusted", "batonpass.actors.link.frames:read_usual_untrusted"],
         _frame_seeds,
         (Malformed,),
     ),
@@ -358,7 +358,10 @@ TARGETS = [
     Target(
         "link-piece-run",
         _piece_run,
-        ["actors.link.frames:read_piece_run_untrusted", "actors.link.frames:read_lone_piece_untrusted"],
+        [
+            "batonpass.actors.link.frames:read_piece_run_untrusted",
+            "batonpass.actors.link.frames:read_lone_piece_untrusted",
+        ],
         _piece_run_seeds,
         (Malformed,),
     ),
@@ -366,7 +369,7 @@ TARGETS = [
     Target(
         "remote-codec",
         _decode,
-        ["actors.remote.codec:Codec.decode_untrusted"],
+        ["batonpass.actors.remote.codec:Codec.decode_untrusted"],
         _codec_seeds,
         (Undecodable,),
         plain="",
@@ -374,16 +377,19 @@ TARGETS = [
     Target(
         "remote-frames",
         read_message_untrusted,
-        ["actors.remote.frames:read_message_untrusted"],
+        ["batonpass.actors.remote.frames:read_message_untrusted"],
         lambda: _distribution_seeds()[-1:],
         (Undecodable,),
         plain="cbor",
     ),
-    Target("remote-peer", _distribution, ["actors.remote.peer:Peer.receive_untrusted"], _distribution_seeds),
+    Target("remote-peer", _distribution, ["batonpass.actors.remote.peer:Peer.receive_untrusted"], _distribution_seeds),
     Target(
         "strict-json",
         read_json_untrusted,
-        ["actors.http.strict_json:read_json_untrusted", "actors.http.strict_json:count_values_untrusted"],
+        [
+            "batonpass.actors.http.strict_json:read_json_untrusted",
+            "batonpass.actors.http.strict_json:count_values_untrusted",
+        ],
         lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 300 + b"]" * 300],
         (ValueError,),
         plain="json",
@@ -391,7 +397,7 @@ TARGETS = [
     Target(
         "replaced-state",
         _replace_state,
-        ["actors.observe.plain_data:in_shape_of_untrusted"],
+        ["batonpass.actors.observe.plain_data:in_shape_of_untrusted"],
         lambda: [json.dumps(picture(_STATE)).encode(), b"null"],
         (ValueError, NotReplaceable),
         plain="json",

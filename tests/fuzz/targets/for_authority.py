@@ -12,18 +12,18 @@ from uuid import UUID
 import cbor2
 from pydantic import BaseModel
 
-from authority.errors import MessageError
-from authority.limits import INLINE_STATE_BYTES
-from authority.machines.precopy import ChunkTable, CopyAhead, parse_recipe_untrusted
-from authority.trust.certificates import CommitCertificate, DelegationGrant, PassCertificate
-from authority.trust.signed_positions import LogPosition
-from authority.wire.batch import MAX_BATCH, Batch, BatchItem, Letter
-from authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
-from authority.wire.columnar import Row, columns_of, rows_untrusted
-from authority.wire.hops import BadTrace, Trace
-from authority.wire.log_position import place_in_untrusted, place_said_untrusted
-from authority.wire.sealing import Sealer
-from authority.wire.transfer import (
+from batonpass.authority.errors import MessageError
+from batonpass.authority.limits import INLINE_STATE_BYTES
+from batonpass.authority.machines.precopy import ChunkTable, CopyAhead, parse_recipe_untrusted
+from batonpass.authority.trust.certificates import CommitCertificate, DelegationGrant, PassCertificate
+from batonpass.authority.trust.signed_positions import LogPosition
+from batonpass.authority.wire.batch import MAX_BATCH, Batch, BatchItem, Letter
+from batonpass.authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
+from batonpass.authority.wire.columnar import Row, columns_of, rows_untrusted
+from batonpass.authority.wire.hops import BadTrace, Trace
+from batonpass.authority.wire.log_position import place_in_untrusted, place_said_untrusted
+from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.transfer import (
     Activated,
     AdmitRequest,
     Input,
@@ -38,7 +38,7 @@ from authority.wire.transfer import (
     encode_link,
     encode_message,
 )
-from crypto import jose, jws
+from batonpass.crypto import jose, jws
 from tests.fuzz.plain import from_cbor, from_json, to_cbor, to_json
 from tests.fuzz.target import Target
 from tests.fuzz.world import IDENTITIES, NOW_S
@@ -256,14 +256,14 @@ TARGETS = [
     Target(
         "cbor-plain",
         loads_plain_untrusted,
-        ["authority.wire.cbor:loads_plain_untrusted"],
+        ["batonpass.authority.wire.cbor:loads_plain_untrusted"],
         lambda: [encode_message(MESSAGE), cbor2.dumps([2**70, -(2**70), {b"a": 0.5}])],
         (Exception,),
     ),
     Target(
         "cbor-state",
         loads_state_untrusted,
-        ["authority.wire.cbor:loads_state_untrusted"],
+        ["batonpass.authority.wire.cbor:loads_state_untrusted"],
         lambda: [cbor2.dumps(value) for value in (STATE, list(STATE), {(1, 2): STATE})],
         (Exception,),
     ),
@@ -271,11 +271,11 @@ TARGETS = [
         "parcel",
         _open_parcel,
         [
-            "authority.wire.envelope:Parcel.from_data_untrusted",
-            "authority.wire.sealing:Sealer.open_all_untrusted",
-            "authority.wire.sealing:Sealer.open_untrusted",
-            "authority.wire.sealing:_row_untrusted",
-            "authority.wire.sealing:_attach_untrusted",
+            "batonpass.authority.wire.envelope:Parcel.from_data_untrusted",
+            "batonpass.authority.wire.sealing:Sealer.open_all_untrusted",
+            "batonpass.authority.wire.sealing:Sealer.open_untrusted",
+            "batonpass.authority.wire.sealing:_row_untrusted",
+            "batonpass.authority.wire.sealing:_attach_untrusted",
         ],
         lambda: [to_cbor(parcel().to_data()), to_cbor(_batch_parcel().to_data())],
         (MessageError,),
@@ -303,14 +303,14 @@ TARGETS = [
         "columns",
         _columns,
         [
-            "authority.wire.columnar:rows_untrusted",
-            "authority.wire.columnar:_routes_untrusted",
-            "authority.wire.columnar:_traces_untrusted",
-            "authority.wire.columnar:_trace_untrusted",
-            "authority.wire.columnar:_carried_untrusted",
-            "authority.wire.columnar:_messages_untrusted",
-            "authority.wire.columnar:_of_kind_untrusted",
-            "authority.wire.hops:Trace.unpacked_untrusted",
+            "batonpass.authority.wire.columnar:rows_untrusted",
+            "batonpass.authority.wire.columnar:_routes_untrusted",
+            "batonpass.authority.wire.columnar:_traces_untrusted",
+            "batonpass.authority.wire.columnar:_trace_untrusted",
+            "batonpass.authority.wire.columnar:_carried_untrusted",
+            "batonpass.authority.wire.columnar:_messages_untrusted",
+            "batonpass.authority.wire.columnar:_of_kind_untrusted",
+            "batonpass.authority.wire.hops:Trace.unpacked_untrusted",
         ],
         _columns_seeds,
         (MessageError,),
@@ -319,14 +319,17 @@ TARGETS = [
     Target(
         "recipe",
         _read_recipe,
-        ["authority.machines.precopy:parse_recipe_untrusted", "authority.machines.precopy:split_untrusted"],
+        [
+            "batonpass.authority.machines.precopy:parse_recipe_untrusted",
+            "batonpass.authority.machines.precopy:split_untrusted",
+        ],
         lambda: [CopyAhead().recipe(bytes(300_000))[0], b""],
         (MessageError,),
     ),
     Target(
         "authority-message",
         decode_message_untrusted,
-        ["authority.wire.transfer:decode_message_untrusted"],
+        ["batonpass.authority.wire.transfer:decode_message_untrusted"],
         message_seeds,
         (MessageError,),
         plain="cbor",
@@ -334,14 +337,14 @@ TARGETS = [
     Target(
         "key-ahead",
         _key_ahead,
-        ["authority.wire.sealing:Sealer.told_untrusted", "crypto.jose:agree_ahead_untrusted"],
+        ["batonpass.authority.wire.sealing:Sealer.told_untrusted", "batonpass.crypto.jose:agree_ahead_untrusted"],
         _key_ahead_seeds,
         (MessageError,),
     ),
     Target(
         "authority-link",
         decode_link_untrusted,
-        ["authority.wire.transfer:decode_link_untrusted"],
+        ["batonpass.authority.wire.transfer:decode_link_untrusted"],
         _link_seeds,
         (MessageError,),
         plain="cbor",
@@ -350,11 +353,11 @@ TARGETS = [
         "trace",
         _trace,
         [
-            "authority.wire.hops:Trace.from_data_untrusted",
-            "authority.wire.hops:Trace._read_untrusted",
-            "authority.wire.hops:_hops_untrusted",
-            "authority.wire.hops:_marks_untrusted",
-            "authority.wire.hops:_whole_untrusted",
+            "batonpass.authority.wire.hops:Trace.from_data_untrusted",
+            "batonpass.authority.wire.hops:Trace._read_untrusted",
+            "batonpass.authority.wire.hops:_hops_untrusted",
+            "batonpass.authority.wire.hops:_marks_untrusted",
+            "batonpass.authority.wire.hops:_whole_untrusted",
         ],
         lambda: [to_cbor(TRACE.to_data())],
         (BadTrace,),
@@ -363,7 +366,7 @@ TARGETS = [
     Target(
         "certificates",
         _certificates,
-        ["authority.trust.certificates:_Certificate.from_claims_untrusted"],
+        ["batonpass.authority.trust.certificates:_Certificate.from_claims_untrusted"],
         _certificate_seeds,
         (MessageError,),
         plain="json",
@@ -371,7 +374,10 @@ TARGETS = [
     Target(
         "log-place",
         _log_place,
-        ["authority.wire.log_position:place_in_untrusted", "authority.wire.log_position:place_said_untrusted"],
+        [
+            "batonpass.authority.wire.log_position:place_in_untrusted",
+            "batonpass.authority.wire.log_position:place_said_untrusted",
+        ],
         _log_place_seeds,
         (MessageError,),
         plain="json",
@@ -379,7 +385,7 @@ TARGETS = [
     Target(
         "log-position",
         _log_position,
-        ["authority.trust.signed_positions:LogPosition.from_claims_untrusted"],
+        ["batonpass.authority.trust.signed_positions:LogPosition.from_claims_untrusted"],
         lambda: [to_json(LOG_POSITION.to_claims()), to_json({**LOG_POSITION.to_claims(), "office": 0})],
         (MessageError,),
         plain="json",

@@ -6,9 +6,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from crypto import base64url, jose, jwe, jws, merkle, session
-from crypto.continuity import Published, Statement, first_pin, follow_untrusted, sign_reset, sign_successor
-from crypto.errors import (
+from batonpass.crypto import base64url, jose, jwe, jws, merkle, session
+from batonpass.crypto.continuity import Published, Statement, first_pin, follow_untrusted, sign_reset, sign_successor
+from batonpass.crypto.errors import (
     Expired,
     KeyConflict,
     Malformed,
@@ -19,7 +19,7 @@ from crypto.errors import (
     UnknownSender,
     WrongReceiver,
 )
-from crypto.key_forms import (
+from batonpass.crypto.key_forms import (
     compress_point,
     decode_compressed_point_untrusted,
     decode_point_untrusted,
@@ -33,10 +33,10 @@ from crypto.key_forms import (
     public_key_from_pem_untrusted,
     public_pem,
 )
-from crypto.keys import Identity, RetiringIdentity
-from crypto.public_keys import PublicIdentity
-from crypto.seen import Seen
-from crypto.static_secrets import mac
+from batonpass.crypto.keys import Identity, RetiringIdentity
+from batonpass.crypto.public_keys import PublicIdentity
+from batonpass.crypto.seen import Seen
+from batonpass.crypto.static_secrets import mac
 from tests.fuzz.plain import NotPlain, from_json, to_json
 from tests.fuzz.target import Target
 from tests.fuzz.world import EPHEMERAL, IDENTITIES, NOW_S, private_key
@@ -377,7 +377,7 @@ TARGETS = [
     Target(
         "base64url",
         base64url.decode_untrusted,
-        ["crypto.base64url:decode_untrusted"],
+        ["batonpass.crypto.base64url:decode_untrusted"],
         lambda: [b"AAEC", b"_-8", b"QQ"],
         (Malformed,),
     ),
@@ -389,13 +389,13 @@ TARGETS = [
             jose.peek_key_untrusted(_text(data)),
         ),
         [
-            "crypto.jose:peek_untrusted",
-            "crypto.jose:peek_sender_untrusted",
-            "crypto.jose:peek_key_untrusted",
-            "crypto.jose:_sender_untrusted",
-            "crypto.jose:_kid_untrusted",
-            "crypto.jws:read_header_untrusted",
-            "crypto.jws:json_object_untrusted",
+            "batonpass.crypto.jose:peek_untrusted",
+            "batonpass.crypto.jose:peek_sender_untrusted",
+            "batonpass.crypto.jose:peek_key_untrusted",
+            "batonpass.crypto.jose:_sender_untrusted",
+            "batonpass.crypto.jose:_kid_untrusted",
+            "batonpass.crypto.jws:read_header_untrusted",
+            "batonpass.crypto.jws:json_object_untrusted",
         ],
         lambda: [_sealed()],
         (Malformed,),
@@ -403,7 +403,7 @@ TARGETS = [
     Target(
         "jose-sealed-header",
         _sealed_header,
-        ["crypto.jws:_sealed_header_untrusted"],
+        ["batonpass.crypto.jws:_sealed_header_untrusted"],
         lambda: [base64url.decode_untrusted(_sealed().split(b".")[0])],
         (),
     ),
@@ -411,12 +411,12 @@ TARGETS = [
         "jose-open",
         lambda data: _open(_text(data)),
         [
-            "crypto.jose:open_untrusted",
-            "crypto.jose:_claims_untrusted",
-            "crypto.jose:_verify_untrusted",
-            "crypto.jose:_key_untrusted",
-            "crypto.jose:_fitting_untrusted",
-            "crypto.jose:_decrypt_untrusted",
+            "batonpass.crypto.jose:open_untrusted",
+            "batonpass.crypto.jose:_claims_untrusted",
+            "batonpass.crypto.jose:_verify_untrusted",
+            "batonpass.crypto.jose:_key_untrusted",
+            "batonpass.crypto.jose:_fitting_untrusted",
+            "batonpass.crypto.jose:_decrypt_untrusted",
         ],
         lambda: [_sealed()],
         SEALED_ERRORS,
@@ -431,11 +431,11 @@ TARGETS = [
         "jose-statement",
         _statement,
         [
-            "crypto.jose:peek_statement_untrusted",
-            "crypto.jose:verify_untrusted",
-            "crypto.jose:_signed_payload_untrusted",
-            "crypto.jose:_text_of_many_untrusted",
-            "crypto.merkle:root_untrusted",
+            "batonpass.crypto.jose:peek_statement_untrusted",
+            "batonpass.crypto.jose:verify_untrusted",
+            "batonpass.crypto.jose:_signed_payload_untrusted",
+            "batonpass.crypto.jose:_text_of_many_untrusted",
+            "batonpass.crypto.merkle:root_untrusted",
         ],
         _statement_seeds,
         (Malformed, UnknownSender, Tampered, Expired, Revoked),
@@ -443,14 +443,18 @@ TARGETS = [
     Target(
         "jws",
         _jws,
-        ["crypto.jws:read_untrusted", "crypto.jws:Compact.verify_untrusted"],
+        ["batonpass.crypto.jws:read_untrusted", "batonpass.crypto.jws:Compact.verify_untrusted"],
         lambda: [_sealed()],
         (Malformed, Tampered),
     ),
     Target(
         "jwe",
         _box,
-        ["crypto.jwe:box_decrypt_untrusted", "crypto.jwe:read_untrusted", "crypto.jwe:Compact.decrypt_untrusted"],
+        [
+            "batonpass.crypto.jwe:box_decrypt_untrusted",
+            "batonpass.crypto.jwe:read_untrusted",
+            "batonpass.crypto.jwe:Compact.decrypt_untrusted",
+        ],
         lambda: [_jwe_by()],
         (Malformed, Tampered),
     ),
@@ -458,10 +462,10 @@ TARGETS = [
         "jwe-header",
         _jwe_header,
         [
-            "crypto.jwe:agree_ahead_untrusted",
-            "crypto.jwe:_header_untrusted",
-            "crypto.jwe:_fields_untrusted",
-            "crypto.jwe:_coordinate_untrusted",
+            "batonpass.crypto.jwe:agree_ahead_untrusted",
+            "batonpass.crypto.jwe:_header_untrusted",
+            "batonpass.crypto.jwe:_fields_untrusted",
+            "batonpass.crypto.jwe:_coordinate_untrusted",
         ],
         _jwe_headers,
         (Malformed, Tampered),
@@ -471,14 +475,14 @@ TARGETS = [
         "jwks",
         _jwks,
         [
-            "crypto.public_keys:PublicIdentity.from_jwks_untrusted",
-            "crypto.public_keys:_our_jwks_untrusted",
-            "crypto.public_keys:_retiring_untrusted",
-            "crypto.public_keys:_revoked_untrusted",
-            "crypto.public_keys:_unix_s_untrusted",
-            "crypto.key_forms:public_key_from_jwk_untrusted",
-            "crypto.key_forms:_number_untrusted",
-            "crypto.key_forms:_canonical_untrusted",
+            "batonpass.crypto.public_keys:PublicIdentity.from_jwks_untrusted",
+            "batonpass.crypto.public_keys:_our_jwks_untrusted",
+            "batonpass.crypto.public_keys:_retiring_untrusted",
+            "batonpass.crypto.public_keys:_revoked_untrusted",
+            "batonpass.crypto.public_keys:_unix_s_untrusted",
+            "batonpass.crypto.key_forms:public_key_from_jwk_untrusted",
+            "batonpass.crypto.key_forms:_number_untrusted",
+            "batonpass.crypto.key_forms:_canonical_untrusted",
         ],
         _jwks_seeds,
         (Malformed,),
@@ -487,7 +491,7 @@ TARGETS = [
     Target(
         "private-jwk",
         _private_jwk,
-        ["crypto.key_forms:private_key_from_jwk_untrusted"],
+        ["batonpass.crypto.key_forms:private_key_from_jwk_untrusted"],
         lambda: [to_json(private_jwk(EPHEMERAL))],
         (Malformed,),
         plain="json",
@@ -496,12 +500,12 @@ TARGETS = [
         "raw-keys",
         _raw_keys,
         [
-            "crypto.key_forms:decode_point_untrusted",
-            "crypto.key_forms:decode_compressed_point_untrusted",
-            "crypto.key_forms:decode_scalar_untrusted",
-            "crypto.key_forms:_point_untrusted",
-            "crypto.key_forms:public_key_from_pem_untrusted",
-            "crypto.key_forms:private_key_from_pem_untrusted",
+            "batonpass.crypto.key_forms:decode_point_untrusted",
+            "batonpass.crypto.key_forms:decode_compressed_point_untrusted",
+            "batonpass.crypto.key_forms:decode_scalar_untrusted",
+            "batonpass.crypto.key_forms:_point_untrusted",
+            "batonpass.crypto.key_forms:public_key_from_pem_untrusted",
+            "batonpass.crypto.key_forms:private_key_from_pem_untrusted",
         ],
         _raw_key_seeds,
     ),
@@ -509,12 +513,12 @@ TARGETS = [
         "key-statements",
         _follow,
         [
-            "crypto.continuity:follow_untrusted",
-            "crypto.continuity:newest_reset_untrusted",
-            "crypto.continuity:_path_untrusted",
-            "crypto.continuity:read_statement_untrusted",
-            "crypto.continuity:_head_untrusted",
-            "crypto.continuity:_verified_untrusted",
+            "batonpass.crypto.continuity:follow_untrusted",
+            "batonpass.crypto.continuity:newest_reset_untrusted",
+            "batonpass.crypto.continuity:_path_untrusted",
+            "batonpass.crypto.continuity:read_statement_untrusted",
+            "batonpass.crypto.continuity:_head_untrusted",
+            "batonpass.crypto.continuity:_verified_untrusted",
         ],
         _follow_seeds,
         (KeyConflict,),
@@ -524,7 +528,7 @@ TARGETS = [
     Target(
         "key-statement",
         _key_statement,
-        ["crypto.continuity:Statement.from_data_untrusted"],
+        ["batonpass.crypto.continuity:Statement.from_data_untrusted"],
         _key_statements,
         (Malformed,),
         plain="json",
@@ -532,7 +536,7 @@ TARGETS = [
     Target(
         "hello",
         _hello,
-        ["crypto.session:read_hello_untrusted", "crypto.session:_name_untrusted"],
+        ["batonpass.crypto.session:read_hello_untrusted", "batonpass.crypto.session:_name_untrusted"],
         lambda: [bytes([way]) + _initiator().hello for way in (0, 1)],
         (Malformed,),
     ),
@@ -540,9 +544,9 @@ TARGETS = [
         "accept",
         _accept,
         [
-            "crypto.session:Initiator.finish_untrusted",
-            "crypto.session:Initiator._as_known_untrusted",
-            "crypto.session:_verify_untrusted",
+            "batonpass.crypto.session:Initiator.finish_untrusted",
+            "batonpass.crypto.session:Initiator._as_known_untrusted",
+            "batonpass.crypto.session:_verify_untrusted",
         ],
         lambda: [bytes([way]) + _accepted() for way in (0, 1)],
         (Malformed, Tampered),
@@ -550,22 +554,24 @@ TARGETS = [
     Target(
         "confirm",
         _confirm,
-        ["crypto.session:Responder.finish_untrusted"],
+        ["batonpass.crypto.session:Responder.finish_untrusted"],
         lambda: [bytes([way]) + _confirmed() for way in (0, 1)],
         (Malformed, Tampered),
     ),
-    Target("cookie", _cookie, ["crypto.session:Initiator.read_cookie_untrusted"], _cookies, (Malformed, Tampered)),
+    Target(
+        "cookie", _cookie, ["batonpass.crypto.session:Initiator.read_cookie_untrusted"], _cookies, (Malformed, Tampered)
+    ),
     Target(
         "sealed-datagrams",
         _datagram_run,
-        ["crypto.session:Session.open_run_untrusted"],
+        ["batonpass.crypto.session:Session.open_run_untrusted"],
         _datagram_run_seeds,
         (Tampered,),
     ),
     Target(
         "sealed-datagram",
         _datagram,
-        ["crypto.session:Session.open_untrusted", "crypto.session:Session.open_into_untrusted"],
+        ["batonpass.crypto.session:Session.open_untrusted", "batonpass.crypto.session:Session.open_into_untrusted"],
         _datagram_seeds,
         (Tampered,),
     ),

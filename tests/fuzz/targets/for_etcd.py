@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from batonpass.tree.data.data import encode
+from batonpass.tree.data.errors import BadData
+from batonpass.tree.data.payload import encode_payload
+from batonpass.tree.etcd import wire
+from batonpass.tree.etcd.answers import Answers
+from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror
+from batonpass.tree.etcd.mirrored_store import MirroredStore
 from tests.fuzz.plain import to_json
 from tests.fuzz.target import Target
 from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
-from tree.data.data import encode
-from tree.data.errors import BadData
-from tree.data.payload import encode_payload
-from tree.etcd import wire
-from tree.etcd.answers import Answers
-from tree.etcd.keys import Keys
-from tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror
-from tree.etcd.mirrored_store import MirroredStore
 
 KEYS = Keys("/batonpass", "homeserver", "alpha")
 
@@ -115,10 +115,10 @@ TARGETS = [
         "etcd-loading",
         _etcd_loading,
         [
-            "tree.etcd.mirror:Changes.add_untrusted",
-            "tree.etcd.mirror:Loading.add_untrusted",
-            "tree.etcd.mirror:Loading._add_row_untrusted",
-            "tree.etcd.mirror:_read_guard_untrusted",
+            "batonpass.tree.etcd.mirror:Changes.add_untrusted",
+            "batonpass.tree.etcd.mirror:Loading.add_untrusted",
+            "batonpass.tree.etcd.mirror:Loading._add_row_untrusted",
+            "batonpass.tree.etcd.mirror:_read_guard_untrusted",
         ],
         cbor_seeds(ETCD_ROWS),
         (Damaged,),
@@ -127,7 +127,7 @@ TARGETS = [
     Target(
         "etcd-mirror",
         _etcd_mirror,
-        ["tree.etcd.mirror:Mirror.take_untrusted"],
+        ["batonpass.tree.etcd.mirror:Mirror.take_untrusted"],
         cbor_seeds([ETCD_ROWS[0], *ETCD_ROWS[2:]]),
         (Damaged,),
         plain="cbor",
@@ -136,9 +136,9 @@ TARGETS = [
         "etcd-row",
         _etcd_row,
         [
-            "tree.etcd.mirrored_store:MirroredStore.take_rows_untrusted",
-            "tree.etcd.mirrored_store:MirroredStore.add_row_untrusted",
-            "tree.etcd.mirrored_store:_read_row_untrusted",
+            "batonpass.tree.etcd.mirrored_store:MirroredStore.take_rows_untrusted",
+            "batonpass.tree.etcd.mirrored_store:MirroredStore.add_row_untrusted",
+            "batonpass.tree.etcd.mirrored_store:_read_row_untrusted",
         ],
         lambda: [_row(), _row([1, {"x": b"y"}])],
         (BadData,),
@@ -147,7 +147,7 @@ TARGETS = [
     Target(
         "etcd-answers",
         _etcd_answers,
-        ["tree.etcd.answers:Answers.take_untrusted", "tree.etcd.answers:_read_chunk_untrusted"],
+        ["batonpass.tree.etcd.answers:Answers.take_untrusted", "batonpass.tree.etcd.answers:_read_chunk_untrusted"],
         cbor_seeds([0, [[1, b"answer"], [2, b"other"]]]),
         (BadData,),
         plain="cbor",
@@ -156,15 +156,15 @@ TARGETS = [
         "etcd-wire",
         _etcd_wire,
         [
-            "tree.etcd.wire:read_range_untrusted",
-            "tree.etcd.wire:read_txn_untrusted",
-            "tree.etcd.wire:read_leader_untrusted",
-            "tree.etcd.wire:read_members_untrusted",
-            "tree.etcd.wire:read_lease_untrusted",
-            "tree.etcd.wire:read_token_untrusted",
-            "tree.etcd.wire:read_watch_untrusted",
-            "tree.etcd.wire:read_failure_untrusted",
-            "tree.etcd.wire:_json_untrusted",
+            "batonpass.tree.etcd.wire:read_range_untrusted",
+            "batonpass.tree.etcd.wire:read_txn_untrusted",
+            "batonpass.tree.etcd.wire:read_leader_untrusted",
+            "batonpass.tree.etcd.wire:read_members_untrusted",
+            "batonpass.tree.etcd.wire:read_lease_untrusted",
+            "batonpass.tree.etcd.wire:read_token_untrusted",
+            "batonpass.tree.etcd.wire:read_watch_untrusted",
+            "batonpass.tree.etcd.wire:read_failure_untrusted",
+            "batonpass.tree.etcd.wire:_json_untrusted",
         ],
         _etcd_wire_seeds,
         plain="json",
@@ -172,7 +172,7 @@ TARGETS = [
     Target(
         "etcd-lines",
         _etcd_lines,
-        ["tree.etcd.wire:Lines.receive_untrusted"],
+        ["batonpass.tree.etcd.wire:Lines.receive_untrusted"],
         lambda: [b'{"a":1}\n\n{"b":2}\n{"c"'],
         (wire.MalformedAnswer,),
     ),

@@ -9,33 +9,33 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
-from actors.http.app import ApiError
-from actors.net.inbox import Received
-from authority.errors import MessageError, Refused
-from authority.model.records import Role
-from authority.model.reserved_paths import PathReserved
-from authority.trust.certificate_reader import CertificateReader
-from authority.trust.certificates import BrokenChain, PassCertificate
-from authority.wire.lease import RENEWAL_CHANNEL
-from authority.wire.transfer import Spawned, encode_link
-from crypto import jose
-from crypto.errors import CryptoError
-from crypto.keys import PublicIdentity
-from homeserver.failover.renewal_lane import RenewalLane
-from homeserver.log.log_positions import LogPositions
-from homeserver.node.dispatch import BeingAnswered, Node
-from homeserver.rest import transport, tree, tree_inputs
-from homeserver.transfer.certificates import Certification
-from homeserver.transfer.creation import Births
-from homeserver.transfer.deletion_notices import Farewells
-from homeserver.transfer.service import Transfers
+from batonpass.actors.http.app import ApiError
+from batonpass.actors.net.inbox import Received
+from batonpass.authority.errors import MessageError, Refused
+from batonpass.authority.model.records import Role
+from batonpass.authority.model.reserved_paths import PathReserved
+from batonpass.authority.trust.certificate_reader import CertificateReader
+from batonpass.authority.trust.certificates import BrokenChain, PassCertificate
+from batonpass.authority.wire.lease import RENEWAL_CHANNEL
+from batonpass.authority.wire.transfer import Spawned, encode_link
+from batonpass.crypto import jose
+from batonpass.crypto.errors import CryptoError
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.homeserver.failover.renewal_lane import RenewalLane
+from batonpass.homeserver.log.log_positions import LogPositions
+from batonpass.homeserver.node.dispatch import BeingAnswered, Node
+from batonpass.homeserver.rest import transport, tree, tree_inputs
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.creation import Births
+from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.homeserver.transfer.service import Transfers
+from batonpass.tree.data.errors import BadData, BadPath
+from batonpass.tree.data.json_form import to_json as to_json_form
 from tests.fuzz.plain import NotPlain, from_json, to_cbor, to_json
 from tests.fuzz.target import Target
 from tests.fuzz.targets.for_authority import CERTIFICATE, LOG_POSITION, SEALERS, message_seeds, parcel, sealed_contents
 from tests.fuzz.targets.for_tree import CONDITION, EXPORT
 from tests.fuzz.world import IDENTITIES, NOW_S
-from tree.data.errors import BadData, BadPath
-from tree.data.json_form import to_json as to_json_form
 
 TREE_ERRORS = (BadPath, BadData, PathReserved)
 
@@ -270,14 +270,14 @@ TARGETS = [
     Target(
         "rest-url",
         lambda data: tree_inputs.path_of_url_untrusted(_request(b"/v1/tree/" + data)),
-        ["homeserver.rest.tree_inputs:path_of_url_untrusted"],
+        ["batonpass.homeserver.rest.tree_inputs:path_of_url_untrusted"],
         lambda: [b"a/b%2Fc", b"%ff"],
         TREE_ERRORS,
     ),
     Target(
         "rest-preconditions",
         _preconditions,
-        ["homeserver.rest.tree_inputs:preconditions_untrusted"],
+        ["batonpass.homeserver.rest.tree_inputs:preconditions_untrusted"],
         lambda: [b'"3.ab", "4"\n*', b"*"],
         TREE_ERRORS,
     ),
@@ -285,9 +285,9 @@ TARGETS = [
         "rest-inputs",
         _inputs,
         [
-            "homeserver.rest.tree_inputs:pattern_untrusted",
-            "homeserver.rest.tree_inputs:conditions_untrusted",
-            "homeserver.rest.tree_inputs:keep_while_untrusted",
+            "batonpass.homeserver.rest.tree_inputs:pattern_untrusted",
+            "batonpass.homeserver.rest.tree_inputs:conditions_untrusted",
+            "batonpass.homeserver.rest.tree_inputs:keep_while_untrusted",
         ],
         lambda: [
             to_json(["a", ["if_name_matches", None]]),
@@ -300,16 +300,19 @@ TARGETS = [
     Target(
         "rest-texts",
         _texts,
-        ["homeserver.rest.tree_inputs:path_from_json_untrusted", "homeserver.rest.tree:_list_untrusted"],
+        [
+            "batonpass.homeserver.rest.tree_inputs:path_from_json_untrusted",
+            "batonpass.homeserver.rest.tree:_list_untrusted",
+        ],
         lambda: [b'["a", "b"]', b"a/*/b", b'[["if_node_exists", true]]'],
     ),
     Target(
         "rest-import",
         _import,
         [
-            "homeserver.rest.transport:_lines_untrusted",
-            "homeserver.rest.transport:_read_line_untrusted",
-            "homeserver.rest.transport:_check_rows_untrusted",
+            "batonpass.homeserver.rest.transport:_lines_untrusted",
+            "batonpass.homeserver.rest.transport:_read_line_untrusted",
+            "batonpass.homeserver.rest.transport:_check_rows_untrusted",
         ],
         lambda: [b"\n".join(to_json(to_json_form(row)) for row in EXPORT)],
         (*TREE_ERRORS, ApiError),
@@ -317,7 +320,10 @@ TARGETS = [
     Target(
         "homeserver-link",
         _take,
-        ["homeserver.node.dispatch:Node._take_untrusted", "homeserver.transfer.service:Transfers.open_untrusted"],
+        [
+            "batonpass.homeserver.node.dispatch:Node._take_untrusted",
+            "batonpass.homeserver.transfer.service:Transfers.open_untrusted",
+        ],
         lambda: [encode_link(parcel())],
         (MessageError, CryptoError),
         plain="cbor",
@@ -325,7 +331,7 @@ TARGETS = [
     Target(
         "homeserver-renewal",
         _take_renewal,
-        ["homeserver.failover.renewal_lane:RenewalLane._opened_untrusted"],
+        ["batonpass.homeserver.failover.renewal_lane:RenewalLane._opened_untrusted"],
         lambda: [encode_link(parcel())],
         (MessageError,),
         plain="cbor",
@@ -343,17 +349,17 @@ TARGETS = [
         "homeserver-chain",
         _chain,
         [
-            "authority.trust.certificate_reader:_claimed_untrusted",
-            "authority.trust.certificate_reader:CertificateReader._reading_chain_untrusted",
-            "authority.trust.certificate_reader:CertificateReader._reading_grant_untrusted",
-            "authority.trust.certificate_reader:CertificateReader._reading_untrusted",
-            "authority.trust.certificate_reader:CertificateReader.at_hand_untrusted",
-            "authority.trust.certificate_reader:CertificateReader.chain_at_hand_untrusted",
-            "authority.trust.certificate_reader:CertificateReader.chain_untrusted",
-            "authority.trust.certificate_reader:CertificateReader.grant_untrusted",
-            "authority.trust.certificate_reader:CertificateReader.read_untrusted",
-            "homeserver.transfer.certificates:Certification.followed_untrusted",
-            "homeserver.transfer.certificates:Certification.passes_untrusted",
+            "batonpass.authority.trust.certificate_reader:_claimed_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader._reading_chain_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader._reading_grant_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader._reading_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader.at_hand_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader.chain_at_hand_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader.chain_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader.grant_untrusted",
+            "batonpass.authority.trust.certificate_reader:CertificateReader.read_untrusted",
+            "batonpass.homeserver.transfer.certificates:Certification.followed_untrusted",
+            "batonpass.homeserver.transfer.certificates:Certification.passes_untrusted",
         ],
         _chain_seeds,
         (MessageError, Refused),
@@ -363,10 +369,10 @@ TARGETS = [
         "signed-log-position",
         _signed_log_position,
         [
-            "homeserver.log.log_positions:LogPositions.read_untrusted",
-            "homeserver.log.log_positions:LogPositions.witnessed_untrusted",
-            "homeserver.log.log_positions:LogPositions.has_been_at_untrusted",
-            "homeserver.log.log_positions:LogPositions._read_untrusted",
+            "batonpass.homeserver.log.log_positions:LogPositions.read_untrusted",
+            "batonpass.homeserver.log.log_positions:LogPositions.witnessed_untrusted",
+            "batonpass.homeserver.log.log_positions:LogPositions.has_been_at_untrusted",
+            "batonpass.homeserver.log.log_positions:LogPositions._read_untrusted",
         ],
         _log_position_seeds,
         (MessageError,),

@@ -2,9 +2,9 @@
 
 import httpx
 
-from scenarios.cluster.cluster import _health_from_untrusted
-from scenarios.sectors.map import Bounds, Grid, SectorMap, SectorMapError
-from scenarios.sectors.position import BadReport, PositionReport
+from batonpass.scenarios.cluster.cluster import _health_from_untrusted
+from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap, SectorMapError
+from batonpass.scenarios.sectors.position import BadReport, PositionReport
 from tests.fuzz.plain import from_json, to_json
 from tests.fuzz.target import Target
 
@@ -21,14 +21,14 @@ TARGETS = [
     Target(
         "health",
         _health,
-        ["scenarios.cluster.cluster:_health_from_untrusted"],
+        ["batonpass.scenarios.cluster.cluster:_health_from_untrusted"],
         lambda: [b'{"name": "alpha.h1"}', b'{"code": "x", "message": "not ready"}'],
         plain="json",
     ),
     Target(
         "sector-map",
         lambda data: SectorMap.from_data_untrusted(from_json(data)),
-        ["scenarios.sectors.map:SectorMap.from_data_untrusted"],
+        ["batonpass.scenarios.sectors.map:SectorMap.from_data_untrusted"],
         lambda: [to_json(MAP.to_data())],
         (SectorMapError,),
         plain="json",
@@ -37,8 +37,8 @@ TARGETS = [
         "position-report",
         PositionReport.decode_untrusted,
         [
-            "scenarios.sectors.position:PositionReport.decode_untrusted",
-            "scenarios.sectors.position:PositionReport.from_data_untrusted",
+            "batonpass.scenarios.sectors.position:PositionReport.decode_untrusted",
+            "batonpass.scenarios.sectors.position:PositionReport.from_data_untrusted",
         ],
         lambda: [REPORT.encode()],
         (BadReport,),

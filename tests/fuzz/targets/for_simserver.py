@@ -9,17 +9,17 @@ from unittest.mock import MagicMock
 import trio
 from trio.testing import MockClock
 
-from actors.net.inbox import Received
-from authority.errors import MessageError
-from authority.node.rejected_peers import Audit
-from authority.wire.lease import RENEWAL_CHANNEL
-from authority.wire.transfer import Input, KeyAhead, LetGo, Parcel, Present, encode_link
-from crypto.errors import CryptoError
-from simserver.entity.inputs import Inbox
-from simserver.entity.state import Snapshot
-from simserver.lease.renewal_lane import RenewalLane
-from simserver.server.dispatch import Node
-from simserver.transfer.target.offers import OfferedStates
+from batonpass.actors.net.inbox import Received
+from batonpass.authority.errors import MessageError
+from batonpass.authority.node.rejected_peers import Audit
+from batonpass.authority.wire.lease import RENEWAL_CHANNEL
+from batonpass.authority.wire.transfer import Input, KeyAhead, LetGo, Parcel, Present, encode_link
+from batonpass.crypto.errors import CryptoError
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.lease.renewal_lane import RenewalLane
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.transfer.target.offers import OfferedStates
 from tests.fuzz.plain import from_cbor, to_cbor
 from tests.fuzz.target import Failed, Target
 from tests.fuzz.targets.for_authority import SEALERS, parcel
@@ -125,7 +125,7 @@ TARGETS = [
     Target(
         "simserver-renewal",
         _open_answer,
-        ["simserver.lease.renewal_lane:RenewalLane._opened_untrusted"],
+        ["batonpass.simserver.lease.renewal_lane:RenewalLane._opened_untrusted"],
         lambda: [encode_link(parcel())],
         (MessageError, CryptoError),
         plain="cbor",
@@ -133,7 +133,7 @@ TARGETS = [
     Target(
         "simserver-inbox",
         _stream,
-        ["simserver.server.dispatch:Node._take_link_untrusted"],
+        ["batonpass.simserver.server.dispatch:Node._take_link_untrusted"],
         _stream_seeds,
         plain="cbor",
         slow=True,
@@ -141,7 +141,7 @@ TARGETS = [
     Target(
         "simserver-parcel",
         _open,
-        ["simserver.server.dispatch:Node._open_untrusted"],
+        ["batonpass.simserver.server.dispatch:Node._open_untrusted"],
         lambda: [to_cbor(parcel().to_data())],
         (MessageError, CryptoError),
         plain="cbor",
@@ -150,8 +150,8 @@ TARGETS = [
         "simserver-state",
         lambda data: OfferedStates().read_untrusted(data, "", "alpha.e"),
         [
-            "simserver.transfer.target.offers:_decoded_untrusted",
-            "simserver.transfer.target.offers:OfferedStates.read_untrusted",
+            "batonpass.simserver.transfer.target.offers:_decoded_untrusted",
+            "batonpass.simserver.transfer.target.offers:OfferedStates.read_untrusted",
         ],
         _state_seeds,
         (MessageError,),

@@ -7,23 +7,19 @@ from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, cast
 
-from scenarios.simulation.disk import SimulatedDisk
-from tests.fuzz.plain import from_json, to_cbor
-from tests.fuzz.target import Target
-from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
-from tests.tree.test_snapshot import machine_with, write
-from tree.data.data import decode_array_untrusted, decode_untrusted, encode
-from tree.data.errors import BadData, BadPath, MalformedCommand
-from tree.data.json_form import from_json_untrusted
-from tree.data.json_form import to_json as to_json_form
-from tree.data.payload import StoredProcedure, check_payload_untrusted, encode_payload
-from tree.disk.snapshot import SnapshotDamaged, SnapshotFile, SnapshotReader
-from tree.machine.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
-from tree.machine.sessions import Sessions
-from tree.machine.state import StateLoader
-from tree.member.steward import Steward
-from tree.net.certificates import Credentials
-from tree.net.frames import (
+from batonpass.scenarios.simulation.disk import SimulatedDisk
+from batonpass.tree.data.data import decode_array_untrusted, decode_untrusted, encode
+from batonpass.tree.data.errors import BadData, BadPath, MalformedCommand
+from batonpass.tree.data.json_form import from_json_untrusted
+from batonpass.tree.data.json_form import to_json as to_json_form
+from batonpass.tree.data.payload import StoredProcedure, check_payload_untrusted, encode_payload
+from batonpass.tree.disk.snapshot import SnapshotDamaged, SnapshotFile, SnapshotReader
+from batonpass.tree.machine.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
+from batonpass.tree.machine.sessions import Sessions
+from batonpass.tree.machine.state import StateLoader
+from batonpass.tree.member.steward import Steward
+from batonpass.tree.net.certificates import Credentials
+from batonpass.tree.net.frames import (
     FrameBuffer,
     Greeting,
     MalformedFrame,
@@ -35,7 +31,7 @@ from tree.net.frames import (
     encode_frame,
     encode_hint,
 )
-from tree.net.membership import (
+from batonpass.tree.net.membership import (
     Admit,
     ChangeRefused,
     Configuration,
@@ -43,11 +39,11 @@ from tree.net.membership import (
     change_from_data_untrusted,
     decode_seats_untrusted,
 )
-from tree.net.tls import TlsFailed, TlsSession
-from tree.net.transport import _Connection
-from tree.raft.raft import RaftCore
-from tree.store.condition_reader import condition_from_data_untrusted
-from tree.store.conditions import (
+from batonpass.tree.net.tls import TlsFailed, TlsSession
+from batonpass.tree.net.transport import _Connection
+from batonpass.tree.raft.raft import RaftCore
+from batonpass.tree.store.condition_reader import condition_from_data_untrusted
+from batonpass.tree.store.conditions import (
     AllOf,
     AnyOf,
     IfChildListLength,
@@ -57,13 +53,17 @@ from tree.store.conditions import (
     IfPayloadVersion,
     NotOf,
 )
-from tree.store.export import FORMAT as EXPORT_FORMAT
-from tree.store.export import FORMAT_VERSION, read_rows_untrusted
-from tree.store.keep_while import keep_while_from_data_untrusted
-from tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_from_data_untrusted, pattern_to_data
-from tree.store.projections import in_use_from_data_untrusted
-from tree.store.rows import TreeBuilder
-from tree.store.triggers import Fired, Trigger, Triggers
+from batonpass.tree.store.export import FORMAT as EXPORT_FORMAT
+from batonpass.tree.store.export import FORMAT_VERSION, read_rows_untrusted
+from batonpass.tree.store.keep_while import keep_while_from_data_untrusted
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_from_data_untrusted, pattern_to_data
+from batonpass.tree.store.projections import in_use_from_data_untrusted
+from batonpass.tree.store.rows import TreeBuilder
+from batonpass.tree.store.triggers import Fired, Trigger, Triggers
+from tests.fuzz.plain import from_json, to_cbor
+from tests.fuzz.target import Target
+from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
+from tests.tree.test_snapshot import machine_with, write
 
 MEMBERS = Configuration.initial([Member(name, "127.0.0.1", 7000 + number) for number, name in enumerate("abc")])
 CONDITION = AllOf([
@@ -268,7 +268,7 @@ def _written() -> bytes:
 
 
 def _magic() -> bytes:
-    from tree.disk import snapshot
+    from batonpass.tree.disk import snapshot
 
     return snapshot._MAGIC_2
 
@@ -322,7 +322,7 @@ TARGETS = [
     Target(
         "tree-data",
         decode_untrusted,
-        ["tree.data.data:decode_untrusted"],
+        ["batonpass.tree.data.data:decode_untrusted"],
         cbor_seeds({"a": [1, b"x", None, 1.5]}),
         (BadData,),
         plain="cbor",
@@ -330,7 +330,7 @@ TARGETS = [
     Target(
         "tree-array",
         decode_array_untrusted,
-        ["tree.data.data:decode_array_untrusted"],
+        ["batonpass.tree.data.data:decode_array_untrusted"],
         cbor_seeds([1, {2: 3}]),
         (BadData,),
         plain="cbor",
@@ -338,7 +338,7 @@ TARGETS = [
     Target(
         "tree-frames",
         _frame_stream,
-        ["tree.net.frames:FrameBuffer.next_untrusted"],
+        ["batonpass.tree.net.frames:FrameBuffer.next_untrusted"],
         lambda: [encode_frame(["x"]) * 3, b"\xff" * 9],
         (MalformedFrame,),
     ),
@@ -346,10 +346,10 @@ TARGETS = [
         "tree-greeting",
         _greeting,
         [
-            "tree.net.frames:decode_greeting_untrusted",
-            "tree.net.frames:decode_verdict_untrusted",
-            "tree.net.frames:decode_hint_untrusted",
-            "tree.net.membership:Configuration.from_data_untrusted",
+            "batonpass.tree.net.frames:decode_greeting_untrusted",
+            "batonpass.tree.net.frames:decode_verdict_untrusted",
+            "batonpass.tree.net.frames:decode_hint_untrusted",
+            "batonpass.tree.net.membership:Configuration.from_data_untrusted",
         ],
         lambda: [
             to_cbor(Greeting("homeserver", "alpha", "a", 2).to_data()),
@@ -361,7 +361,7 @@ TARGETS = [
     Target(
         "tree-message",
         decode_message_untrusted,
-        ["tree.net.frames:decode_message_untrusted"],
+        ["batonpass.tree.net.frames:decode_message_untrusted"],
         _message_seeds,
         (MalformedFrame,),
         plain="cbor",
@@ -369,7 +369,10 @@ TARGETS = [
     Target(
         "tree-tls",
         _tls,
-        ["tree.net.tls:TlsSession.feed_untrusted", "tree.net.transport:_Connection.decrypted_untrusted"],
+        [
+            "batonpass.tree.net.tls:TlsSession.feed_untrusted",
+            "batonpass.tree.net.transport:_Connection.decrypted_untrusted",
+        ],
         _tls_seeds,
         (TlsFailed,),
         slow=True,
@@ -378,9 +381,9 @@ TARGETS = [
         "tree-steward",
         _steward,
         [
-            "tree.member.steward:Steward.take_request_untrusted",
-            "tree.member.steward:Steward._decide_untrusted",
-            "tree.net.membership:change_from_data_untrusted",
+            "batonpass.tree.member.steward:Steward.take_request_untrusted",
+            "batonpass.tree.member.steward:Steward._decide_untrusted",
+            "batonpass.tree.net.membership:change_from_data_untrusted",
         ],
         cbor_seeds(Admit(Member("d", "127.0.0.1", 7009)).to_data(), ["dismiss", "c"], ["transfer", "b"]),
         plain="cbor",
@@ -396,7 +399,7 @@ TARGETS = [
     Target(
         "tree-seats",
         decode_seats_untrusted,
-        ["tree.net.membership:decode_seats_untrusted"],
+        ["batonpass.tree.net.membership:decode_seats_untrusted"],
         lambda: [encode(MEMBERS.to_data()["members"])],
         (BadData,),
         plain="cbor",
@@ -404,27 +407,32 @@ TARGETS = [
     Target(
         "tree-command",
         decode_command_untrusted,
-        ["tree.machine.commands:decode_command_untrusted"],
+        ["batonpass.tree.machine.commands:decode_command_untrusted"],
         _entry_seeds,
         (MalformedCommand,),
         plain="cbor",
     ),
     Target(
-        "tree-entry", _entry, ["tree.machine.commands:_decode_entry_untrusted"], _entry_seeds, plain="cbor", slow=True
+        "tree-entry",
+        _entry,
+        ["batonpass.tree.machine.commands:_decode_entry_untrusted"],
+        _entry_seeds,
+        plain="cbor",
+        slow=True,
     ),
     Target(
         "tree-registrations",
         _adopt,
         [
-            "tree.machine.commands:Machine.adopt_registrations_untrusted",
-            "tree.store.registrations:Registrations.read_untrusted",
-            "tree.store.projections:in_use_from_data_untrusted",
-            "tree.store.triggers:Triggers.from_data_untrusted",
-            "tree.store.triggers:Trigger.from_data_untrusted",
-            "tree.store.triggers:Fired.from_data_untrusted",
-            "tree.store.triggers:_path_untrusted",
-            "tree.store.triggers:_kinds_untrusted",
-            "tree.store.triggers:_priority_untrusted",
+            "batonpass.tree.machine.commands:Machine.adopt_registrations_untrusted",
+            "batonpass.tree.store.registrations:Registrations.read_untrusted",
+            "batonpass.tree.store.projections:in_use_from_data_untrusted",
+            "batonpass.tree.store.triggers:Triggers.from_data_untrusted",
+            "batonpass.tree.store.triggers:Trigger.from_data_untrusted",
+            "batonpass.tree.store.triggers:Fired.from_data_untrusted",
+            "batonpass.tree.store.triggers:_path_untrusted",
+            "batonpass.tree.store.triggers:_kinds_untrusted",
+            "batonpass.tree.store.triggers:_priority_untrusted",
         ],
         lambda: [encode([TRIGGERS, PROJECTIONS]), _machine().registrations()],
         (BadData,),
@@ -439,7 +447,7 @@ TARGETS = [
     Target(
         "tree-condition",
         _plain(condition_from_data_untrusted),
-        ["tree.store.condition_reader:condition_from_data_untrusted"],
+        ["batonpass.tree.store.condition_reader:condition_from_data_untrusted"],
         cbor_seeds(CONDITION.to_data()),
         (BadData,),
         plain="cbor",
@@ -447,7 +455,7 @@ TARGETS = [
     Target(
         "tree-pattern",
         _plain(pattern_from_data_untrusted),
-        ["tree.store.pattern:pattern_from_data_untrusted"],
+        ["batonpass.tree.store.pattern:pattern_from_data_untrusted"],
         cbor_seeds(pattern_to_data(("a", ANY_NAME, ANY_DEPTH)), ["a", CONDITION.to_data()]),
         (BadPath, BadData),
         plain="cbor",
@@ -455,7 +463,7 @@ TARGETS = [
     Target(
         "tree-keep-while",
         _plain(keep_while_from_data_untrusted),
-        ["tree.store.keep_while:keep_while_from_data_untrusted"],
+        ["batonpass.tree.store.keep_while:keep_while_from_data_untrusted"],
         cbor_seeds([[["a"], CONDITION.to_data()]]),
         (BadData,),
         plain="cbor",
@@ -463,14 +471,14 @@ TARGETS = [
     Target(
         "tree-payload",
         check_payload_untrusted,
-        ["tree.data.payload:check_payload_untrusted"],
+        ["batonpass.tree.data.payload:check_payload_untrusted"],
         _payload_seeds,
         (BadData,),
     ),
     Target(
         "tree-export",
         _plain(read_rows_untrusted),
-        ["tree.store.export:read_rows_untrusted", "tree.store.export:_node_untrusted"],
+        ["batonpass.tree.store.export:read_rows_untrusted", "batonpass.tree.store.export:_node_untrusted"],
         cbor_seeds(EXPORT),
         (BadData,),
         plain="cbor",
@@ -478,7 +486,7 @@ TARGETS = [
     Target(
         "tree-rows",
         _plain(lambda rows: TreeBuilder().add_untrusted(rows)),
-        ["tree.store.rows:TreeBuilder.add_untrusted"],
+        ["batonpass.tree.store.rows:TreeBuilder.add_untrusted"],
         lambda: list(map(to_cbor, _tree_rows())),
         (BadData,),
         plain="cbor",
@@ -486,7 +494,7 @@ TARGETS = [
     Target(
         "tree-sessions",
         _sessions,
-        ["tree.machine.sessions:Sessions.add_untrusted"],
+        ["batonpass.tree.machine.sessions:Sessions.add_untrusted"],
         lambda: list(map(to_cbor, _session_rows())),
         (BadData,),
         plain="cbor",
@@ -494,7 +502,7 @@ TARGETS = [
     Target(
         "tree-state",
         _state,
-        ["tree.machine.state:StateLoader.take_untrusted"],
+        ["batonpass.tree.machine.state:StateLoader.take_untrusted"],
         lambda: [to_cbor(_chunks())],
         (BadData,),
         plain="cbor",
@@ -502,7 +510,7 @@ TARGETS = [
     Target(
         "tree-whole-state",
         _whole_state,
-        ["tree.machine.state:StateLoader.take_whole_untrusted"],
+        ["batonpass.tree.machine.state:StateLoader.take_whole_untrusted"],
         lambda: [to_cbor(_machine().to_data())],
         (BadData,),
         plain="cbor",
@@ -510,7 +518,10 @@ TARGETS = [
     Target(
         "tree-snapshot",
         _snapshot,
-        ["tree.disk.snapshot:SnapshotReader.take_untrusted", "tree.disk.snapshot:SnapshotFile.take_piece_untrusted"],
+        [
+            "batonpass.tree.disk.snapshot:SnapshotReader.take_untrusted",
+            "batonpass.tree.disk.snapshot:SnapshotFile.take_piece_untrusted",
+        ],
         lambda: [_written()],
         (SnapshotDamaged,),
         slow=True,
@@ -526,7 +537,7 @@ TARGETS = [
     Target(
         "json-form",
         _json_form,
-        ["tree.data.json_form:from_json_untrusted"],
+        ["batonpass.tree.data.json_form:from_json_untrusted"],
         lambda: [b'{"$bytes": "AAE="}', b'{"$map": [["a", {"$float": "nan"}]]}', b'{"a": [1, {"b": null}]}'],
         (BadData,),
         plain="json",

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from batonpass.tree.data.data import decode_untrusted
+from batonpass.tree.data.errors import BadData
 from tests.fuzz.plain import from_cbor, to_cbor
-from tree.data.data import decode_untrusted
-from tree.data.errors import BadData
 
 
 def plain_data(data: bytes) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors import From, Reply, Server
+from batonpass.actors import From, Reply, Server
 
 
 class Counting(Server[None]):

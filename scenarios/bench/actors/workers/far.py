@@ -20,13 +20,13 @@ from pathlib import Path
 
 import trio
 
-from actors import ServiceSpec, System
-from actors.link import Address
-from actors.net.endpoint import LinkEndpoint
-from actors.remote import Distribution
-from crypto.key_store import KeyStore
-from crypto.keys import PublicIdentity
-from scenarios.bench.actors.workers.counting import Counting
+from batonpass.actors import ServiceSpec, System
+from batonpass.actors.link import Address
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.actors.remote import Distribution
+from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.scenarios.bench.actors.workers.counting import Counting
 
 NEAR, FAR = "near", "far"
 CHANNEL = 1

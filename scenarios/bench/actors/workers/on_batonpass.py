@@ -6,7 +6,7 @@ import time
 
 import trio
 
-from actors import (
+from batonpass.actors import (
     ActorSpec,
     DynamicSupervisor,
     DynamicSupervisorSpec,
@@ -18,11 +18,11 @@ from actors import (
     Server,
     System,
 )
-from scenarios.bench.actors.workers.counting import Counting
-from scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
-from scenarios.bench.actors.workers.remote import measure_remote
-from scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
-from scenarios.bench.process_facts import resident_bytes
+from batonpass.scenarios.bench.actors.workers.counting import Counting
+from batonpass.scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
+from batonpass.scenarios.bench.actors.workers.remote import measure_remote
+from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
+from batonpass.scenarios.bench.process_facts import resident_bytes
 
 MANY = 100_000
 

@@ -2,7 +2,7 @@
 
 import pykka
 
-from scenarios.bench.loops import CHUNK, FLOOD, arguments, expect, rate, tell
+from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, expect, rate, tell
 
 
 class Counting(pykka.ThreadingActor):

@@ -4,7 +4,7 @@ from typing import Any
 
 from thespian.actors import Actor, ActorSystem
 
-from scenarios.bench.loops import CHUNK, FLOOD, arguments, expect, rate, tell
+from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, expect, rate, tell
 
 
 class Counting(Actor):

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
+from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
 
 
 class Mailbox:

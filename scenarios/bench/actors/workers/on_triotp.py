@@ -6,7 +6,7 @@ from typing import Any
 import trio
 from triotp import gen_server, mailbox
 
-from scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
+from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
 
 
 async def init(arg: Any) -> int:

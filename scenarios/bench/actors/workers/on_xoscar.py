@@ -4,7 +4,7 @@ import asyncio
 
 import xoscar
 
-from scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
+from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
 
 
 class Counting(xoscar.Actor):

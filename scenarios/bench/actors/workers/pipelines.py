@@ -6,9 +6,9 @@ from functools import partial
 
 import trio
 
-from actors import From, NoReply, Reply, System
-from actors.stages import Consumer, Emit, Producer, ProducerConsumer, StageOk, SubscribeTo, Subscription
-from scenarios.bench.loops import expect
+from batonpass.actors import From, NoReply, Reply, System
+from batonpass.actors.stages import Consumer, Emit, Producer, ProducerConsumer, StageOk, SubscribeTo, Subscription
+from batonpass.scenarios.bench.loops import expect
 
 _WARM_UP = 0.15
 DEMANDS = {"stages": 1000, "stages-one": 1}

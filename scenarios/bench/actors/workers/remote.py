@@ -9,11 +9,11 @@ from pathlib import Path
 
 import trio
 
-from actors import ServiceSpec, System
-from actors.link import Address
-from actors.remote import Distribution
-from scenarios.bench.actors.workers.far import CHANNEL, FAR, NEAR, Keys, far_process
-from scenarios.bench.loops import arguments, async_rate, expect, rate, tell
+from batonpass.actors import ServiceSpec, System
+from batonpass.actors.link import Address
+from batonpass.actors.remote import Distribution
+from batonpass.scenarios.bench.actors.workers.far import CHANNEL, FAR, NEAR, Keys, far_process
+from batonpass.scenarios.bench.loops import arguments, async_rate, expect, rate, tell
 
 TRIPS = 100
 """Round trips between two looks at the clock."""

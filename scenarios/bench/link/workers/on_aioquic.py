@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from scenarios.bench.link.workers.conversation import (
+from batonpass.scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
     COUNTED,
@@ -34,9 +34,9 @@ from scenarios.bench.link.workers.conversation import (
     ready,
     share_left,
 )
-from scenarios.bench.loops import arguments, tell
+from batonpass.scenarios.bench.loops import arguments, tell
 
-MODULE = "scenarios.bench.link.workers.on_aioquic"
+MODULE = "batonpass.scenarios.bench.link.workers.on_aioquic"
 _LENGTH = struct.Struct("<I")
 _PROTOCOL = ["bench"]
 

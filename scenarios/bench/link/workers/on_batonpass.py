@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from actors.link import Address, LinkSettings
-from actors.link.settings import MIN_DATAGRAM_BYTES
-from actors.net.datagrams import DatagramSocket, Outbound
-from actors.net.endpoint import LinkEndpoint
-from crypto.jose import Claims, open_untrusted, seal
-from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
-from scenarios.bench.link.workers.conversation import (
+from batonpass.actors.link import Address, LinkSettings
+from batonpass.actors.link.settings import MIN_DATAGRAM_BYTES
+from batonpass.actors.net.datagrams import DatagramSocket, Outbound
+from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.crypto.jose import Claims, open_untrusted, seal
+from batonpass.crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
+from batonpass.scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
     COUNTED,
@@ -27,10 +27,10 @@ from scenarios.bench.link.workers.conversation import (
     ready,
     share_left,
 )
-from scenarios.bench.link.workers.envelopes import SIZES, processor_time
-from scenarios.bench.loops import arguments, tell
+from batonpass.scenarios.bench.link.workers.envelopes import SIZES, processor_time
+from batonpass.scenarios.bench.loops import arguments, tell
 
-MODULE = "scenarios.bench.link.workers.on_batonpass"
+MODULE = "batonpass.scenarios.bench.link.workers.on_batonpass"
 SMALL_WINDOW = COUNTED_WINDOWS * WINDOW
 GOODPUT = {"goodput": "bulk-1200", "goodput-network": "bulk-1200-network"}
 

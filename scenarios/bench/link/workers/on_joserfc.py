@@ -5,8 +5,8 @@ from collections.abc import Callable
 from joserfc import jwe, jws
 from joserfc.jwk import ECKey
 
-from scenarios.bench.link.workers.envelopes import SIZES, processor_time
-from scenarios.bench.loops import arguments, tell
+from batonpass.scenarios.bench.link.workers.envelopes import SIZES, processor_time
+from batonpass.scenarios.bench.loops import arguments, tell
 
 
 def envelope() -> Callable[[bytes], bytes]:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from jwcrypto import jwe, jwk, jws
 
-from scenarios.bench.link.workers.envelopes import processor_time
-from scenarios.bench.loops import arguments, tell
+from batonpass.scenarios.bench.link.workers.envelopes import processor_time
+from batonpass.scenarios.bench.loops import arguments, tell
 
 
 def envelope() -> Callable[[bytes], bytes]:

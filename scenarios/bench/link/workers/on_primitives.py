@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from crypto.keys import decode_point_untrusted, encode_point
-from scenarios.bench.link.workers.envelopes import processor_time
-from scenarios.bench.loops import arguments, tell
+from batonpass.crypto.keys import decode_point_untrusted, encode_point
+from batonpass.scenarios.bench.link.workers.envelopes import processor_time
+from batonpass.scenarios.bench.loops import arguments, tell
 
 _ECDSA = ec.ECDSA(hashes.SHA256())
 _SIGNED_BYTES = 900

@@ -4,7 +4,7 @@ import sys
 
 import zmq
 
-from scenarios.bench.link.workers.conversation import (
+from batonpass.scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
     COUNTED,
@@ -17,9 +17,9 @@ from scenarios.bench.link.workers.conversation import (
     ready,
     rtt,
 )
-from scenarios.bench.loops import arguments, tell
+from batonpass.scenarios.bench.loops import arguments, tell
 
-MODULE = "scenarios.bench.link.workers.on_pyzmq"
+MODULE = "batonpass.scenarios.bench.link.workers.on_pyzmq"
 
 
 def serve() -> None:

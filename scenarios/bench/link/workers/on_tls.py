@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from scenarios.bench.link.workers.conversation import (
+from batonpass.scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
     COUNTED,
@@ -34,9 +34,9 @@ from scenarios.bench.link.workers.conversation import (
     ready,
     rtt,
 )
-from scenarios.bench.loops import arguments, tell
+from batonpass.scenarios.bench.loops import arguments, tell
 
-MODULE = "scenarios.bench.link.workers.on_tls"
+MODULE = "batonpass.scenarios.bench.link.workers.on_tls"
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 256 * 1024
 

@@ -9,7 +9,7 @@ import sys
 
 import trio
 
-from scenarios.bench.link.workers.conversation import (
+from batonpass.scenarios.bench.link.workers.conversation import (
     COUNTED,
     COUNTED_WINDOWS,
     SMALL,
@@ -21,9 +21,9 @@ from scenarios.bench.link.workers.conversation import (
     ready,
     rtt,
 )
-from scenarios.bench.loops import arguments, tell
+from batonpass.scenarios.bench.loops import arguments, tell
 
-MODULE = "scenarios.bench.link.workers.on_udp"
+MODULE = "batonpass.scenarios.bench.link.workers.on_udp"
 _BUFFER_BYTES = 4 * 1024 * 1024
 _PAUSE_S = 0.05
 

@@ -15,17 +15,17 @@ from typing import Any, Final
 import cbor2
 import trio
 
-from authority.wire.hops import Trace
-from scenarios.bench import drain
-from scenarios.bench.loops import arguments, tell_all
-from scenarios.bench.transfers.cores import ahead_of_others, run_apart
-from scenarios.bench.transfers.course import BULK, DRAINED, MANY
-from scenarios.bench.transfers.world import ballast_for
-from scenarios.cases.cases import Run, open_run
-from scenarios.cluster.cluster import LocalCluster
-from scenarios.cluster.topology import ClusterSpec
-from scenarios.judge.custody import gaps_ms
-from scenarios.report.statistics import percentile
+from batonpass.authority.wire.hops import Trace
+from batonpass.scenarios.bench import drain
+from batonpass.scenarios.bench.loops import arguments, tell_all
+from batonpass.scenarios.bench.transfers.cores import ahead_of_others, run_apart
+from batonpass.scenarios.bench.transfers.course import BULK, DRAINED, MANY
+from batonpass.scenarios.bench.transfers.world import ballast_for
+from batonpass.scenarios.cases.cases import Run, open_run
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.judge.custody import gaps_ms
+from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["main"]
 
@@ -46,7 +46,7 @@ _GO: Final = cbor2.dumps([0, 0, 0])
 
 
 def _spec() -> ClusterSpec:
-    world = "scenarios.bench.transfers.world:Shuttle"
+    world = "batonpass.scenarios.bench.transfers.world:Shuttle"
     return ClusterSpec({"alpha": 3}, simservers=2, world=world, log_level="WARNING")
 
 

@@ -30,13 +30,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from crypto.keys import decode_point_untrusted, encode_point
-from scenarios.bench.loops import arguments, tell_all
-from scenarios.bench.transfers.cores import ahead_of_others, run_apart
-from scenarios.bench.transfers.course import BULK, MANY
-from scenarios.report.statistics import percentile
+from batonpass.crypto.keys import decode_point_untrusted, encode_point
+from batonpass.scenarios.bench.loops import arguments, tell_all
+from batonpass.scenarios.bench.transfers.cores import ahead_of_others, run_apart
+from batonpass.scenarios.bench.transfers.course import BULK, MANY
+from batonpass.scenarios.report.statistics import percentile
 
-MODULE: Final = "scenarios.bench.transfers.workers.on_floor"
+MODULE: Final = "batonpass.scenarios.bench.transfers.workers.on_floor"
 _BYTES: Final = {"300": 300, "1M": 1024 * 1024}
 _MESSAGE: Final = bytes(range(250)) * 8
 """About what a message of a hand-over is, once it is sealed."""

@@ -1,0 +1,1 @@
+"""batonpass: authority over simulated entities, passed between servers like a baton."""
