@@ -43,7 +43,7 @@ def test_a_full_disk_ends_a_homeserver_with_one_line_that_says_what_to_do(tmp_pa
                 assert process.wait(DEADLINE_S) != 0
             line = last_words(config)
             assert line.startswith("baton: reserving space for ")
-            assert "raft/journal failed: No space left on device. Free space on this file system" in line
+            assert "raft/journal.new failed: No space left on device. Free space on this file system" in line
 
 
 def test_a_read_only_disk_ends_a_homeserver_with_one_line_that_says_what_to_do(tmp_path: Path) -> None:
