@@ -1,1 +1,50 @@
-"""batonpass: authority over simulated entities, passed between servers like a baton."""
+"""batonpass: authority over simulated entities, passed between servers like a baton.
+
+What a program of your own begins with:
+
+    World, PendingInput    a simulation of your own (docs/architecture.md); `PendingInput` is what its step is given
+    LocalCluster           homeservers, simulation servers and relays as processes on this machine
+    RestClient, Players    clients of an instance: REST + JSON, and inputs over the sealed link
+    Master                 a player that answers who may have its entities
+
+The parts are packages: `batonpass.actors`, `batonpass.tree`, `batonpass.authority`, `batonpass.crypto`,
+`batonpass.homeserver`, `batonpass.simserver` and `batonpass.scenarios`. What their `__init__` does not name may move.
+
+Names are imported when they are first used, so that `import batonpass` costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from batonpass.scenarios.cluster.cluster import LocalCluster
+    from batonpass.scenarios.players.input_stream import Players
+    from batonpass.scenarios.players.masters import Master
+    from batonpass.scenarios.players.rest_client import RestClient
+    from batonpass.simserver.world.api import World
+    from batonpass.simserver.world.pending_input import PendingInput
+
+__version__: str
+
+__all__ = ["LocalCluster", "Master", "PendingInput", "Players", "RestClient", "World", "__version__"]
+
+_WHERE: Final = {
+    "LocalCluster": "batonpass.scenarios.cluster.cluster",
+    "Master": "batonpass.scenarios.players.masters",
+    "PendingInput": "batonpass.simserver.world.pending_input",
+    "Players": "batonpass.scenarios.players.input_stream",
+    "RestClient": "batonpass.scenarios.players.rest_client",
+    "World": "batonpass.simserver.world.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("batonpass")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'batonpass' has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
