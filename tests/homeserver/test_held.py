@@ -297,6 +297,19 @@ async def test_while_it_is_not_known_what_the_log_says_nothing_is_given_up(homes
     await is_a_ghost_no_more(far)
 
 
+async def have_shown_a_lost_log(alpha: Home, *nodes: SimNode) -> None:
+    """Each has followed a log that is lost, and its home has heard so.
+
+    A renewal that is under way while a position is set brings the home's own, so it is set until that is heard.
+    """
+
+    def shows(node: SimNode) -> bool:
+        node.home_log.position = position(alpha, LOST)
+        return bool(node.lease.log_went_back)
+
+    await until(lambda: all(shows(node) for node in nodes))
+
+
 async def lost_with_the_log(alpha: Home, *, moved_before: bool) -> tuple[SimNode, SimNode]:
     """The ball went from alpha.s1 to alpha.s2 by a log that is lost; by the one that is left it is with alpha.s1."""
     first, second = [await alpha.simserver(name) for name in ("alpha.s1", "alpha.s2")]
@@ -322,9 +335,7 @@ async def test_failures_row_42_where_a_loss_is_accepted_what_has_moved_goes_on_w
     alpha, _ = homes
     first, second = await lost_with_the_log(alpha, moved_before=moved_before)
     tick = second.holdings.get("alpha.ball").life.tick  # type: ignore[union-attr]
-    for node in (first, second):
-        node.home_log.position = position(alpha, LOST)
-    await until(lambda: first.lease.log_went_back and second.lease.log_went_back)
+    await have_shown_a_lost_log(alpha, first, second)
     await alpha.node.store.submit("log.accept")
     await until(lambda: (one := second.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
     assert second.holdings.get("alpha.ball").life.tick >= tick  # type: ignore[union-attr]
@@ -349,8 +360,7 @@ async def test_failures_row_42_where_a_loss_is_accepted_what_went_abroad_since_g
     first.holdings.leave("alpha.ball", "beta.s1", Fence(fence.epoch + 1))
     haunted(far, "alpha.ball", Fence(fence.epoch + 1))
     far.departures.handed_on.forget("alpha.ball")
-    first.home_log.position = position(alpha, LOST)
-    await until(lambda: first.lease.log_went_back)
+    await have_shown_a_lost_log(alpha, first)
     await alpha.node.store.submit("log.accept")
     await until(lambda: (one := far.holdings.get("alpha.ball")) is not None and one.fence == going_on(alpha))
     assert first.holdings.get("alpha.ball") is None
