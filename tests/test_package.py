@@ -48,7 +48,7 @@ def test_what_configurations_name_is_found_by_its_former_name_too(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert import_named("a world", former, "ClassName") is now
-    assert f"a world: it is called {now.__module__}:{now.__name__} now" in caplog.text  # type: ignore[attr-defined]
+    assert f"a world: it is called {now.__module__}:{now.__name__} now" in caplog.text
 
 
 def test_a_wheel_holds_one_package_which_nothing_in_the_current_folder_can_disturb(tmp_path: Path) -> None:
