@@ -132,5 +132,5 @@ def _waits(function: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """The last two parts of a path: enough to find it."""
-    return "/".join(file.split("/")[-2:])
+    """The last three parts of a path: enough to find it."""
+    return "/".join(file.split("/")[-3:])

@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 RECORD: Final = Path(__file__).with_name("machine_version.txt")
 # What decides what an entry of the log does: these, and all that they import of ours.
 ENTRANCES: Final = ("batonpass.authority.procedures.table", "batonpass.tree.machine.commands")
-PACKAGES: Final = ("actors", "authority", "crypto", "tree")
+PACKAGES: Final = tuple(f"batonpass.{name}." for name in ("actors", "authority", "crypto", "tree"))
 
 
 def module_file(name: str) -> Path | None:
@@ -36,7 +36,7 @@ def imported(tree: ast.Module) -> set[str]:
                 found |= {alias.name for alias in names}
             case _:
                 pass
-    return {name for name in found if name.partition(".")[0] in PACKAGES and module_file(name)}
+    return {name for name in found if name.startswith(PACKAGES) and module_file(name)}
 
 
 def without_words(tree: ast.Module) -> ast.Module:

@@ -30,7 +30,7 @@ def hostile_functions() -> set[str]:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             if "_untrusted(" in text:  # to parse all the others takes seconds
-                module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                module = "batonpass." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
                 _collect(ast.parse(text), f"{module}:", found)
     return found
 

@@ -16,8 +16,8 @@ from tests.homeserver.process import ROOT, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports
 
 DOCUMENT = (ROOT / "docs" / "rest.md").read_text()
-SOURCES = [*(ROOT / "homeserver").rglob("*.py"), ROOT / "actors" / "web.py", ROOT / "actors" / "http_server.py"]
-SOURCES += [ROOT / "simserver" / "status.py", ROOT / "actors" / "observation.py", ROOT / "actors" / "operator.py"]
+SOURCES = [*(ROOT / "homeserver").rglob("*.py"), *(ROOT / "actors" / "http").glob("*.py")]
+SOURCES += [ROOT / "simserver" / "server" / "http_status.py", ROOT / "actors" / "observe" / "observation.py"]
 
 
 async def test_every_route_has_its_row(alpha: Home) -> None:

@@ -23,8 +23,8 @@ async def alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     Without a lease a server drops a state, and then it is right that it comes again. For the same reason nobody is
     given up, and nothing is repeated, that only takes long: how long it takes is a matter of the machine.
     """
-    for name in ("admission", "copying_ahead"):
-        monkeypatch.setattr(f"simserver.{name}.PATIENCE_NS", VERY_LONG_NS)
+    for name in ("admission", "precopy"):
+        monkeypatch.setattr(f"batonpass.simserver.transfer.source.{name}.PATIENCE_NS", VERY_LONG_NS)
     monkeypatch.setattr("batonpass.simserver.net.in_flight.READING_NS", VERY_LONG_NS)
     monkeypatch.setattr("batonpass.simserver.lease.keeper.LATE_NS", VERY_LONG_NS)
     monkeypatch.setattr("batonpass.authority.machines.source.STAGE_PATIENCE_NS", VERY_LONG_NS)

@@ -244,7 +244,7 @@ async def test_a_pattern_is_text_or_a_list_and_relative_to_the_path(alpha: Home)
 
 
 def test_the_reserved_roots_are_those_that_procedures_use() -> None:
-    source = "".join(path.read_text() for path in sorted(Path(str(authority.__file__)).parent.glob("*.py")))
+    source = "".join(path.read_text() for path in sorted(Path(str(authority.__file__)).parent.rglob("*.py")))
     used = set(re.findall(r'(?:_or|put|delete|path =|_(?:QUEUE|ORDER): Final =) ?\(*"(\w+)",', source))
     named = set(re.findall(r"(?:_or|put|delete)\(\(([A-Z_]+),", source))
     used |= {root for name in named for root in re.findall(rf'^{name}: Final = "(\w+)"', source, re.MULTILINE)}

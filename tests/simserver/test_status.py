@@ -76,7 +76,7 @@ async def test_one_that_was_removed_and_runs_on_says_so_and_its_home_warns_once(
     # It still tells of its load.
     await until(lambda: home.node.dropped.get("unknown_sender", 0) >= 2)
     warnings = [one for one in caplog.records if one.levelname == "WARNING" and "is not registered" in one.message]
-    assert len([one for one in warnings if one.name == "homeserver"]) == 1
+    assert len([one for one in warnings if one.name == "batonpass.homeserver"]) == 1
 
 
 async def test_what_it_holds_is_told_entity_by_entity(home: Home, status: Api) -> None:

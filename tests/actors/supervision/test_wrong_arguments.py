@@ -48,7 +48,11 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: wrong.ActorSpec("a", Server()), TypeError, r"'a' must be what makes a Server.*write Server, the class"),
     (lambda: wrong.ServiceSpec("s", 5), TypeError, r"serve of the child 's'"),
     (lambda: wrong.TaskSpec("t", 5), TypeError, r"function of the child 't'"),
-    (lambda: wrong.SupervisorSpec("s", (Server,)), TypeError, r"children of the supervisor 's': number 0 .* 'actors"),
+    (
+        lambda: wrong.SupervisorSpec("s", (Server,)),
+        TypeError,
+        r"children of the supervisor 's': number 0 .* 'batonpass\.actors",
+    ),
     (lambda: wrong.SupervisorSpec("s", wrong.ActorSpec("a", Server)), TypeError, r"write \[ActorSpec\(\.\.\.\)\]"),
     (lambda: wrong.SupervisorSpec("s", strategy="some"), ValueError, r"strategy of .* 's' .*Strategy.ONE_FOR_ONE"),
     (lambda: wrong.SupervisorSpec("s", max_restarts="3"), TypeError, r"max_restarts of .* 's' .*whole number.* '3'"),
@@ -56,7 +60,11 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: wrong.SupervisorSpec("s", window_s=0), ValueError, r"more than 0, not 0"),
     (lambda: wrong.SupervisorSpec("s", window_s=math.nan), ValueError, r"not nan"),
     (lambda: wrong.SupervisorSpec("s", auto_shutdown=1), TypeError, r"AutoShutdown.NEVER"),
-    (lambda: wrong.supervisor.SupervisorFlags(5), TypeError, r"children of a supervisor must be a sequence.* not 5"),
+    (
+        lambda: wrong.core.supervisor.SupervisorFlags(5),
+        TypeError,
+        r"children of a supervisor must be a sequence.* not 5",
+    ),
     (lambda: wrong.DynamicSupervisorSpec("d", max_children="3"), TypeError, r"max_children of .* 'd' .* or None"),
     (
         lambda: wrong.DynamicSupervisorSpec("d", extra_arguments=[1]),
