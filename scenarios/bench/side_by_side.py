@@ -26,7 +26,7 @@ from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Course", "Plan", "run_course"]
 
-_ROOT: Final = Path(__file__).parents[2]
+_ROOT: Final = Path(__file__).parents[3]
 # Beyond what it was told to take: starting up, a hundred thousand actors, a slow machine.
 _PATIENCE_S: Final = 120.0
 

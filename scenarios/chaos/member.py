@@ -279,7 +279,7 @@ def main(arguments: list[str]) -> int:
 
 def _unforeseen(error: Exception) -> Exception | None:
     """The error itself if it is one that nobody is told to act on, for its traceback in the log."""
-    return None if type(error).__module__.startswith("tree.") else error
+    return None if type(error).__module__.startswith("batonpass.tree.") else error
 
 
 if __name__ == "__main__":

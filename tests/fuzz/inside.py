@@ -21,14 +21,14 @@ from tests.fuzz.table import TARGETS
 from tests.fuzz.target import MAX_INPUT_BYTES, Target, run
 
 PACKAGES = (
-    "actors",
-    "authority",
-    "crypto",
-    "homeserver",
+    "batonpass.actors",
+    "batonpass.authority",
+    "batonpass.crypto",
+    "batonpass.homeserver",
     "batonpass.scenarios.sectors.map",
     "batonpass.scenarios.sectors.position",
-    "simserver",
-    "tree",
+    "batonpass.simserver",
+    "batonpass.tree",
 )
 """What may be instrumented, and what counts as reached."""
 
