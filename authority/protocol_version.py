@@ -9,8 +9,8 @@ PROTOCOL_VERSION: Final = 1
 
 A server that gets a message with a field that it does not know takes it for none. So a simulation server says its
 version when it registers and with each renewal of its lease, and is refused at once if that of its homeserver is
-another one: else both would wait for each other. `tests/authority/test_protocol_version.py` notices when the fields of
-a message have changed.
+another one: else both would wait for each other. A test notices when the fields of a message have changed
+(`tests/authority/wire/test_protocol_version.py`).
 """
 
 

@@ -1,6 +1,6 @@
 """Hand-overs with one guard taken away each: a search that finds nothing must show that it can find something.
 
-The random walks of tests/authority/test_handover_stateful.py have to notice them too; those also move others.
+The random walks of tests/authority/machines/test_handover_stateful.py have to notice them too; those also move others.
 """
 
 from collections.abc import Callable, Mapping

@@ -63,7 +63,7 @@ from batonpass.tree.store.triggers import Fired, Trigger, Triggers
 from tests.fuzz.plain import from_json, to_cbor
 from tests.fuzz.target import Target
 from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
-from tests.tree.test_snapshot import machine_with, write
+from tests.tree.disk.test_snapshot import machine_with, write
 
 MEMBERS = Configuration.initial([Member(name, "127.0.0.1", 7000 + number) for number, name in enumerate("abc")])
 CONDITION = AllOf([

@@ -1,0 +1,621 @@
+"""What comes in one parcel comes to what it would come to message by message, in one step of the log."""
+
+import copy
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batonpass.authority.model.records import EntityRecord, GroupRecord, TransferRecord
+from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.procedures.group_table import is_behind
+from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.authority.trust.certificates import PassCertificate, token_hash
+from batonpass.authority.wire.batch import MAX_BATCH, Letter
+from batonpass.authority.wire.hops import REPEATED, Trace
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
+    AdmitReply,
+    Delegation,
+    Grant,
+    HandoffReply,
+    HandoffRequest,
+    Message,
+    NoAnswer,
+    Order,
+    OwnerWord,
+    Report,
+)
+from batonpass.crypto import jose
+from batonpass.crypto.keys import Identity
+from batonpass.crypto.verified import Verified
+from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.transfer.hierarchies import order_all
+from batonpass.homeserver.transfer.service import Transfers
+from batonpass.tree.raft.submissions import NoQuorum
+from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
+from tests.authority.rows import directory_row
+from tests.authority.trust.test_certificate_reader import KEYS
+
+THIRD = "alpha.third"
+CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: 1.0)
+
+
+def log_of_three() -> Log:
+    log = new_log("allow")
+    log.run("entity.create", entity=THIRD, kind="ball", spawner=ADA, server=S1, rule="allow")
+    return log
+
+
+class Kept:
+    """A store of one member; what was submitted to it, and whether it can be."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.submitted: list[str] = []
+        self.passes: list[Any] = []
+        self.fails: Exception | None = None
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        self.submitted.append(procedure)
+        self.passes = [step["passes"] for _, step in args.get("steps", ())]
+        if self.fails is not None:
+            raise self.fails
+        return PROCEDURES[procedure](self.log.rows, args)
+
+    async def find_transfer(self, transfer_id: str) -> TransferRecord | None:
+        return self.transfer(transfer_id)
+
+    def transfer(self, transfer_id: str) -> TransferRecord | None:
+        return self.log.rows.transfer(transfer_id)
+
+    def entity(self, entity: str) -> EntityRecord | None:
+        data = self.log.rows.get_or(("entities", entity), None)
+        return None if data is None else EntityRecord.from_data(data)
+
+    def is_behind(self, group: GroupRecord, now_s: float) -> bool:
+        return any(is_behind(group, self.group(name), now_s) for name in group.earlier)
+
+    def grave(self, entity: str) -> Any:
+        return self.log.rows.get_or(("tombstones", entity), None)
+
+    def group(self, group: str) -> GroupRecord | None:
+        data = self.log.rows.get_or(("groups", group), None) if group else None
+        return None if data is None else GroupRecord.from_data(data)
+
+
+class Known:
+    """A directory in which everybody of the log has keys, and nobody else is known."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    async def row(self, name: str) -> Any:
+        data = self.log.rows.get_or(("servers", name), None)
+        return None if data is None else directory_row(name, data["role"])
+
+    async def signer(self, name: str, kid: str) -> tuple[Any, Any]:
+        row = await self.row(name)
+        return row, None if row is None else KEYS[name].public
+
+    def parse(self, row: Any) -> Any:
+        return KEYS[row.name].public
+
+
+class Home(Transfers):
+    """A homeserver that only notes what it sends."""
+
+    def __init__(self, log: Log, spans: Spans = SILENT) -> None:
+        self.kept = Kept(log)
+        self.sent: list[tuple[str, Message]] = []
+        self.unreachable: set[str] = set()
+        self.parcels = 0
+        self.asked_far: list[list[Message]] = []
+        far = SimpleNamespace(exchange_all=self._far, hops_to=lambda _: 1)
+        directory = cast(Any, Known(log))
+        sealer = Sealer(HOMESERVER, KEYS[HOMESERVER])
+        store, clock, nothing = cast(Any, self.kept), cast(Any, CLOCK), cast(Any, None)
+        super().__init__(sealer, store, directory, cast(Any, far), nothing, clock, spans=spans)
+        self.moves: list[str] = []
+        self.moved = lambda entity, _source, target: self.moves.append(f"{entity} to {target}")
+
+    async def _far(self, _instance: str, letters: Any, **_: Any) -> Any:
+        self.asked_far.append([letter.message for letter in letters])
+        return [PeerUnreachable("beta is silent")] * len(letters)
+
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        await self.post_all(to, [Letter(message, trace, on_path)])
+
+    async def post_all(self, to: str, letters: Any) -> list[None]:
+        if to in self.unreachable:
+            raise PeerUnreachable(f"{to} has no address")
+        self.parcels += 1
+        self.sent += [(to, letter.message) for letter in letters]
+        return [None] * len(letters)
+
+
+def opened(message: Any) -> Opened:
+    return Opened(message, message.source, Trace(message.transfer_id), in_batch=True)
+
+
+def handoff(transfer_id: str, entity: str = BALL, target: str = S2, **changes: Any) -> Opened:
+    fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "target": target, "epoch": 1, "sub": 0}
+    return opened(HandoffRequest.model_validate(fields | {"tick": 7, "state_hash": "0" * 64} | changes))
+
+
+def report(transfer_id: str, entity: str = BALL, **changes: Any) -> Opened:
+    fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "trace": Trace(transfer_id).to_data()}
+    return opened(Report.model_validate(fields | {"off_path": {}, "counters": {"copies": 1}} | changes))
+
+
+def told(message: Message) -> dict[str, Any]:
+    """A message without what differs each time: signatures."""
+    return {name: value for name, value in message.model_dump().items() if name not in ("certificate", "grant")}
+
+
+def one_after_the_other(messages: list[Opened]) -> list[Opened]:
+    """No entity is wanted both here and abroad: there others are asked first, and what is decided first is open."""
+    wanted = Counter(one.message.entity for one in messages if isinstance(one.message, HandoffRequest))
+    return [
+        handoff(one.message.transfer_id, one.message.entity, S3, epoch=one.message.epoch)
+        if isinstance(one.message, HandoffRequest) and one.message.target == FAR and wanted[one.message.entity] > 1
+        else one
+        for one in messages
+    ]
+
+
+MESSAGES = st.lists(
+    st.builds(
+        handoff,
+        st.sampled_from(["t-000001", "t-000002", "t-000003"]),
+        st.sampled_from([BALL, OTHER, THIRD, "alpha.none", "beta.ball"]),
+        st.sampled_from([S1, S2, S3, FAR]),
+        epoch=st.sampled_from([1, 1, 1, 2]),
+    )
+    | st.builds(report, st.sampled_from(["t-000001", "t-000002", "t-000003"]), st.sampled_from([BALL, OTHER])),
+    max_size=5,
+    unique_by=lambda one: one.trace.transfer_id,
+).map(one_after_the_other)
+
+
+async def alone(home: Home, messages: list[Opened]) -> list[Any]:
+    return [(await home._reply_or_why_not(one)).message for one in messages]
+
+
+async def together(home: Home, messages: list[Opened]) -> list[Any]:
+    return [letter.message for letter in await home.replies(messages)]
+
+
+@settings(max_examples=40)
+@given(MESSAGES, MESSAGES)
+def test_together_they_come_to_what_they_come_to_one_by_one(before: list[Opened], messages: list[Opened]) -> None:
+    async def compare() -> None:
+        one = Home(log_of_three())
+        await alone(one, before)
+        many = Home(copy.deepcopy(one.kept.log))
+        one.sent, one.moves = [], []
+        answers = await together(many, messages)
+        assert [told(answer) for answer in answers] == [told(answer) for answer in await alone(one, messages)]
+        # What is not for the bulk goes beside it, in any order.
+        assert sorted(map(repr, many.kept.log.rows.data.items())) == sorted(map(repr, one.kept.log.rows.data.items()))
+        assert sorted(many.moves) == sorted(one.moves)
+        assert sorted(to for to, _ in many.sent) == sorted(to for to, _ in one.sent)
+
+    trio.run(compare)
+
+
+async def test_all_of_a_parcel_are_one_step_and_one_parcel_to_each_target() -> None:
+    home = Home(log_of_three())
+    handed = [handoff("t-000001"), handoff("t-000002", OTHER, S3), handoff("t-000003", THIRD)]
+    assert [answer.why for answer in await together(home, handed)] == ["elsewhere"] * 3
+    assert (home.kept.submitted, home.parcels) == (["transfer.each"], 2)
+    assert [(to, type(message)) for to, message in home.sent] == [(S2, Grant), (S2, Grant), (S3, Grant)]
+    again = await together(home, handed)
+    assert [answer.outcome for answer in again] == ["committed"] * 3, "a repetition is answered itself, too"
+    reports = [report("t-000001"), report("t-000002", OTHER), report("t-000003", THIRD)]
+    assert [answer.type for answer in await together(home, reports)] == ["report_reply"] * 3
+    assert home.kept.submitted == ["transfer.each"] * 3
+
+
+async def test_marks_say_when_it_was_taken_and_when_it_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(log_of_three())
+    letters: list[Any] = []
+
+    async def post_all(_to: str, posted: Any) -> list[None]:
+        letters.extend(posted)
+        return [None] * len(posted)
+
+    monkeypatch.setattr(home, "post_all", post_all)
+    await home.replies([handoff("t-000001"), handoff("t-000002", OTHER)])
+    assert [[mark.label for mark in letter.trace.marks] for letter in letters] == [
+        ["ruling", "deciding", "committed"]
+    ] * 2
+    assert all(letter.on_path for letter in letters)
+
+
+@pytest.mark.parametrize("in_company", [True, False], ids=["in_bulk", "alone"])
+async def test_an_answer_to_a_repetition_says_that_it_is_one(in_company: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hops and times are not those that led to the decision: reports leave them out (`Trace.is_repeated`)."""
+    home = Home(log_of_three())
+    granted: list[Any] = []
+
+    async def post_all(_to: str, posted: Any) -> list[None]:
+        granted.extend(posted)
+        return [None] * len(posted)
+
+    monkeypatch.setattr(home, "post_all", post_all)
+    both = [handoff("t-000001"), handoff("t-000002", OTHER)]
+    for is_repetition in (False, True, True):
+        granted.clear()
+        answers = await home.replies(both) if in_company else [await home.reply(one) for one in both]
+        assert [one.trace.at(REPEATED) is not None for one in granted] == [is_repetition] * 2
+        if is_repetition:
+            assert all(one is not None and one.trace.at(REPEATED) is not None for one in answers)
+
+
+class Asking(Home):
+    """One that another instance answers, whose homeserver is one hop away."""
+
+    asked = 0
+
+    async def _far(self, _instance: str, letters: Any, **_: Any) -> Any:
+        self.asked += 1
+        ((message, trace),) = [(letter.message, letter.trace) for letter in letters]
+        trace = trace.leave(HOMESERVER, "admit", 1).arrive("beta.h1", 2)
+        trace = trace.leave("beta.h1", "admit_reply", 3).arrive(HOMESERVER, 4)
+        return [(AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=1), trace)]
+
+
+async def test_a_repeated_request_to_go_abroad_is_answered_from_the_log_and_says_so() -> None:
+    """The target's home is not asked again, so the answer has crossed fewer servers than the decision took."""
+    home = Asking(log_of_three())
+    request = replace(handoff("t-000001", target=FAR), in_batch=False)
+    first, again = await home.reply(request), await home.reply(request)
+    assert first is not None
+    assert again is not None
+    assert home.asked == 1
+    assert told(first.message) == told(again.message), "the decision is the same"
+    assert (first.trace.count, first.trace.at(REPEATED)) == (2, None)
+    assert (again.trace.count, again.trace.at(REPEATED) is not None) == (0, True)
+
+
+async def test_where_nothing_is_decided_everybody_hears_it() -> None:
+    home = Home(log_of_three())
+    home.kept.fails = NoQuorum("nobody leads")
+    answers = await together(home, [handoff("t-000001"), report("t-000002", OTHER), handoff("t-000003", THIRD)])
+    assert [answer.why for answer in answers] == ["undecided"] * 3
+
+
+async def test_a_target_that_cannot_be_told_is_nothing_to_the_others() -> None:
+    home = Home(log_of_three())
+    home.unreachable = {S3}
+    answers = await together(home, [handoff("t-000001"), handoff("t-000002", OTHER, S3), handoff("t-000003", THIRD)])
+    assert [answer.why for answer in answers] == ["elsewhere", "undecided", "elsewhere"]
+    assert [to for to, _ in home.sent] == [S2, S2]
+
+
+async def test_one_of_a_group_waits_for_the_others_though_the_group_is_news_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home(log_of_three())
+    home.kept.log.run("group.propose", group="group-001", entities=[BALL, OTHER], target=S2, now_s=0.0)
+    behind = home.kept.transfer
+    monkeypatch.setattr(home.kept, "transfer", lambda _: None)
+    answers = await together(home, [handoff("group-001-0"), handoff("t-000003", THIRD)])
+    assert answers[0].outcome == "pending"
+    monkeypatch.setattr(home.kept, "transfer", behind)
+    await home.replies([handoff("group-001-1", OTHER), handoff("t-000003", THIRD)])
+    assert sorted(home.moves) == [f"{BALL} to {S2}", f"{OTHER} to {S2}", f"{THIRD} to {S2}"]
+
+
+MEMBERS = (BALL, OTHER, THIRD)
+
+
+def of_group(number: int, **changes: Any) -> Opened:
+    return handoff(f"group-001-{number}", MEMBERS[number], **changes)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_failures_row_34_a_group_comes_together_to_what_it_comes_to_one_by_one(is_gone: bool) -> None:
+    one = Home(log_of_three())
+    one.kept.log.run("group.propose", group="group-001", entities=list(MEMBERS), target=S2, now_s=0.0)
+    if is_gone:
+        one.kept.log.run("entity.delete", entity=MEMBERS[0], by=ADA, master_rev=1)
+    many = Home(copy.deepcopy(one.kept.log))
+    messages = [of_group(number) for number in range(3)]
+    for again in (False, True):
+        answers = [told(answer) for answer in await alone(one, messages)]
+        assert [told(answer) for answer in await together(many, messages)] == answers
+        assert many.kept.log.rows.data == one.kept.log.rows.data
+        assert [(to, told(message)) for to, message in many.sent] == [(to, told(message)) for to, message in one.sent]
+        assert sorted(many.moves) == sorted(one.moves)
+        heard = ["refused"] * 3 if is_gone else ["committed"] * 3 if again else ["pending", "pending", None]
+        assert [answer.get("outcome") for answer in answers] == heard
+        assert len(many.waiting) == len(one.waiting) == 0
+
+
+async def test_a_large_group_is_a_step_of_the_log_and_a_parcel_for_as_many_as_fit() -> None:
+    count = 3 * MAX_BATCH
+    home = Home(new_log("allow"))
+    names = [f"alpha.one-{number}" for number in range(count)]
+    for name in names:
+        home.kept.log.run("entity.create", entity=name, kind="ball", spawner=ADA, server=S1, rule="allow")
+    home.kept.log.run("group.propose", group="group-001", entities=names, target=S2, now_s=0.0)
+    requests = [handoff(f"group-001-{number}", name) for number, name in enumerate(names)]
+    answers: list[Any] = []
+    for first in range(0, count, MAX_BATCH):
+        assert home.parcels == 0, "nobody is told anything before all are frozen"
+        answers += await together(home, requests[first : first + MAX_BATCH])
+    assert home.kept.submitted == ["transfer.each"] * 3
+    assert [answer.type for answer in answers] == ["handoff_reply"] * (count - 1) + ["no_answer"]
+    granted = [message for to, message in home.sent if to == S2 and isinstance(message, Grant)]
+    # The last one by itself, which was not waiting, then the others.
+    assert (len(granted), len(home.sent), home.parcels) == (count, count, 4)
+    assert len(home.moves) == count
+
+
+async def test_whose_group_was_decided_while_its_answer_was_under_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(log_of_three())
+    log = home.kept.log
+    log.run("group.propose", group="group-001", entities=list(MEMBERS), target=S2, now_s=0.0)
+    submit = home.kept.submit
+
+    async def overtaken(procedure: str, **args: Any) -> Any:
+        verdicts = await submit(procedure, **args)
+        log.run("transfer.cancel", transfer_id="group-001-2", by=ADA)
+        return verdicts
+
+    monkeypatch.setattr(home.kept, "submit", overtaken)
+    answers = await together(home, [of_group(0), of_group(1)])
+    assert [answer.outcome for answer in answers] == ["pending"] * 2
+    assert [(to, message.outcome) for to, message in home.sent if isinstance(message, HandoffReply)] == [
+        (S1, "refused")
+    ] * 2
+    assert not home.waiting
+
+
+async def test_all_of_a_group_are_ordered_in_one_parcel_to_each_server_and_who_cannot_be_told_keeps_nobody() -> None:
+    home = Home(log_of_three())
+    log = home.kept.log
+    log.run("entity.create", entity="alpha.fourth", kind="ball", spawner=ADA, server=S3, rule="allow")
+    names = [*MEMBERS, "alpha.fourth"]
+    log.run("group.propose", group="group-001", entities=names, target=S2, now_s=0.0)
+    home.unreachable = {S1}
+    ordered: list[str] = []
+    home.ordered = lambda transfer: ordered.append(transfer.id)
+    store: Any = home.kept
+    await order_all(store, home.order_each, "group-001")
+    assert [(to, type(message), message.transfer_id) for to, message in home.sent if isinstance(message, Order)] == [
+        (S3, Order, "group-001-3")
+    ]
+    assert ordered == [f"group-001-{number}" for number in range(4)], "all are watched, and ordered again"
+    home.unreachable, home.sent, home.parcels = set(), [], 0
+    await order_all(store, home.order_each, "group-001")
+    assert ([to for to, _ in home.sent], home.parcels) == ([S1, S1, S1, S3], 2)
+
+
+def passed_to_and_fro(home: Home, entity: str, passes: int) -> list[Opened]:
+    """Reports of direct passes under a grant, each with the chain up to it."""
+    record = EntityRecord.from_data(home.kept.log.run("entity.delegate", entity=entity, group=[S1, S2]))
+    chain, reports = [home.certificates.grant(record)], []
+    for sub in range(1, passes + 1):
+        source, target = (S1, S2) if sub % 2 else (S2, S1)
+        transfer_id = f"{entity.partition('.')[2]}-pass-{sub}"
+        fields = {"entity": entity, "epoch": record.epoch, "sub": sub, "source": source, "target": target, "tick": sub}
+        parent = {"transfer_id": transfer_id, "state_hash": "0" * 64, "parent": token_hash(chain[-1])}
+        claims = PassCertificate.model_validate(fields | parent).to_claims()
+        chain.append(jose.sign(claims, sender=KEYS[source], sender_id=source))
+        reports.append(report(transfer_id, entity, source=source, chain=list(chain)))
+    return reports
+
+
+async def test_reports_of_direct_passes_teach_the_log_and_renew_grants() -> None:
+    home = Home(log_of_three())
+    ball, other = passed_to_and_fro(home, BALL, 4)[3], passed_to_and_fro(home, OTHER, 2)[1]
+    answers = await together(home, [ball, other])
+    assert [answer.type for answer in answers] == ["report_reply"] * 2
+    assert home.kept.submitted == ["transfer.each"]
+    assert [(home.kept.log.rows.entity(name).sub) for name in (BALL, OTHER)] == [4, 2]
+    ((to, renewed),) = home.sent
+    assert isinstance(renewed, Delegation), "only where the chain has become long"
+    assert (to, renewed.entity) == (S1, BALL)
+
+
+@pytest.mark.parametrize("how", [alone, together])
+async def test_failures_row_6_whoever_was_passed_it_before_it_changed_hands_is_told_with_the_report(how: Any) -> None:
+    home = Home(log_of_three())
+    ball, other = passed_to_and_fro(home, BALL, 2), passed_to_and_fro(home, OTHER, 1)
+    home.kept.log.run("entity.change_rights", entity=BALL, by=ADA, owner=BOB)
+    assert [answer.type for answer in await how(home, [ball[0], *other])] == ["report_reply"] * 2
+    assert home.sent == [(S2, OwnerWord(entity=BALL, owner=BOB, owner_rev=2))], "and nobody who knows"
+    home.sent.clear()
+    await how(home, [ball[0], ball[1]])
+    to, message = home.sent[-1]
+    assert (to, message.type) == (S1, "owner"), "to whom it has been passed since"
+
+
+async def test_the_log_is_told_only_of_passes_that_it_may_not_know_yet() -> None:
+    home = Home(log_of_three())
+    ball, other = passed_to_and_fro(home, BALL, 4), passed_to_and_fro(home, OTHER, 2)
+    for one, another, told_of in ((0, 0, [[1], [1]]), (3, 0, [[2, 3, 4], []]), (1, 1, [[], [2]])):
+        answers = await together(home, [ball[one], other[another]])
+        assert [answer.type for answer in answers] == ["report_reply"] * 2
+        assert [[item["sub"] for item in passes] for passes in home.kept.passes] == told_of
+    assert [message.type for _, message in home.sent] == ["delegation"], "the log knew the whole chain, which was long"
+
+
+async def test_of_what_nobody_can_prove_any_more_the_entity_is_looked_for_and_the_others_are_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home(log_of_three())
+    with monkeypatch.context() as before:
+        before.setitem(KEYS, S1, Identity.generate())
+        (ball,) = passed_to_and_fro(home, BALL, 1)
+    (other,) = passed_to_and_fro(home, OTHER, 1)
+    (third,) = passed_to_and_fro(home, THIRD, 1)
+    for _ in range(2):
+        refused, *noted = await together(home, [ball, other, third])
+        assert isinstance(refused, NoAnswer)
+        assert (refused.why, "is looked for" in refused.reason) == ("refused", True)
+        assert [answer.type for answer in noted] == ["report_reply"] * 2
+        record = home.kept.entity(BALL)
+        assert record is not None
+        assert (record.authority, record.epoch) == ("", 2), "its fence is raised once"
+
+
+async def test_grants_that_are_renewed_together_share_a_signature() -> None:
+    home, verified = Home(log_of_three()), Verified()
+    await home.replies([passed_to_and_fro(home, entity, 4)[3] for entity in (BALL, OTHER, THIRD)])
+    assert home.parcels == 1
+    for to, message in home.sent:
+        assert to == S1
+        assert isinstance(message, Delegation)
+        jose.verify_untrusted(message.grant, sender=KEYS[HOMESERVER].public, verified=verified)
+    assert (len(home.sent), len(verified)) == (3, 1)
+
+
+async def test_a_report_that_is_refused_teaches_the_log_all_the_same() -> None:
+    home = Home(log_of_three())
+    (ball, _), (other, _) = passed_to_and_fro(home, BALL, 2), passed_to_and_fro(home, OTHER, 2)
+    strange = opened(ball.message.model_copy(update={"transfer_id": "t-unknown", "source": S1}))
+    answers = await together(home, [strange, other])
+    assert [answer.type for answer in answers] == ["no_answer", "report_reply"]
+    assert (home.kept.log.rows.entity(BALL).authority, home.kept.log.rows.entity(BALL).sub) == (S2, 1)
+
+
+async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is frozen beside 400 others asks again after 4 s for the first time."""
+    home = Home(log_of_three())
+    fields = {"group": "group-001", "entities": list(MEMBERS), "target": FAR, "now_s": 0.0, "check_target": False}
+    home.kept.log.run("group.propose", **fields)
+
+    async def admitted(_home: str, asked: Any, _left_s: float) -> Any:
+        return [(AdmitReply(transfer_id=one.transfer_id, accepted=True, incarnation=1), trace) for one, trace in asked]
+
+    monkeypatch.setattr(home.admissions, "ask_each", admitted)
+    requests = [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(3)]
+    answers = await together(home, requests[:2])
+    assert [answer.outcome for answer in answers] == ["pending", "pending"]
+    last = await together(home, requests[2:])
+    assert last[0].outcome == "committed"
+    heard = [message.transfer_id for to, message in home.sent if to == S1 and isinstance(message, HandoffReply)]
+    assert sorted(heard) == ["group-001-0", "group-001-1"], "they stand still until they ask again"
+
+
+def frozen_abroad(home: Home, *, size: int = 3) -> list[Opened]:
+    """The requests of a group's members that go abroad."""
+    fields = {
+        "group": "group-001",
+        "entities": list(MEMBERS[:size]),
+        "target": FAR,
+        "now_s": 0.0,
+        "check_target": False,
+    }
+    home.kept.log.run("group.propose", **fields)
+    return [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(size)]
+
+
+def admitting(home: Home, accepted: bool = True) -> None:
+    """The home of targets abroad answers."""
+
+    async def far(_instance: str, letters: Any, **_: Any) -> Any:
+        home.asked_far.append([letter.message for letter in letters])
+        return [
+            (AdmitReply(transfer_id=one.message.transfer_id, accepted=accepted, incarnation=7), one.trace)
+            for one in letters
+        ]
+
+    home.admissions._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+
+
+async def test_there_is_one_question_abroad_and_one_step_of_the_log_for_all_of_a_group() -> None:
+    home = Home(log_of_three())
+    admitting(home)
+    answers = await together(home, frozen_abroad(home))
+    assert [len(asked) for asked in home.asked_far] == [1]
+    assert home.kept.submitted == ["transfer.each"]
+    assert [answer.outcome for answer in answers] == ["pending", "pending", "committed"]
+    assert all(home.kept.log.rows.entity(name).authority == FAR for name in MEMBERS[:3])
+
+
+async def test_what_the_log_holds_for_its_group_is_answered_before_others_are_asked() -> None:
+    home = Home(log_of_three())
+    admitting(home)
+    requests = frozen_abroad(home)
+    for _ in range(3):
+        assert [answer.outcome for answer in await together(home, requests[:2])] == ["pending", "pending"]
+        assert [answer.outcome for answer in await alone(home, requests[:1])] == ["pending"]
+    assert len(home.asked_far) == 1, "with the first time"
+
+
+async def test_what_the_log_has_decided_is_answered_before_others_are_asked() -> None:
+    """However busy the other home is, whoever stands still for a group that was refused hears so at once."""
+    home = Home(log_of_three())
+    requests = frozen_abroad(home)
+    home.kept.log.run("transfer.cancel", transfer_id="group-001-0", by=ADA)
+    answers = [*await together(home, requests), *await alone(home, requests)]
+    assert [answer.outcome for answer in answers] == ["refused"] * 6
+    assert home.asked_far == []
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["past that fence", "deleted"])
+async def test_what_is_refused_in_any_case_is_refused_before_others_are_asked(epoch: int) -> None:
+    home = Home(log_of_three())
+    if epoch:
+        home.kept.log.run("entity.delete", entity=BALL, by=ADA, master_rev=1)
+    request = handoff("t-000001", target=FAR, epoch=epoch)
+    assert [answer.outcome for answer in await alone(home, [request])] == ["refused"]
+    assert home.asked_far == []
+
+
+async def test_what_goes_elsewhere_does_not_wait_for_a_home_that_is_silent() -> None:
+    home, silent = Home(log_of_three()), trio.Event()
+
+    async def far(_instance: str, letters: Any, **_: Any) -> Any:
+        await trio.testing.wait_all_tasks_blocked()
+        assert home.kept.log.rows.entity(THIRD).authority == S2, "it has gone already"
+        silent.set()
+        return [PeerUnreachable("beta is silent")] * len(letters)
+
+    home.admissions._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+    requests = [handoff("t-000001", THIRD), handoff("t-000002", BALL, FAR), handoff("t-000003", OTHER, FAR)]
+    answers = await together(home, requests)
+    assert silent.is_set()
+    assert [getattr(answer, "why", "") for answer in answers] == ["elsewhere", "undecided", "undecided"]
+
+
+async def test_what_nobody_waits_for_any_more_is_dropped_before_it_is_worked_on() -> None:
+    home = Home(log_of_three())
+    admitting(home)
+    late = [replace(one, until_ns=CLOCK.monotonic_ns()) for one in frozen_abroad(home)]
+    local = [replace(handoff(f"t-00000{number}"), until_ns=1) for number in range(1, 4)]
+    for messages in (late, local, late[:1], local[:1]):
+        assert {answer.why for answer in await together(home, messages)} == {"undecided"}
+    assert (home.asked_far, home.kept.submitted) == ([], [])
+    in_time = [replace(one, until_ns=CLOCK.monotonic_ns() + 1_000_000_000) for one in late]
+    assert [answer.outcome for answer in await together(home, in_time)] == ["pending", "pending", "committed"]
+
+
+async def test_what_is_about_visitors_goes_to_their_home_in_one_parcel() -> None:
+    home = Home(log_of_three())
+    visitors = [handoff(f"t-00000{number}", f"beta.e{number}") for number in range(1, 4)]
+    messages = [*visitors, report("t-000004", "beta.e4"), report("t-000005", "beta.e5")]
+
+    async def far(_instance: str, letters: Any, **how: Any) -> Any:
+        home.asked_far.append([letter.message for letter in letters])
+        assert [letter.on_path for letter in letters] == [True] * 3 + [False] * 2
+        assert 0 < how["within_s"] <= 3.0, "nobody waits for ever"
+        reply = HandoffReply(transfer_id="t-000001", outcome="pending", authority=S1, epoch=1, sub=0)
+        return [(reply, letter.trace) for letter in letters]
+
+    home.passing_on._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+    answers = await together(home, messages)
+    assert home.asked_far == [[one.message for one in messages]]
+    assert {answer.type for answer in answers} == {"handoff_reply"}
+    assert home.kept.submitted == []

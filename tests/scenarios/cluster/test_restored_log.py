@@ -1,0 +1,528 @@
+"""A whole instance whose homeserver comes up with an older log than its simulation servers know, as real processes."""
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
+from batonpass.authority.machines.lease import LeaseTerms
+from batonpass.authority.trust.signed_positions import LogPlace
+from batonpass.scenarios.cluster.cluster import ClusterFailed
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from tests.scenarios.cluster.test_failover import PLAYER, TERM_S, Entity, World, world
+from tests.scenarios.cluster.test_leases import answer, until
+
+pytestmark = pytest.mark.timeout(240)
+
+# The world ends before that. Who is started with another log says that it is ready late, or never.
+PATIENCE_S = 300.0
+HOME = "alpha.h1"
+SERVERS = ("alpha.s1", "alpha.s2")
+BALL = "alpha.ball-0"
+GHOST: dict[str, Any] = {
+    "id": "alpha.ball-7",
+    "kind": "ball",
+    "spawner": PLAYER,
+    "server": "alpha.s1",
+    "params": {"p": [0, 0, 0], "v": [1, 2, 3]},
+}
+
+
+@asynccontextmanager
+async def coming_up(running: World, name: str) -> AsyncIterator[None]:
+    """Start a server that will perhaps never say that it is ready."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(running.cluster.restart, name, timeout_s=PATIENCE_S))
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def health(running: World, name: str) -> Any:
+    """What a server says of itself; `code` is that of what is wrong."""
+    found = await answer(f"{running.cluster.server(name).rest_url}/healthz")
+    return None if found is None else {"code": found.get("code", "ok"), "said": found.get("message", "")}
+
+
+async def ball(running: World, server: str) -> Any:
+    """The entity as its server has it."""
+    return await answer(f"{running.cluster.server(server).rest_url}/v1/local/entities/{BALL}")
+
+
+def is_with(server: str, record: Entity) -> bool:
+    return bool(record["authority"] == server)
+
+
+async def handed_over(running: World, *servers: str) -> Any:
+    records = None
+    for server in servers:
+        await running.client.call("alpha", "POST", f"/v1/entities/{BALL}/transfers", {"to": server})
+        records = await running.until(partial(is_with, server))
+    return records
+
+
+async def test_failures_row_42_servers_do_not_follow_a_home_that_was_restored_from_an_older_backup() -> None:
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        await cluster.stop(HOME)
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await running.push(10)
+        await handed_over(running, "alpha.s2", "alpha.s1", "alpha.s2", "alpha.s1")
+        fence = (await ball(running, "alpha.s1"))["epoch"]
+        assert fence == 5
+        # What a server knows of the log is as old as its last renewal.
+        await trio.sleep(2 * LeaseTerms(round(TERM_S * 1e9)).renew_every_ns / 1e9)
+        await cluster.stop(HOME)
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        async with coming_up(running, HOME):
+            for name in (*SERVERS, HOME):
+                await until(health, running, name, code="log_went_back")
+            await refuses(running, fence)
+            # What is on its disk counts as what is in its memory.
+            await cluster.kill("alpha.s2")
+            async with coming_up(running, "alpha.s2"):
+                await until(health, running, "alpha.s2", code="log_went_back")
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        await cluster.restart(HOME)
+        for name in SERVERS:
+            await until(health, running, name, code="ok")
+        records = await running.until(lambda record: record["standing"] == "simulated")
+        assert records[BALL]["epoch"] >= fence
+        await running.exactly_once()
+
+
+async def refuses(running: World, fence: int) -> None:
+    """What lives on a server stands still under the fence that it had, whatever its home wants."""
+    stood = await ball(running, "alpha.s1")
+    with trio.move_on_after(1.5):
+        await running.client.call("alpha", "POST", f"/v1/entities/{BALL}/transfers", {"to": "alpha.s2"})
+        await trio.sleep_forever()
+    after = await ball(running, "alpha.s1")
+    assert (after["epoch"], after["tick"]) == (fence, stood["tick"])
+    assert (await ball(running, "alpha.s2"))["code"] == "not_here"
+    for name in SERVERS:
+        stats = await answer(f"{running.cluster.server(name).rest_url}/v1/local/stats")
+        assert stats["counts"]["log_went_back"] == 1, name
+        assert (await log_of(running, name)).count("log_went_back:") == 1, name
+    assert (await log_of(running, HOME)).count("log_went_back:") == 1
+
+
+async def log_of(running: World, name: str) -> str:
+    return await trio.Path(running.cluster.server(name).log_file).read_text()
+
+
+def in_home_log(file: Path) -> list[str]:
+    """The signed word that a server keeps, and where it heard that the log was."""
+    text = file.read_text() if file.exists() else ""
+    return [text.partition("\n")[0], text.partition("\n")[2].strip()]
+
+
+async def office_heard(file: Path, after: int) -> int:
+    """Wait until a server has a signed word, and has heard of a later office; the latest of which it has heard."""
+    while True:
+        signed, places = in_home_log(file)
+        offices = [place.office for text in places.split() if (place := LogPlace.read(text)) is not None]
+        if signed and max(offices, default=0) > after:
+            return max(offices)
+        await trio.sleep(0.05)
+
+
+async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_its_last_renewal() -> None:
+    """The log that is restored is so new that no signed word tells it from the one that was lost."""
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        file = cluster.directory / "alpha.s2" / "state" / "home_log"
+        office = await office_heard(file, 0)
+        await cluster.stop(HOME)
+        signed, _ = in_home_log(file)
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await handed_over(running, "alpha.s2")
+        await office_heard(file, office)
+        # Its signed word is of before: as if it had not renewed its lease since. The other one is away.
+        for name in (*SERVERS, HOME):
+            await cluster.kill(name)
+        _, places = in_home_log(file)
+        file.write_text(f"{signed}\n{places}\n")
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        async with coming_up(running, HOME), coming_up(running, "alpha.s2"):
+            await until(health, running, "alpha.s2", code="log_went_back")
+            assert (await health(running, HOME))["code"] != "log_went_back", "nothing is proved"
+        await cluster.stop("alpha.s2")
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        await cluster.restart(HOME)
+        for name in SERVERS:
+            await cluster.restart(name, same_code=True)
+        records = await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 1)
+        assert records[BALL]["epoch"] >= 2
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_stops_the_homeserver_too() -> None:
+    """Who handed over is dead, and no other server of the instance has heard of what was decided."""
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        file = cluster.directory / "alpha.s2" / "state" / "home_log"
+        await office_heard(file, 0)
+        await cluster.stop(HOME)
+        kept = file.read_text()
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await handed_over(running, "beta.s1")
+        # Who hands over brings the word of it.
+        assert (await simulates(running, "beta.s1", BALL))["epoch"] == 2
+        for name in ("alpha.s1", "alpha.s2", HOME):
+            await cluster.kill(name)
+        # As if it had not heard of its home since.
+        file.write_text(kept)
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        async with coming_up(running, HOME), coming_up(running, "alpha.s2"):
+            await until(health, running, HOME, code="log_went_back")
+            await until(health, running, "alpha.s2", code="log_went_back")
+            assert "beta proves" in (await health(running, HOME))["said"]
+        there = await ball(running, "beta.s1")
+        assert there["epoch"] == 2, "it goes on with what it was given"
+        await cluster.stop("alpha.s2")
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        for name in (HOME, *SERVERS):
+            await cluster.restart(name, same_code=True)
+        records = await running.until(partial(is_with, "beta.s1"))
+        assert records[BALL]["epoch"] >= 2
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def misled(running: World) -> Path:
+    """An older log is used, by which alpha.s1 has the ball; by the newest one, which is there, alpha.s2 has it."""
+    cluster = running.cluster
+    log, backup = cluster.directory / HOME, cluster.directory / "backup"
+    await running.spawn(1, "alpha.s1")
+    await cluster.stop(HOME)
+    shutil.copytree(log, backup)
+    await cluster.kill("alpha.s1")
+    await cluster.restart(HOME)
+    await running.until(partial(is_with, "alpha.s2"))
+    await running.push(10)
+    await running.everything_durable()
+    # Who could prove that the log went back says nothing for as long as the other one is misled.
+    await cluster.pause("alpha.s2")
+    await cluster.stop(HOME)
+    newest = log.rename(cluster.directory / "newest")
+    shutil.copytree(backup, log)
+    await cluster.restart(HOME)
+    await cluster.restart("alpha.s1", same_code=True)
+    return newest
+
+
+async def test_failures_row_42_who_was_given_an_entity_by_the_older_log_begins_with_what_the_newest_one_gives() -> None:
+    """It has the very fences that the newest log would give next, and one of a later stay besides."""
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+        cluster = running.cluster
+        log = cluster.directory / HOME
+        newest = await misled(running)
+        await handed_over(running, "beta.s1")
+        assert (await simulates(running, "beta.s1", BALL))["epoch"] == 4
+        await handed_over(running, "alpha.s1")
+        assert (await simulates(running, "alpha.s1", BALL))["epoch"] == 5
+        cluster.resume("alpha.s2")
+        await says(running, "log_went_back", HOME, *SERVERS)
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        async with coming_up(running, HOME):
+            # What the older log has said to servers of another instance is held against the newest one.
+            await until(health, running, HOME, code="log_went_back")
+            await accept_loss(running)
+            await says(running, "ok", HOME, *SERVERS)
+        assert (await simulates(running, "alpha.s2", BALL))["epoch"] == 3
+        records = await handed_over(running, "beta.s1")
+        there = await simulates(running, "beta.s1", BALL)
+        assert Fence(there["epoch"]).begins_block
+        assert records[BALL]["epoch"] == there["epoch"]
+        await handed_over(running, "beta.s2", "alpha.s1")
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def test_failures_row_42_what_was_handed_on_abroad_by_a_lost_log_goes_on_where_it_is() -> None:
+    """The log that is left says that somebody has it who handed it on, and who would never say so."""
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        await handed_over(running, "beta.s1")
+        await simulates(running, "beta.s1", BALL)
+        await cluster.stop(HOME)
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await handed_over(running, "beta.s2")
+        await running.push(10)
+        await running.everything_durable()
+        assert (await simulates(running, "beta.s2", BALL))["epoch"] == 3
+        await cluster.stop(HOME)
+        log.rename(cluster.directory / "lost")
+        backup.rename(log)
+        async with coming_up(running, HOME):
+            await until(health, running, HOME, code="log_went_back")
+            await accept_loss(running)
+            await says(running, "ok", HOME, *SERVERS)
+        record = (await running.until(partial(is_with, "beta.s2")))[BALL]
+        assert record["standing"] == "simulated"
+        assert record["epoch"] > EPOCHS_OF_A_HISTORY
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def test_failures_row_42_what_never_left_its_server_goes_on_however_often_its_log_is_lost() -> None:
+    """Its fence was raised where it is: when its server was restarted, and by each loss that was accepted."""
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        await cluster.stop(HOME)
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        for epoch in (1, 3):
+            await cluster.stop("alpha.s1")
+            await cluster.restart("alpha.s1", same_code=True)
+            await running.until(
+                lambda record, epoch=epoch: is_with("alpha.s1", record) and record["epoch"] > epoch  # type: ignore[misc]
+            )
+        for times in (1, 2):
+            await running.push(10)
+            await running.everything_durable()
+            before = (await running.entity(BALL))["epoch"]
+            await trio.sleep(2 * LeaseTerms(round(TERM_S * 1e9)).renew_every_ns / 1e9)
+            await cluster.stop(HOME)
+            shutil.rmtree(log)
+            shutil.copytree(backup, log)
+            async with coming_up(running, HOME):
+                await until(health, running, HOME, code="log_went_back")
+                await accept_loss(running)
+                await says(running, "ok", HOME, *SERVERS)
+                record = (await running.until(partial(is_with, "alpha.s1")))[BALL]
+                assert record["epoch"] > max(before, EPOCHS_OF_A_HISTORY), times
+                await running.push(10)
+                await running.exactly_once()
+                if times == 1:
+                    await cluster.stop(HOME)
+            if times == 1:
+                await cluster.restart(HOME)
+
+
+HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
+
+
+async def accept_loss(running: World) -> None:
+    token = running.cluster.operator_token_file("alpha").read_text().strip()
+    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as operator:
+        url = f"{running.cluster.server(HOME).rest_url}/v1/cluster/log-alarm"
+        answered = await operator.delete(url, headers={"Authorization": f"Bearer {token}"})
+    assert "proves" in answered.raise_for_status().json()["why"]
+
+
+async def each(do: Callable[[str], Awaitable[Any]]) -> None:
+    async with trio.open_nursery() as nursery:
+        for name in HOMES:
+            nursery.start_soon(do, name)
+
+
+async def swapped(running: World, old: str, new: str, *names: str) -> None:
+    """The directories of homeservers that do not run are kept as `old`, and those kept as `new` are put in place."""
+    directory = running.cluster.directory
+    for name in names:
+        (directory / name).rename(directory / f"{name}-{old}")
+        shutil.copytree(directory / f"{name}-{new}", directory / name)
+
+
+async def with_two_histories(running: World) -> None:
+    """All homeservers stand still, with an older log in place; the newest one is kept."""
+    cluster = running.cluster
+    await running.spawn(1, "alpha.s1")
+    await each(cluster.stop)
+    for name in HOMES:
+        shutil.copytree(cluster.directory / name, cluster.directory / f"{name}-backup")
+    await each(partial(cluster.restart, same_code=True))
+    await handed_over(running, "alpha.s2", "alpha.s1", "alpha.s2")
+    # What a server knows of the log is as old as its last renewal.
+    await trio.sleep(2 * LeaseTerms(round(TERM_S * 1e9)).renew_every_ns / 1e9)
+    await each(cluster.stop)
+    await swapped(running, "newest", "backup", *HOMES)
+
+
+async def says(running: World, code: str, *names: str) -> None:
+    for name in names:
+        await until(health, running, name, code=code)
+
+
+async def test_failures_row_42_no_member_goes_on_by_a_log_that_one_of_them_was_shown_to_be_older() -> None:
+    async with world(instances={"alpha": 3}, simservers=2) as running:
+        cluster = running.cluster
+        await with_two_histories(running)
+        async with trio.open_nursery() as nursery:
+            for name in HOMES:
+                nursery.start_soon(partial(cluster.restart, name, same_code=True, timeout_s=PATIENCE_S))
+            await says(running, "log_went_back", *HOMES, *SERVERS)
+            for name in HOMES:
+                with pytest.raises(ApiFailure, match="log_went_back"):
+                    await refused_by(running, name)
+            nursery.cancel_scope.cancel()
+        # It stands in that log, so that whoever starts with it knows.
+        await each(cluster.kill)
+        async with trio.open_nursery() as nursery:
+            for name in HOMES:
+                nursery.start_soon(partial(cluster.restart, name, same_code=True, timeout_s=PATIENCE_S))
+            await says(running, "log_went_back", *HOMES)
+            nursery.cancel_scope.cancel()
+        for name in HOMES:
+            assert "is over" not in await log_of(running, name), "nobody's lease is ended"
+        await each(cluster.stop)
+        await swapped(running, "restored", "newest", *HOMES)
+        await each(partial(cluster.restart, same_code=True))
+        await says(running, "ok", *HOMES, *SERVERS)
+        records = await running.until(partial(is_with, "alpha.s2"))
+        assert records[BALL]["epoch"] >= 4
+        await running.push(10)
+        await running.exactly_once()
+
+
+async def somebody_ends(running: World, why: str) -> None:
+    while True:
+        for name in HOMES:
+            if why in await log_of(running, name):
+                return
+        await trio.sleep(0.1)
+
+
+async def has_offices(running: World, name: str, number: int) -> None:
+    """A homeserver's copy of the log has this office."""
+    url = f"{running.cluster.server(name).rest_url}/v1/cluster/offices?nonce={'0' * 22}"
+    while True:
+        found = await answer(url)
+        if found is not None and str(number) in found.get("offices", {}):
+            return
+        await trio.sleep(0.05)
+
+
+async def refused_by(running: World, name: str) -> None:
+    """A write that is asked of one homeserver."""
+    cluster = running.cluster
+    one = RestClient({"alpha": [cluster.server(name).rest_url]}, {"alpha": cluster.client_token("alpha")})
+    try:
+        await one.call("alpha", "PUT", "/v1/tree/jobs/1", {"data": {}})
+    finally:
+        await one.aclose()
+
+
+async def test_failures_row_42_members_with_different_histories_do_not_go_on_together() -> None:
+    """Raft may take the entries of one for those of the other: they have places and terms in common."""
+    async with world(instances={"alpha": 3}, simservers=2) as running:
+        cluster = running.cluster
+        await with_two_histories(running)
+        for name in SERVERS:
+            await cluster.stop(name)
+        await each(partial(cluster.restart, same_code=True))
+        # Who is ready may not have heard yet that the office was taken, and have nothing then in which they differ.
+        for name in HOMES:
+            await has_offices(running, name, 2)
+        await each(cluster.stop)
+        await swapped(running, "restored", "newest", "alpha.h1", "alpha.h2")
+        why: list[str] = []
+
+        async def started(name: str) -> None:
+            try:
+                await cluster.restart(name, same_code=True)
+                # It may be ready before it has compared.
+                await trio.sleep_forever()
+            except ClusterFailed as error:
+                why.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            for name in HOMES:
+                nursery.start_soon(started, name)
+            await somebody_ends(running, "log_differs")
+            nursery.cancel_scope.cancel()
+        await each(cluster.stop)
+        await swapped(running, "again", "newest", *HOMES)
+        await each(partial(cluster.restart, same_code=True))
+        for name in SERVERS:
+            await cluster.restart(name, same_code=True)
+        records = await running.until(lambda record: record["standing"] == "simulated")
+        assert records[BALL]["epoch"] >= 4
+
+
+async def simulates(running: World, server: str, entity: str) -> Any:
+    """As this server has it, once it simulates it."""
+    url = f"{running.cluster.server(server).rest_url}/v1/local/entities/{entity}"
+    while True:
+        found = await answer(url)
+        if found is not None and "epoch" in found:
+            return found
+        await trio.sleep(0.1)
+
+
+async def is_not_alone(running: World, server: str) -> None:
+    """Wait until nothing is durable by its disk alone any more: else its disk is waited for when it dies."""
+    while True:
+        row = await running.client.call("alpha", "GET", f"/v1/tree/leases/{server}")
+        if not row["data"].get("sole"):
+            return
+        await trio.sleep(0.1)
+
+
+async def test_failures_row_42_what_only_the_older_log_gave_is_nobodys_when_the_newest_one_is_back() -> None:
+    """Both logs give the same fences: of a stay that the newest one gave nothing is lost, whoever has a later tick."""
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log = cluster.directory / HOME
+        newest = await misled(running)
+        await running.client.call("alpha", "POST", "/v1/entities", GHOST)
+        assert (await simulates(running, "alpha.s1", GHOST["id"]))["epoch"] == 1
+        assert (await simulates(running, "alpha.s1", BALL))["epoch"] == 3, "the same that the other one has it under"
+        cluster.resume("alpha.s2")
+        await says(running, "log_went_back", HOME, *SERVERS)
+        # What it was given stands on its disk by now, and that it followed an older log, too.
+        await cluster.kill("alpha.s1")
+        async with coming_up(running, "alpha.s1"):
+            await says(running, "log_went_back", "alpha.s1")
+            await cluster.stop(HOME)
+            shutil.rmtree(log)
+            newest.rename(log)
+            await cluster.restart(HOME)
+            await says(running, "ok", HOME, *SERVERS)
+        for entity in (BALL, GHOST["id"]):
+            found = await answer(f"{cluster.server('alpha.s1').rest_url}/v1/local/entities/{entity}")
+            assert found["code"] == "not_here"
+        with pytest.raises(ApiFailure, match="not_found"):
+            await running.entity(str(GHOST["id"]))
+        assert (await simulates(running, "alpha.s2", BALL))["epoch"] == 3
+        await is_not_alone(running, "alpha.s2")
+        await running.push(10)
+        await running.everything_durable()
+        # The one who was misled is its follower, and has a later tick of the same fence by the older log.
+        await cluster.kill("alpha.s2")
+        await running.until(partial(is_with, "alpha.s1"))
+        await running.exactly_once()

@@ -1,0 +1,131 @@
+"""Every state that a hand-over can reach: no promise is broken in any, and broken guards are noticed."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from batonpass.scenarios.cli.main import run_command
+from batonpass.scenarios.simulation.handover_weaknesses import WEAKNESSES, Weakness
+from batonpass.scenarios.simulation.search_command import SCOPES, search_scope
+from tests.collected import ROOT
+
+SIMULATION_PAGE: Final = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+
+# How many states there are at least. The numbers change with what servers send and keep; a search that sees far fewer
+# has lost something that may happen.
+STATES: Final = {
+    "one-home": 25_000,
+    "two-homes": 2_500,
+    "direct": 15_000,
+    "refusals": 5_000,
+    "inputs": 4_000,
+    "staged": 10_000,
+    "staged-crash": 400,
+    "staged-direct": 3_000,
+    "crash": 20_000,
+    "lives": 3_000,
+    "lives-direct": 2_500,
+    "late-orders": 45_000,
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_no_reachable_state_breaks_a_promise(scope: str, record_property: Callable[[str, object], None]) -> None:
+    found = search_scope(scope, SCOPES[scope])
+    violations = 0 if found.violation is None else 1
+    record_property(
+        "printed",
+        f"search of transfers: {scope}: {found.states:,} states, {found.transitions:,} transitions, "
+        f"depth {found.depth}, {violations} violations",
+    )
+    assert found.violation is None, "\n".join(found.violation.transcript)
+    assert found.states >= STATES[scope]
+
+
+def test_every_scope_and_the_number_of_weaknesses_are_in_the_documentation() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \| ([\d,]+) \| [\d,]+ \| \d+ \|$", SIMULATION_PAGE, re.MULTILINE)
+    assert [scope for scope, _, _ in rows] == list(SCOPES)
+    for scope, budget, states in rows:
+        budgeted = re.findall(r"(\d+) (transfer|loss|repetition|crash|input)", budget)
+        said = {word: int(number) for number, word in budgeted}
+        bounds = SCOPES[scope]
+        spent = {
+            "transfer": bounds.transfers,
+            "loss": bounds.losses,
+            "repetition": bounds.repeats,
+            "crash": bounds.crashes,
+            "input": bounds.inputs,
+        }
+        assert said == {word: number for word, number in spent.items() if number}, scope
+        assert int(states.replace(",", "")) >= STATES[scope], scope
+    weaknesses = re.search(r"Each of (\d+) weakened variants", SIMULATION_PAGE)
+    assert weaknesses is not None
+    assert int(weaknesses[1]) == len(WEAKNESSES)
+
+
+@pytest.mark.parametrize("weakness", WEAKNESSES.values(), ids=list(WEAKNESSES))
+def test_a_missing_guard_has_a_counterexample(weakness: Weakness) -> None:
+    violation = search_scope(weakness.name, weakness.bounds, weakness.parts, max_states=30_000).violation
+    assert violation is not None
+    assert violation.kind == weakness.kind
+    assert len(violation.transcript) < 30
+
+
+@pytest.mark.parametrize("weakness", WEAKNESSES.values(), ids=list(WEAKNESSES))
+def test_with_the_guard_the_same_bounds_are_safe_at_the_beginning(weakness: Weakness) -> None:
+    """The counterexamples are the weakness's, not the bounds'."""
+    bounds = replace(weakness.bounds, transfers=1)
+    assert search_scope(weakness.name, bounds, max_states=50_000).violation is None
+
+
+def test_without_leases_a_note_that_a_crash_takes_along_lets_a_fence_begin_twice() -> None:
+    """The ledger is written behind, and guards nothing: that every life is another incarnation does."""
+    bounds = replace(SCOPES["crash"], transfers=1, stale_ledger=True)
+    found = search_scope("crash", bounds)
+    assert found.violation is not None
+    assert "simulated under Fence(epoch=2, sub=0) already" in found.violation.sentence
+    assert search_scope("crash", replace(bounds, leases=True)).violation is None
+
+
+def test_two_searches_see_the_same() -> None:
+    bounds = replace(SCOPES["inputs"], losses=0)
+    first, second = (search_scope("inputs", bounds) for _ in range(2))
+    assert replace(first, seconds=0.0) == replace(second, seconds=0.0)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_without_a_violation_is_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "search.json"
+    arguments = ["--scope", "two-homes", "--transfers", "1", "--json", str(file)]
+    assert run_command(["simulate", "transfers-search", *arguments]) == 0
+    (scope,) = json.loads(file.read_text())["scopes"]
+    assert (scope["scope"], scope["violation"], scope["bounds"]["transfers"]) == ("two-homes", None, 1)
+    assert f"{scope['states']:,}" in capsys.readouterr().out
+
+
+def test_a_violation_is_a_failure_and_a_transcript(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["simulate", "transfers-search", "--weakness", "deletes-before-commit"]) == 1
+    printed = capsys.readouterr().out
+    assert "safety: alpha.s1 deleted the newest state, which nobody else simulates" in printed
+    assert "1  transfer-1: the entity is to go to alpha.s2" in printed
+
+
+def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["simulate", "transfers-search", "--weakness", "list"]) == 0
+    assert "deletes-at-commit" in capsys.readouterr().out
+    assert run_command(["simulate", "transfers-search", "--weakness", "none"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "there is no weakness 'none'; `--weakness list` lists them" in err
+
+
+def test_a_search_that_is_given_up_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["simulate", "transfers-search", "--scope", "inputs", "--max-states", "100"]) == 2
+    assert "more than 100 states" in capsys.readouterr().err
