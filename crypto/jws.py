@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from batonpass.crypto import base64url
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import Malformed, Tampered
 from batonpass.crypto.nesting import is_deeper
 
@@ -42,7 +43,7 @@ _SCALAR_BYTES: Final = 32
 # Headers that were parsed lately. That of a message is looked at to find its sender, then its key, then to open it;
 # that of a server's statements is always the same. At 3 kB each, and nothing is believed because it stands here.
 _MAX_HEADERS: Final = 64
-_HEADERS: Final[dict[str, dict[str, Any]]] = {}
+_HEADERS: Final[FifoTable[str, dict[str, Any]]] = FifoTable(_MAX_HEADERS)
 # Texts without escapes, and numbers that are read as JSON reads them.
 _TEXT: Final = rb'"([!#-\[\]-~]{0,128})"'
 _SEALED_HEADER: Final = re.compile(
@@ -119,8 +120,6 @@ def read_header_untrusted(token: str, *, max_header_chars: int) -> dict[str, Any
     if header is None:
         text = base64url.decode_untrusted(encoded.encode("ascii", errors="replace"))
         header = _sealed_header_untrusted(text) or json_object_untrusted(text)
-        if len(_HEADERS) >= _MAX_HEADERS:
-            _HEADERS.clear()
         _HEADERS[encoded] = header
     return dict(header)
 

@@ -6,8 +6,9 @@ still good, and whose it is, is asked every time.
 """
 
 import hashlib
-from collections import OrderedDict
 from typing import Final
+
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["Verified"]
 
@@ -19,8 +20,7 @@ class Verified:
     """Signatures that fitted. Beyond `capacity` the longest unused is forgotten, and verified again when it comes."""
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
-        self._capacity: Final = capacity
-        self._fitted: OrderedDict[tuple[bytes, str], None] = OrderedDict()
+        self._fitted: LruTable[tuple[bytes, str], None] = LruTable(capacity)
 
     def __len__(self) -> int:
         return len(self._fitted)
@@ -36,8 +36,6 @@ class Verified:
     def note(self, token: str, kid: str) -> None:
         """It is: it was verified, or signed here."""
         self._fitted[_name(token, kid)] = None
-        if len(self._fitted) > self._capacity:
-            self._fitted.popitem(last=False)
 
 
 def _name(token: str, kid: str) -> tuple[bytes, str]:

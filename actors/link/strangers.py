@@ -11,6 +11,7 @@ from typing import Final
 
 from batonpass.actors.link.gate import Allowance, Verdict
 from batonpass.actors.link.settings import Address
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.crypto.static_secrets import StaticSecrets
 
@@ -60,7 +61,7 @@ class Strangers:
         self._unproved_lookups = 0
         self._sources: dict[str, _Source] = {}
         self._lookups: dict[str, str | None] = {}  # by name: where it came from, None without a cookie
-        self._known: dict[str, _Known] = {}
+        self._known: LruTable[str, _Known] = LruTable(MAX_KNOWN)
 
     def judge(self, name: str, source: Address, now: float, *, is_fresh: bool) -> Verdict:
         """Whether to look `name` up because of a HELLO from `source`, which shows a fresh cookie or does not."""
@@ -110,9 +111,6 @@ class Strangers:
 
     def remember(self, name: str, identity: Identity, keys: PublicIdentity, now: float) -> StaticSecrets:
         """The keys of `name` that were found; `identity` is ours."""
-        self._known.pop(name, None)
-        if len(self._known) >= MAX_KNOWN:
-            del self._known[next(iter(self._known))]
         secrets = StaticSecrets(identity, keys)
         self._known[name] = _Known(secrets, now)
         return secrets

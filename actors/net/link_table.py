@@ -17,6 +17,7 @@ from batonpass.actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTE
 from batonpass.actors.link.unfinished import UnfinishedBudget
 from batonpass.actors.net.datagrams import is_loopback_path
 from batonpass.actors.net.session_ids import LinkSessionIds, SessionIds
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.names import require_name
 
@@ -59,7 +60,7 @@ class LinkTable:
         self._ids = ids
         self._gate = gate
         self._claimed = claimed
-        self._usable: set[Address] = set()
+        self._usable: FifoTable[Address, None] = FifoTable(_MAX_LINKS)
         self._large_budget = LargeBudget()
         self._unfinished_budget = UnfinishedBudget()
         self.links: Final[dict[str, Link]] = {}
@@ -83,9 +84,7 @@ class LinkTable:
             raise ValueError(f"{host} is of another IP version than this endpoint's {self._host}")
         if not 0 < port < 1 << 16:
             raise ValueError(f"{port} is no port")
-        if len(self._usable) >= _MAX_LINKS:
-            self._usable.clear()
-        self._usable.add(address)
+        self._usable[address] = None
 
     def make(self, peer: str, address: Address, now: float) -> Link:
         """A link to a peer that has none. Raises LinkFull, or ValueError when `peer` is not a name."""

@@ -10,6 +10,7 @@ import trio
 
 from batonpass.actors.link import Address, Link
 from batonpass.actors.link.strangers import LOOKUP_INTERVAL_S
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.crypto.session import Hello
 
@@ -59,7 +60,7 @@ class PeerKeys:
         self._on_end = on_end
         self._on_change = on_change
         self._under_way: dict[str, Knock | None] = {}
-        self._unknown_until_s: dict[str, float] = {}
+        self._unknown_until_s: LruTable[str, float] = LruTable(MAX_UNKNOWN_NAMES)
         self.looked_up_s: dict[str, float] = {}
         """When the keys of a peer came last."""
         self.nursery: trio.Nursery | None = None
@@ -133,6 +134,4 @@ class PeerKeys:
         return now < self._unknown_until_s.get(peer, -math.inf)
 
     def _remember_unknown(self, peer: str, now: float) -> None:
-        if len(self._unknown_until_s) >= MAX_UNKNOWN_NAMES:
-            del self._unknown_until_s[next(iter(self._unknown_until_s))]
         self._unknown_until_s[peer] = now + LOOKUP_INTERVAL_S

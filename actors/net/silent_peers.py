@@ -4,6 +4,7 @@ from typing import Final
 
 from batonpass.actors.link import Event, LinkExpired, PeerReachable, PeerUnreachable
 from batonpass.actors.net.endpoint import LinkEndpoint
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["SilentPeers"]
 
@@ -14,7 +15,7 @@ class SilentPeers:
     """What the link of a node calls unreachable, until it hears them again."""
 
     def __init__(self) -> None:
-        self._silent: set[str] = set()
+        self._silent: LruTable[str, None] = LruTable(MAX_SILENT)
 
     def watching(self, endpoint: LinkEndpoint) -> LinkEndpoint:
         """Learn of silence from this endpoint, which is new: what another one said does not count any more."""
@@ -34,13 +35,11 @@ class SilentPeers:
 
     def doubt(self, peer: str) -> None:
         """It does not answer: until it is heard, it may be elsewhere."""
-        if len(self._silent) >= MAX_SILENT:
-            self._silent.clear()
-        self._silent.add(peer)
+        self._silent[peer] = None
 
     def heard(self, peer: str) -> None:
         """It is there."""
-        self._silent.discard(peer)
+        self._silent.pop(peer, None)
 
     def __contains__(self, peer: str) -> bool:
         return peer in self._silent

@@ -59,6 +59,7 @@ from batonpass.actors.remote.frames import (
     write_message,
 )
 from batonpass.actors.remote.settings import BATCH_BYTES, DistributionSettings
+from batonpass.crypto.bounded_tables import LruTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +158,7 @@ class Peer:
         self._settings = settings
         self._ours = 0
         self._theirs = 0
-        self._forgotten_s: dict[int, float] = {}
+        self._forgotten_s: LruTable[int, float] = LruTable(_FORGOTTEN_NUMBERS)
         self._last_id = 0
         self._deadline_s = NEVER
         self._waiting: list[bytes] = []
@@ -460,8 +461,6 @@ class Peer:
     def _on_stale(self, to: int, now: float) -> None:
         if not to or now < self._forgotten_s.get(to, -NEVER) + _FORGOTTEN_AGAIN_S:
             return
-        if len(self._forgotten_s) >= _FORGOTTEN_NUMBERS:
-            del self._forgotten_s[next(iter(self._forgotten_s))]
         self._forgotten_s[to] = now
         self._say_close(to)
 

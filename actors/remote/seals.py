@@ -12,6 +12,7 @@ import hashlib
 from typing import Final, final
 
 from batonpass.actors.remote.settings import MAX_SEALS
+from batonpass.crypto.bounded_tables import FifoTable
 
 SECRET_BYTES: Final = 32
 
@@ -24,14 +25,12 @@ class Seals:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"the secret of a node has {SECRET_BYTES} bytes, not {len(secret)}")
         self._secret = secret
-        self._actors: dict[int, int] = {}
+        self._actors: FifoTable[int, int] = FifoTable(MAX_SEALS)
 
     def of_actor(self, pid: int) -> int:
         """The seal of the actor `pid`."""
         seal = self._actors.get(pid)
         if seal is None:
-            if len(self._actors) >= MAX_SEALS:
-                self._actors.clear()
             seal = self._actors[pid] = self._compute(b"actor", pid)
         return seal
 

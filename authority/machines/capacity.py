@@ -8,11 +8,12 @@ Places are a courtesy, not authority: one that is used after its time makes the 
 bounded number, and nothing else.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
 from batonpass.authority.errors import Reason
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_PLACES", "PLACES_TTL_NS", "REFUSED_TTL_NS", "Need", "Places", "Vacancies"]
 
@@ -95,7 +96,7 @@ class Places:
     """The asking side: what targets have answered lately."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, Need], _Known] = OrderedDict()
+        self._known: LruTable[tuple[str, Need], _Known] = LruTable(_MAX_KNOWN)
 
     def take(self, target: str, need: Need, now_ns: int) -> str | None:
         """Use one place: empty text if there was one, the reason if the target refused lately, None to ask it."""
@@ -128,9 +129,6 @@ class Places:
             # Those of before are kept no longer than said, and these no longer than those.
             until_ns, left = before.until_ns, left + before.left
         self._known[target, need] = _Known(left, until_ns, reason, places)
-        self._known.move_to_end((target, need))
-        while len(self._known) > _MAX_KNOWN:
-            self._known.popitem(last=False)
 
     def silent(self, target: str, need: Need, now_ns: int) -> None:
         """The target does not answer."""

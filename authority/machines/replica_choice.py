@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.standing import CopySource
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = [
     "ASKED_NS",
@@ -141,7 +142,7 @@ class CopyTable:
         self.fresh_ns = fresh_ns
         # In the order in which they were renewed.
         self._rows: OrderedDict[str, _Row] = OrderedDict()
-        self._raised: OrderedDict[str, Fence] = OrderedDict()
+        self._raised: LruTable[str, Fence] = LruTable(max_rows)
         self.bytes = 0
         self.without_room = 0
         """How many were refused because they had no room."""
@@ -202,9 +203,6 @@ class CopyTable:
     def raised(self, entity: str, fence: Fence) -> None:
         """The log, or a later authority, has raised the fence of an entity: copies under lower ones come too late."""
         self._raised[entity] = max(fence, self._raised.get(entity, fence))
-        self._raised.move_to_end(entity)
-        while len(self._raised) > self._max_rows:
-            self._raised.popitem(last=False)
 
     def get(self, entity: str) -> Copy | None:
         """The copy of an entity, if there is one."""

@@ -13,12 +13,12 @@ Rules it keeps:
 5. States are staged a few at a time; an offer too many pushes the oldest out (it will be sent again if it matters).
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from batonpass.authority.fence import Fence
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["Activate", "AnswerAgain", "Drop", "Effect", "Incoming", "Offer", "Permission", "Wait"]
 
@@ -88,7 +88,7 @@ class Incoming:
 
     def __init__(self, seen: Fence = Fence(0, 0)) -> None:  # noqa: B008 — an immutable tuple
         self.seen = seen
-        self._offers: OrderedDict[str, Offer] = OrderedDict()
+        self._offers: LruTable[str, Offer] = LruTable(MAX_OFFERS)
         self._permission: Permission | None = None
         # The last one is enough: a higher fence has been seen than those before it.
         self._acted_on: Permission | None = None
@@ -121,7 +121,8 @@ class Incoming:
         """This server learned elsewhere (its own hand-over, the log) that the entity has reached `fence`."""
         if fence > self.seen:
             self.seen = fence
-            self._offers = OrderedDict((k, o) for k, o in self._offers.items() if o.fence >= fence)
+            for transfer_id in [offer.transfer_id for offer in self._offers.values() if offer.fence < fence]:
+                del self._offers[transfer_id]
             if self._permission is not None and self._permission.fence < fence:
                 self._permission = None
 
@@ -134,10 +135,7 @@ class Incoming:
         is_named = self._permission is not None and self._permission.transfer_id == offer.transfer_id
         if offer.fence < self.seen and not is_named:
             return Drop("stale_state")
-        self._offers.pop(offer.transfer_id, None)
         self._offers[offer.transfer_id] = offer
-        while len(self._offers) > MAX_OFFERS:
-            self._offers.popitem(last=False)
         return self._try()
 
     def permitted(self, permission: Permission) -> Effect:

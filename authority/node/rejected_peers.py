@@ -9,8 +9,9 @@ Without a clock: the caller hands over the time.
 """
 
 import logging
-from collections import OrderedDict
 from typing import Final
+
+from batonpass.crypto.bounded_tables import FifoTable
 
 __all__ = ["INTERVAL_NS", "MAX_AUDITED", "MAX_REASON", "Audit"]
 
@@ -29,7 +30,7 @@ class Audit:
 
     def __init__(self) -> None:
         # Of each peer: when there was a line, and how many went without since.
-        self._peers: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._peers: FifoTable[str, tuple[int, int]] = FifoTable(MAX_AUDITED)
 
     def dropped(self, peer: str, error: Exception, now_ns: int) -> bool:
         """A message of `peer` was dropped because of `error`; whether there is a line about it."""
@@ -38,8 +39,6 @@ class Audit:
             self._peers[peer] = written_ns, quiet + 1
             return False
         self._peers.pop(peer, None)
-        if len(self._peers) >= MAX_AUDITED:
-            self._peers.popitem(last=False)
         self._peers[peer] = now_ns, 0
         reason = ascii(str(error)[:MAX_REASON])
         _log.warning("audit: event=message_dropped peer=%s reason=%s unlogged_before=%d", peer, reason, quiet)

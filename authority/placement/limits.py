@@ -11,11 +11,12 @@ Moves that a player or a world asked for do not pass through here and are never 
 (`Governor.noted`), because an entity that has just moved, for whatever reason, is left alone for the hold.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from batonpass.authority.placement.policy import Balance, Move, Resident, ServerLoad, Unit, View, units_of
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_REMEMBERED", "Governor", "TokenBucket"]
 
@@ -60,8 +61,8 @@ class Governor:
         self._budget = TokenBucket(balance.moves_per_s)
         self._drain_budget = TokenBucket(balance.drain_moves_per_s)
         # Of each entity that moved lately: from where, and when.
-        self._left: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        self._anchors: OrderedDict[str, str] = OrderedDict()
+        self._left: LruTable[str, tuple[str, float]] = LruTable(MAX_REMEMBERED)
+        self._anchors: LruTable[str, str] = LruTable(MAX_REMEMBERED)
         self.counts: Counter[str] = Counter()
 
     @property
@@ -118,7 +119,7 @@ class Governor:
         for move in moves:
             self.noted(move.entity, move.source, move.target, now_s)
         if unit.group:
-            self._remember(self._anchors, unit.group, moves[0].target)
+            self._anchors[unit.group] = moves[0].target
         return moves
 
     def _largest(self, *, must_go: bool) -> int:
@@ -138,15 +139,8 @@ class Governor:
         before = self._left.get(entity)
         if before is not None and before[0] == target and now_s - before[1] < self._balance.oscillation_s:
             self.counts["oscillations"] += 1
-        self._remember(self._left, entity, (source, now_s))
+        self._left[entity] = source, now_s
 
     def stayed(self, entity: str) -> None:
         """It did not move as it was about to: another may have it at once."""
         self._left.pop(entity, None)
-
-    @staticmethod
-    def _remember(table: OrderedDict[str, V], key: str, value: V) -> None:
-        table[key] = value
-        table.move_to_end(key)
-        while len(table) > MAX_REMEMBERED:
-            table.popitem(last=False)

@@ -10,7 +10,6 @@ supposed, until one of them arrives. Otherwise only this entity is not ordered t
 the target is tried again, because there may be room by then, or a new release.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from typing import Final
 from batonpass.authority.errors import Reason
 from batonpass.authority.placement.policy import Resident
 from batonpass.authority.wire.placement import MoveItem
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_REMEMBERED", "REFUSED_S", "Refusals"]
 
@@ -56,7 +56,7 @@ class _Table:
     """Who or what was refused by which targets lately; what was refused longest ago is forgotten first."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[str, _Targets] = OrderedDict()
+        self._rows: LruTable[str, _Targets] = LruTable(MAX_REMEMBERED)
 
     def __bool__(self) -> bool:
         return bool(self._rows)
@@ -64,8 +64,6 @@ class _Table:
     def note(self, name: str, target: str, now_s: float, lasts_s: float) -> None:
         self._rows.setdefault(name, {})[target] = now_s, now_s + lasts_s
         self._rows.move_to_end(name)
-        while len(self._rows) > MAX_REMEMBERED:
-            self._rows.popitem(last=False)
 
     def forget_all_of(self, target: str) -> None:
         for name in [name for name, row in self._rows.items() if target in row]:
@@ -97,7 +95,7 @@ class Refusals:
     def __init__(self, kind_of: Callable[[str], str], reason_of: Callable[[str], str | None]) -> None:
         self._kind_of: Final = kind_of
         self._reason_of: Final = reason_of
-        self._orders: OrderedDict[str, _Order] = OrderedDict()
+        self._orders: LruTable[str, _Order] = LruTable(MAX_REMEMBERED)
         self._of_entities: Final = _Table()
         self._of_kinds: Final = _Table()
         self._of_all: Final = _Table()
@@ -109,8 +107,7 @@ class Refusals:
             batch = batches.setdefault(item.target, _Batch(item.target, now_s, hold_s + REFUSED_S))
             batch.gone.add(item.entity)
             self._orders[item.entity] = _Order(item.transfer_id, source, batch)
-            self._orders.move_to_end(item.entity)
-        while self._orders and (len(self._orders) > MAX_REMEMBERED or self._is_old(now_s)):
+        while self._orders and self._is_old(now_s):
             self._orders.popitem(last=False)
 
     def _is_old(self, now_s: float) -> bool:

@@ -6,7 +6,6 @@ other. So a chain costs what is new in it; whether the keys are still good, and 
 time.
 """
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -24,6 +23,7 @@ from batonpass.authority.trust.certificates import (
     check_chain,
 )
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.errors import CryptoError, Expired, Revoked, UnknownSender
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.crypto.verified import Verified
@@ -91,8 +91,8 @@ class CertificateReader:
         self._signer_of: Final = signer_of
         self._signer_at_hand: Final = signer_at_hand
         self._now_s: Final = now_s
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._chains: OrderedDict[str, _KnownChain] = OrderedDict()
+        self._known: LruTable[str, _Known] = LruTable(MAX_KNOWN)
+        self._chains: LruTable[str, _KnownChain] = LruTable(MAX_CHAINS)
         # For certificates that share a signature.
         self._verified: Final = Verified()
 
@@ -161,14 +161,8 @@ class CertificateReader:
             raise MessageError(f"a certificate does not verify: {error}") from error
         if not isinstance(known.certificate, kind):
             raise MessageError(f"not a {kind.__name__}")
-        self._remember(token, known)
-        return signer, known.certificate
-
-    def _remember(self, token: str, known: _Known) -> None:
         self._known[token] = known
-        self._known.move_to_end(token)
-        if len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
+        return signer, known.certificate
 
     def remembered(self, token: str) -> CommitCertificate | DelegationGrant | PassCertificate | None:
         """What a certificate says that was verified here; None if it was not, or so long ago that it is forgotten."""
@@ -187,7 +181,7 @@ class CertificateReader:
 
         With `before`, the chain that a pass goes on from: what comes back goes on from a chain that is known then.
         """
-        self._remember(token, _Known(signer, kid, certificate))
+        self._known[token] = _Known(signer, kid, certificate)
         known = self._chains.get(certificate.entity) if before else None
         if known is None or not isinstance(certificate, PassCertificate) or list(before) != known.tokens:
             return
@@ -289,9 +283,6 @@ class CertificateReader:
                 role = Role.SIMSERVER if place else Role.HOMESERVER
                 signers |= {(link.signer, link.kid, role)}
         self._chains[entity] = _KnownChain(list(chain), signers, grant, passes)
-        self._chains.move_to_end(entity)
-        if len(self._chains) > MAX_CHAINS:
-            self._chains.popitem(last=False)
 
     def _again(self, token: str, asked: Mapping[tuple[str, str], Found]) -> tuple[str, PassCertificate] | None:
         """A pass that is known, by somebody who has been found out; None for any other, of which the rest is to be

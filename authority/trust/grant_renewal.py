@@ -5,11 +5,11 @@ moves faster than that would outrun every grant. So a renewal names the pass tha
 the chain up to there wherever the chain is met with later.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from batonpass.authority.trust.certificates import DelegationGrant, shortened
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_RENEWALS", "Renewals"]
 
@@ -21,7 +21,7 @@ class Renewals:
     """The latest renewal for each entity; the longest unused are forgotten first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[str, DelegationGrant]] = OrderedDict()
+        self._kept: LruTable[str, tuple[str, DelegationGrant]] = LruTable(MAX_RENEWALS)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return ((entity, token) for entity, (token, _) in self._kept.items())
@@ -32,9 +32,6 @@ class Renewals:
         if not grant.replaces or (known is not None and known[1].fence >= grant.fence):
             return
         self._kept[entity] = token, grant
-        self._kept.move_to_end(entity)
-        while len(self._kept) > MAX_RENEWALS:
-            self._kept.popitem(last=False)
 
     def applied(self, entity: str, chain: Sequence[str], group: Sequence[str]) -> tuple[str, ...]:
         """The chain with the renewal that fits it in its place; as it is if there is none for it and this group."""

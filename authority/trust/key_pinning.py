@@ -13,13 +13,14 @@ A name has one role for ever; the roles of others are what certificates and orde
 """
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection
 from itertools import chain
 from typing import Final
 
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import BadName, check_name, instance_of
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.continuity import Pin, Published, first_pin, follow_untrusted, newest_reset_untrusted
 from batonpass.crypto.errors import CryptoError, KeyConflict, KeyFileError
 from batonpass.crypto.keys import PublicIdentity
@@ -50,11 +51,11 @@ class Pins:
 
     def __init__(self, file: PinFile | None = None) -> None:
         self._file: Final = file
-        self._shares: dict[tuple[str, bool], OrderedDict[str, PinRecord]] = {}
+        self._shares: dict[tuple[str, bool], LruTable[str, PinRecord]] = {}
         self.counts: Final[Counter[str]] = Counter()
         """`keys_pinned`, `keys_followed`, `keys_reset`, `keys_revoked`, `keys_refused`: how often each has happened;
         and `pins_not_written`: how often a pin was kept in memory alone, because the disk did not take it."""
-        self.conflicts: Final[OrderedDict[str, str]] = OrderedDict()
+        self.conflicts: Final[LruTable[str, str]] = LruTable(MAX_CONFLICTS)
         """Names whose keys were refused lately, and why."""
         for record in () if file is None else file.load().values():
             self._share(record.name, Role(record.role))[record.name] = record
@@ -92,11 +93,9 @@ class Pins:
             self.accept(row, now_s=now_s, current=current)
         except KeyConflict as error:
             self.counts["keys_refused"] += 1
-            if self.conflicts.pop(row.name, None) != str(error):
+            if self.conflicts.get(row.name) != str(error):
                 _log.error("%s", error)
             self.conflicts[row.name] = str(error)
-            if len(self.conflicts) > MAX_CONFLICTS:
-                self.conflicts.popitem(last=False)
             record = self._record(row.name)
             if record is None or record.role != row.role:
                 raise
@@ -188,22 +187,18 @@ class Pins:
                 return share[name]
         return None
 
-    def _share(self, name: str, role: Role) -> OrderedDict[str, PinRecord]:
+    def _share(self, name: str, role: Role) -> LruTable[str, PinRecord]:
         key = (instance_of(name), role is Role.PLAYER)
         share = self._shares.get(key)
         if share is None:
             if len({instance for instance, _ in self._shares} | {key[0]}) > MAX_INSTANCES:
                 raise KeyConflict(f"{name} is of one more instance than the {MAX_INSTANCES} whose keys are kept here")
-            share = self._shares[key] = OrderedDict()
+            share = LruTable(MAX_PINNED_PLAYERS if role is Role.PLAYER else MAX_PINNED_SERVERS)
+            self._shares[key] = share
         return share
 
     def _keep(self, record: PinRecord, *, durable: bool) -> None:
-        role = Role(record.role)
-        share = self._share(record.name, role)
-        share[record.name] = record
-        share.move_to_end(record.name)
-        if len(share) > (MAX_PINNED_PLAYERS if role is Role.PLAYER else MAX_PINNED_SERVERS):
-            share.popitem(last=False)
+        self._share(record.name, Role(record.role))[record.name] = record
         if self._file is not None:
             everything = chain.from_iterable(share.values() for share in self._shares.values())
             try:

@@ -7,7 +7,6 @@ only add hops behind it.
 
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +30,7 @@ from batonpass.authority.wire.transfer import (
     encode_message,
 )
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.jwe import AgreedKey, ContentKey
 from batonpass.crypto.keys import Identity, PublicIdentity
@@ -87,13 +87,13 @@ class Sealer:
         self.name = name
         self.identity = identity
         # For the next message to each of those to whom something was sent lately, by the keys of both.
-        self._ready: OrderedDict[tuple[str, str], ContentKey] = OrderedDict()
+        self._ready: FifoTable[tuple[str, str], ContentKey] = FifoTable(MAX_READY)
         self._content_type: Final = _CONTENT_TYPE_AHEAD if agrees_ahead else _CONTENT_TYPE
         # Of the next message of those who told it, by their names.
-        self._agreed_with: OrderedDict[str, AgreedKey] = OrderedDict()
+        self._agreed_with: LruTable[str, AgreedKey] = LruTable(MAX_AGREED)
         # Who reads batches in columns, by what they sealed last, and whether they agree ahead; others run an older
         # version.
-        self._readers: OrderedDict[str, bool] = OrderedDict()
+        self._readers: FifoTable[str, bool] = FifoTable(MAX_READERS)
         self.log_for: Callable[[str], str] = lambda _receiver: ""
         """Where the log stands of which this server is a member, for receivers who have to know; else empty."""
         self.heard_log: Callable[[str, str], None] = lambda _sender, _log: None
@@ -122,10 +122,7 @@ class Sealer:
             agreed = jose.agree_ahead_untrusted(header, receiver=self.identity, now_s=now_s)
         except CryptoError as error:
             raise MessageError(f"{type(error).__name__}: {error}") from error
-        self._agreed_with.pop(sender, None)
         self._agreed_with[sender] = agreed
-        if len(self._agreed_with) > MAX_AGREED:
-            self._agreed_with.popitem(last=False)
 
     def get_ready(self, keys: PublicIdentity) -> bytes:
         """Agree on the key of the next message to whoever has these keys.
@@ -138,8 +135,6 @@ class Sealer:
         if parties in self._ready:
             return b""
         key = self._ready[parties] = self._agreed(keys)
-        if len(self._ready) > MAX_READY:
-            self._ready.popitem(last=False)
         return key.header
 
     def _agreed(self, keys: PublicIdentity) -> ContentKey:
@@ -260,8 +255,6 @@ class Sealer:
             self._readers.pop(name, None)
         else:
             self._readers[name] = content_type == _CONTENT_TYPE_AHEAD
-            if len(self._readers) > MAX_READERS:
-                self._readers.popitem(last=False)
 
     def open_untrusted(
         self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float, until_ns: int | None = None

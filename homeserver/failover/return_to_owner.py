@@ -10,7 +10,7 @@ follower dies before the entity is home, it is the follower's return that is wai
 """
 
 import hashlib
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +20,7 @@ from batonpass.authority.model.records import Phase, RecoveryRow
 from batonpass.authority.model.standing import LeasePhase, OrphanPolicy
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.placement import MAX_MOVES, MoveItem, Moves
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.backoff import Due
 from batonpass.homeserver.log.store import Store
 
@@ -53,7 +54,7 @@ class Homeward:
         self._store: Final = store
         self._tell: Final = tell
         self._clock: Final = clock
-        self._ways: OrderedDict[str, _Way] = OrderedDict()
+        self._ways: FifoTable[str, _Way] = FifoTable(MAX_HOMEWARD)
 
     def __len__(self) -> int:
         return len(self._ways)
@@ -70,8 +71,6 @@ class Homeward:
         self._ways[row.entity] = _Way(
             row.target, row.last, row.epoch, 0, Due(self._clock.monotonic_ns(), FIRST_WAIT_NS)
         )
-        if len(self._ways) > MAX_HOMEWARD:
-            self._ways.popitem(last=False)
 
     def left_office(self) -> None:
         """This member grants no leases any more: it is not for it to say where entities go."""

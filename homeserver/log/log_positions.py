@@ -7,7 +7,6 @@ never been at. Who merely says so proves nothing: a server that lies can stop no
 
 import logging
 import secrets
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -26,6 +25,7 @@ from batonpass.authority.trust.signed_positions import (
 from batonpass.authority.wire.log_position import place_in_untrusted
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.log.store import Store
@@ -59,8 +59,8 @@ class LogPositions:
         self._signed_ns = 0
         # For servers of other instances, and the place that it says.
         self._shown: tuple[LogPlace | None, str, str] = (None, "", "")
-        self._read: OrderedDict[tuple[str, str], LogPosition] = OrderedDict()
-        self._witnessed: OrderedDict[tuple[str, str], LogPlace] = OrderedDict()
+        self._read: FifoTable[tuple[str, str], LogPosition] = FifoTable(MAX_READ)
+        self._witnessed: FifoTable[tuple[str, str], LogPlace] = FifoTable(MAX_READ)
 
     def now(self, office: int) -> str:
         """Where the log is, under an office that is this member's; signed at most so long ago as `SIGN_EVERY_NS`.
@@ -73,7 +73,7 @@ class LogPositions:
         if self._store.lease_office().number != office or (position := self._position(office)) is None:
             return ""
         token = self._signed_word(position)
-        _remember(self._read, token, kid, position)
+        self._read[token, kid] = position
         self._signed, self._signed_ns = (office, kid, token), now_ns
         return token
 
@@ -186,7 +186,7 @@ class LogPositions:
             return known
         instance, place = place_in_untrusted(claims)
         self._check_ours(instance)
-        _remember(self._witnessed, *key, place)
+        self._witnessed[key] = place
         return place
 
     def read_untrusted(self, token: str) -> LogPosition:
@@ -200,7 +200,7 @@ class LogPositions:
             return known
         position = LogPosition.from_claims_untrusted(claims)
         self._check_ours(position.instance)
-        _remember(self._read, *key, position)
+        self._read[key] = position
         return position
 
     def _read_untrusted(self, token: str, table: Mapping[tuple[str, str], T]) -> tuple[T | None, tuple[str, str], Any]:
@@ -225,9 +225,3 @@ class LogPositions:
         if row is None or row.role is not Role.HOMESERVER:
             raise MessageError(f"a position of the log by {signer}, which is no homeserver of {self._instance}")
         return PublicIdentity.from_jwks_untrusted(row.keys)
-
-
-def _remember(table: OrderedDict[tuple[str, str], T], token: str, kid: str, said: T) -> None:
-    table[token, kid] = said
-    if len(table) > MAX_READ:
-        table.popitem(last=False)

@@ -35,6 +35,7 @@ from batonpass.authority.procedures.master_question import fair_order
 from batonpass.authority.procedures.placement_pause import BALANCE_PAUSE
 from batonpass.authority.procedures.rate_limit import Paces
 from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.homeserver.log.read_barrier import SharedBarrier
 from batonpass.tree.data.data import encode
 from batonpass.tree.data.errors import Abort
@@ -74,9 +75,9 @@ class Store:
     def __init__(self, backend: Callable[[], Backend]) -> None:
         self._backend = backend
         self._barrier = SharedBarrier(self.fresh)
-        self._read_rows: dict[str, tuple[bytes, DirectoryRow]] = {}
-        self._read_questions: dict[str, tuple[bytes, dict[str, Any]]] = {}
-        self._read_recoveries: dict[str, tuple[bytes, RecoveryRow]] = {}
+        self._read_rows: LruTable[str, tuple[bytes, DirectoryRow]] = LruTable(MAX_READ_ROWS)
+        self._read_questions: LruTable[str, tuple[bytes, dict[str, Any]]] = LruTable(MAX_READ_ROWS)
+        self._read_recoveries: LruTable[str, tuple[bytes, RecoveryRow]] = LruTable(MAX_READ_ROWS)
 
     @property
     def _replica(self) -> Backend:
@@ -314,8 +315,6 @@ class Store:
             return None
         known = self._read_questions.get(transfer_id)
         if known is None or known[0] is not view.encoded:
-            if len(self._read_questions) >= MAX_READ_ROWS:
-                self._read_questions.clear()
             known = self._read_questions[transfer_id] = view.encoded, view.data
         return known[1] if known[1]["phase"] == Phase.ASKED.value else None
 
@@ -338,8 +337,6 @@ class Store:
         if known is not None and known[0] is view.encoded:
             return known[1]
         row = DirectoryRow.from_data(view.data)
-        if len(self._read_rows) >= MAX_READ_ROWS:
-            self._read_rows.clear()
         self._read_rows[name] = view.encoded, row
         return row
 
@@ -440,8 +437,6 @@ class Store:
         if known is not None and known[0] is view.encoded:
             return known[1]
         row = RecoveryRow.from_data(view.data)
-        if len(self._read_recoveries) >= MAX_READ_ROWS:
-            self._read_recoveries.clear()
         self._read_recoveries[entity_id] = view.encoded, row
         return row
 

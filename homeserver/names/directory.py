@@ -8,12 +8,15 @@ from typing import Any, Final
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.model.records import DirectoryRow
 from batonpass.authority.names import BadName, instance_of
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import Federation
 
 __all__ = ["Directory", "Handshakes"]
+
+MAX_PARSED: Final = 100_000
 
 
 class Handshakes:
@@ -35,7 +38,7 @@ class Directory:
         self._store = store
         self._federation = federation
         self._clock = clock
-        self._parsed: dict[str, tuple[dict[str, Any], PublicIdentity]] = {}
+        self._parsed: LruTable[str, tuple[dict[str, Any], PublicIdentity]] = LruTable(MAX_PARSED)
         self.handshakes: Final = Handshakes(self)
 
     async def row(self, name: str, *, fresh: bool = False) -> DirectoryRow | None:
@@ -93,7 +96,5 @@ class Directory:
             keys = PublicIdentity.from_jwks_untrusted(row.keys)
         except CryptoError:
             return None
-        if len(self._parsed) >= 100_000:
-            self._parsed.clear()
         self._parsed[row.name] = (row.keys, keys)
         return keys

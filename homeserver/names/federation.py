@@ -31,6 +31,7 @@ from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.errors import CryptoError, KeyConflict
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.config import PeerConfig
@@ -99,10 +100,10 @@ class Federation:
         self._client = client
         self._clock = clock
         self._members: dict[str, tuple[int, list[DirectoryRow]]] = {}
-        self._rows: dict[str, tuple[int, DirectoryRow]] = {}
-        self._absent: dict[str, int] = {}
+        self._rows: LruTable[str, tuple[int, DirectoryRow]] = LruTable(MAX_CACHED_ROWS)
+        self._absent: LruTable[str, int] = LruTable(MAX_ABSENT)
         # Addresses where nobody answered when they were tried last.
-        self._doubted: set[str] = set()
+        self._doubted: LruTable[str, None] = LruTable(MAX_DOUBTED)
         # Who of each instance answered last.
         self._answered: dict[str, str] = {}
         # How many messages each has answered.
@@ -167,13 +168,8 @@ class Federation:
             return None
         rows = await self._query(name.partition(".")[0], {"query": "row", "name": name})
         if not rows or rows[0].name != name:
-            self._absent.pop(name, None)
             self._absent[name] = now_ns
-            if len(self._absent) > MAX_ABSENT:
-                self._absent.pop(next(iter(self._absent)))
             return None
-        if len(self._rows) >= MAX_CACHED_ROWS:
-            self._rows.pop(next(iter(self._rows)))
         self._rows[name] = (now_ns, rows[0])
         return rows[0]
 
@@ -305,9 +301,7 @@ class Federation:
 
     def _doubt(self, url: str) -> None:
         """Nobody answers there: it is tried last, until somebody does."""
-        if len(self._doubted) >= MAX_DOUBTED:
-            self._doubted.clear()
-        self._doubted.add(url)
+        self._doubted[url] = None
 
     async def look_around(self) -> None:
         """Learn where the members of the other instances are by now, once."""
@@ -429,7 +423,7 @@ class Federation:
                 problem = f"{url}: {error}"
                 self._doubt(url)
                 continue
-            self._doubted.discard(url)
+            self._doubted.pop(url, None)
             try:
                 answer = answered.json()
             except ValueError:

@@ -19,6 +19,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.homeserver.names.federation import Federation, PeerUnreachable
 
 __all__ = ["GIVEN_UP_NS", "PATIENCE_S", "PAUSE_NS", "TRY_S", "Admissions", "Unanswered"]
@@ -43,15 +44,13 @@ class Unanswered:
     """Since when the answer about each transfer is awaited, as far as one member knows; without clocks."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[int, int]] = {}
+        self._asked: LruTable[str, tuple[int, int]] = LruTable(MAX_UNANSWERED)
 
     def since_ns(self, transfer_id: str, now_ns: int) -> int:
         """It is asked about now: when it was for the first time."""
-        first_ns, last_ns = self._asked.pop(transfer_id, (now_ns, now_ns))
+        first_ns, last_ns = self._asked.get(transfer_id, (now_ns, now_ns))
         if now_ns - last_ns > PAUSE_NS:
             first_ns = now_ns
-        if len(self._asked) >= MAX_UNANSWERED:
-            self._asked.pop(next(iter(self._asked)))
         self._asked[transfer_id] = (first_ns, now_ns)
         return first_ns
 

@@ -13,6 +13,7 @@ from typing import Final
 from batonpass.authority.model.records import DirectoryRow
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.continuity import Reset, Statement, newest_reset_untrusted, sign_again
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
@@ -29,7 +30,7 @@ class Vouching:
     def __init__(self, sealer: Sealer, store: Store) -> None:
         self._sealer: Final = sealer
         self._store: Final = store
-        self._kept: dict[tuple[str, str], str] = {}
+        self._kept: FifoTable[tuple[str, str], str] = FifoTable(MAX_KEPT)
 
     def shown(self, row: DirectoryRow, now_s: float) -> DirectoryRow:
         """The row of this instance as others shall see it at `now_s` (Unix time): this very one, most of the time."""
@@ -52,8 +53,6 @@ class Vouching:
     def _again(self, token: str, statement: Statement) -> str:
         key = (token, self._sealer.identity.public.signing_kid)
         if key not in self._kept:
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
             self._kept[key] = sign_again(statement, signer=self._sealer.identity, signer_id=self._sealer.name)
         return self._kept[key]
 

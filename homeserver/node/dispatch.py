@@ -37,6 +37,7 @@ from batonpass.authority.wire.transfer import (
     decode_link_untrusted,
 )
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.failover.clocks import Clocks
@@ -158,7 +159,7 @@ class Node:
     audit: Audit = field(default_factory=Audit)
     telemetry: Telemetry = field(init=False, repr=False)
     spans: Spans = field(init=False, repr=False)
-    _strangers: set[str] = field(default_factory=set)
+    _strangers: FifoTable[str, None] = field(default_factory=lambda: FifoTable(MAX_STRANGERS))
     _answering: BeingAnswered = field(default_factory=BeingAnswered)
 
     def __post_init__(self) -> None:
@@ -220,7 +221,7 @@ class Node:
 
     async def _take(self, received: Received) -> None:
         await self._take_untrusted(received)
-        self._strangers.discard(received.peer)
+        self._strangers.pop(received.peer, None)
 
     def _failed(self, received: Received, error: Exception) -> None:
         """What taking a message has raised: it is a bad one, cannot be decided now, or ran into an error of ours."""
@@ -254,9 +255,7 @@ class Node:
         self.drop("unknown_sender")
         if peer in self._strangers:
             return
-        if len(self._strangers) >= MAX_STRANGERS:
-            self._strangers.clear()
-        self._strangers.add(peer)
+        self._strangers[peer] = None
         _log.warning("what %s sends is dropped from now on: %s; stop it if it was removed", peer, error)
 
     async def _take_untrusted(self, received: Received) -> None:

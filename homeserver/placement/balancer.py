@@ -47,6 +47,7 @@ from batonpass.authority.wire.placement import (
     StillRow,
 )
 from batonpass.authority.wire.transfer import Message
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.placement.not_running import StandingStill
 from batonpass.homeserver.transfer.service import NOT_TOLD
@@ -155,7 +156,7 @@ class Balancer:
         self._new_id = new_id
         self._is_silent = is_silent
         self._is_handed_back = is_handed_back
-        self._reports: dict[str, tuple[Load, int]] = {}
+        self._reports: FifoTable[str, tuple[Load, int]] = FifoTable(MAX_REPORTS, lambda server, _: self._forget(server))
         # When each said last what is stopped there.
         self._reported_s: dict[str, float] = {}
         # Of each server whose last report was above `hot`: since when all were.
@@ -187,13 +188,12 @@ class Balancer:
 
     # --- what servers say ------------------------------------------------------------------------------------------
 
+    def _forget(self, server: str) -> None:
+        self._reported_s.pop(server, None)
+        self._hot_since_ns.pop(server, None)
+
     def reported(self, server: str, load: Load, still: Sequence[StillRow] | None = None) -> None:
         """A server of this instance says how much it has to do; in a report also what is stopped there."""
-        if server not in self._reports and len(self._reports) >= MAX_REPORTS:
-            forgotten = next(iter(self._reports))
-            del self._reports[forgotten]
-            self._reported_s.pop(forgotten, None)
-            self._hot_since_ns.pop(forgotten, None)
         now_ns = self._clock.monotonic_ns()
         before = self.report(server)
         if before is None or before.age_s > FRESH_S:

@@ -17,7 +17,6 @@ ordered again, but refused.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
@@ -25,6 +24,7 @@ import trio
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.model.records import GroupPhase, GroupRecord, TransferRecord
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.transfer.service import NOT_TOLD
@@ -68,7 +68,7 @@ class Orders:
         self._order_each: Final = order_each
         self._clock: Final = clock
         self._in_office: Final = in_office
-        self._open: OrderedDict[str, Due] = OrderedDict()
+        self._open: FifoTable[str, Due] = FifoTable(MAX_OPEN)
         self._search_ns = 0
         # The open groups of which one was ordered here.
         self._groups: set[str] = set()
@@ -94,8 +94,6 @@ class Orders:
         now_ns = self._clock.monotonic_ns()
         for name in names:
             self._open.setdefault(name, Due(now_ns + FIRST_WAIT_NS, 2 * FIRST_WAIT_NS))
-            if len(self._open) > MAX_OPEN:
-                self._open.popitem(last=False)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look what became of orders, until cancelled."""

@@ -9,12 +9,12 @@ A request that is said again changes nothing, and whoever has seen it and holds 
 takes from a second bucket: the first is only for what the requester has signed anew.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.procedures.rate_limit import Pace, Rate, spent, spent_of
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.homeserver.log.store import Store
 
 __all__ = ["MAX_COUNTED", "MAX_REQUESTERS", "RATE", "RequestGate"]
@@ -39,9 +39,9 @@ class RequestGate:
         self._clock: Final = clock
         self._rate: Final = rate
         self._now_s: Final = now_s or (lambda: clock.monotonic_ns() / 1e9)
-        self._paces: Final[OrderedDict[str, Pace]] = OrderedDict()
-        self._repetition_paces: Final[OrderedDict[str, Pace]] = OrderedDict()
-        self._counted: Final[OrderedDict[tuple[str, str], None]] = OrderedDict()
+        self._paces: Final[LruTable[str, Pace]] = LruTable(MAX_REQUESTERS)
+        self._repetition_paces: Final[LruTable[str, Pace]] = LruTable(MAX_REQUESTERS)
+        self._counted: Final[FifoTable[tuple[str, str], None]] = FifoTable(MAX_COUNTED)
 
     def admit(self, requester: str, entity: str, transfer_id: str) -> None:
         """Count a request, whose proof has been checked.
@@ -63,11 +63,6 @@ class RequestGate:
             return
         self._take(self._paces, requester)
         self._counted[request] = None
-        if len(self._counted) > MAX_COUNTED:
-            self._counted.popitem(last=False)
 
-    def _take(self, paces: OrderedDict[str, Pace], requester: str) -> None:
+    def _take(self, paces: LruTable[str, Pace], requester: str) -> None:
         paces[requester] = spent_of(paces.get(requester), requester, self._now_s(), self._rate)
-        paces.move_to_end(requester)
-        if len(paces) > MAX_REQUESTERS:
-            paces.popitem(last=False)

@@ -57,6 +57,7 @@ from batonpass.authority.wire.transfer import (
     encode_link,
 )
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.log.store import Store
@@ -132,9 +133,9 @@ class Transfers:
         self._directory = directory
         self._link = link
         self._clock = clock
-        self._posting: dict[str, Combiner[Letter, None]] = {}
+        self._posting: FifoTable[str, Combiner[Letter, None]] = FifoTable(MAX_POSTING)
         # What was shown last to servers of other instances.
-        self._shown: dict[str, str] = {}
+        self._shown: LruTable[str, str] = LruTable(MAX_POSTING)
         self.ordered: Callable[[TransferRecord], None] = lambda _transfer: None
         """Told of every transfer that an old authority is told to begin."""
         self.moved: Callable[[str, str, str], None] = lambda _entity, _source, _target: None
@@ -226,8 +227,6 @@ class Transfers:
         """
         combiner = self._posting.get(to)
         if combiner is None:
-            if len(self._posting) >= MAX_POSTING:
-                self._posting.clear()
             combiner = self._posting[to] = Combiner(partial(self.post_all, to), most=MAX_BATCH)
         await combiner.do(Letter(message, trace, on_path))
 
@@ -257,8 +256,6 @@ class Transfers:
         except NOT_TOLD as error:
             _log.info("%s was not shown where the log stands: %s", to, error)
             return
-        if len(self._shown) >= MAX_POSTING:
-            self._shown.clear()
         self._shown[to] = position
 
     async def post_parcel(self, parcel: Parcel, to: str) -> None:

@@ -3,12 +3,12 @@
 Only a matter of time: what is not remembered here is asked again by its authority, and answered then.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from batonpass.authority.wire.hops import Trace
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_WAITING", "Waiting", "WaitingRequests"]
 
@@ -29,7 +29,7 @@ class WaitingRequests:
     """The requests of one homeserver that wait for others of their group; the oldest are forgotten first."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, Waiting] = OrderedDict()
+        self._waiting: LruTable[str, Waiting] = LruTable(MAX_WAITING)
         self.came: Callable[[], None] = lambda: None
         """Told of every request that waits from now on."""
 
@@ -39,9 +39,6 @@ class WaitingRequests:
     def add(self, waiting: Waiting) -> None:
         """The latest request of a transfer."""
         self._waiting[waiting.transfer_id] = waiting
-        self._waiting.move_to_end(waiting.transfer_id)
-        while len(self._waiting) > MAX_WAITING:
-            self._waiting.popitem(last=False)
         self.came()
 
     def one_of_each_group(self) -> list[str]:

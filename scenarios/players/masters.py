@@ -7,7 +7,6 @@ times out or is cancelled. The function is called once for each question, also w
 
 import inspect
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +17,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.errors import is_stopping
 from batonpass.authority.names import instance_of
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.keys import Identity
 from batonpass.homeserver.transfer.master_questions import MAX_SEEN
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
@@ -74,7 +74,7 @@ class Master:
         self._client = client
         self._decide = decide
         self._clock = clock or Clock()
-        self._decided: OrderedDict[str, bool | None] = OrderedDict()
+        self._decided: FifoTable[str, bool | None] = FifoTable(MAX_REMEMBERED)
 
     async def serve(
         self, instance: str | None = None, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -134,8 +134,6 @@ class Master:
                 _log.exception("%s could not decide about %s", self._name, question)
                 allow = None
             self._decided[question.transfer_id] = allow
-            while len(self._decided) > MAX_REMEMBERED:
-                self._decided.popitem(last=False)
         return self._decided[question.transfer_id]
 
 

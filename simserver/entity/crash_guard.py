@@ -27,7 +27,7 @@ before a release are of lower ones, also those that a server finds only when it 
 import json
 import logging
 import mmap
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +36,7 @@ from typing import Any, Final, NamedTuple
 from batonpass.authority.fence import MAX_EPOCH, check_epoch
 from batonpass.authority.names import BadName, check_name
 from batonpass.authority.wire.recovery import MAX_DEATHS, TOO_OFTEN
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.tree.disk.disk import DiskFailed, replace_file
 
 __all__ = ["TOO_OFTEN", "BlackBox"]
@@ -65,14 +66,14 @@ class BlackBox:
         """
         self._file: Final = None if directory is None else directory / "deaths.json"
         self._unix_s: Final = unix_s
-        self._deaths: dict[str, list[_Death]] = {}
+        self._deaths: FifoTable[str, list[_Death]] = FifoTable(MAX_ENTITIES)
         # What was heard of others, of entities that this server was given or is about to be given.
-        self._heard: OrderedDict[str, list[_Death]] = OrderedDict()
+        self._heard: LruTable[str, list[_Death]] = LruTable(MAX_HEARD)
         self._page: mmap.mmap | bytearray = bytearray(_BYTES)
         if directory is not None and self._file is not None:
             try:
                 self._page = _mapped(directory / "simulating")
-                self._deaths = _read(self._file, unix_s())
+                self._deaths.update(_read(self._file, unix_s()))
             except OSError as error:
                 _log.warning("who kills this server will not be known: %s", error)
             self._autopsy()
@@ -89,8 +90,6 @@ class BlackBox:
         deaths = self._deaths.setdefault(entity, [])
         deaths.append(_Death(self._unix_s(), epoch))
         del deaths[:-MAX_DEATHS]
-        while len(self._deaths) > MAX_ENTITIES:
-            del self._deaths[next(iter(self._deaths))]
         self._write()
         return len(self._lately(deaths))
 
@@ -134,9 +133,6 @@ class BlackBox:
         since = {death.epoch: death.at_s for death in self._heard.get(entity, ())}
         if heard := [_Death(since.get(epoch, now_s), epoch) for epoch in deaths]:
             self._heard[entity] = heard
-            self._heard.move_to_end(entity)
-            if len(self._heard) > MAX_HEARD:
-                self._heard.popitem(last=False)
 
     def _lately(self, deaths: Iterable[_Death]) -> list[int]:
         now_s = self._unix_s()

@@ -4,7 +4,6 @@ It outlives every actor of the server: an actor that is restarted finds here wha
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.ownership import UNTOLD, Ownership
 from batonpass.authority.wire.transfer import InputItem
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.actor import Inspect, NewInput, TickNow
 from batonpass.simserver.entity.crash_guard import BlackBox
 from batonpass.simserver.entity.inputs import Inbox
@@ -174,7 +174,7 @@ class Holdings:
         self._environment = environment
         self._notes = notes
         self._living: dict[str, Holding] = {}
-        self._gone: OrderedDict[str, Tombstone] = OrderedDict()
+        self._gone: LruTable[str, Tombstone] = LruTable(MAX_TOMBSTONES, lambda entity, _: notes.forget(entity))
         # Bounded by what has lived here and was neither handed over nor taken up again.
         self._lived: dict[str, Fence] = {}
         self._lived_since: dict[str, int] = {}
@@ -436,7 +436,3 @@ class Holdings:
     def remember(self, entity: str, tombstone: Tombstone) -> None:
         """Know where an entity went that left now or in an earlier life of this server; the oldest are forgotten."""
         self._gone[entity] = tombstone
-        self._gone.move_to_end(entity)
-        while len(self._gone) > MAX_TOMBSTONES:
-            forgotten, _ = self._gone.popitem(last=False)
-            self._notes.forget(forgotten)

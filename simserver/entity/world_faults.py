@@ -5,10 +5,10 @@ traceback, and the lines that an operator needs would drown in them. All are cou
 """
 
 import logging
-from collections import OrderedDict
 from typing import Final
 
 from batonpass.actors.base.errors import traceback_of
+from batonpass.crypto.bounded_tables import FifoTable
 
 __all__ = ["INTERVAL_NS", "MAX_KINDS", "WorldFaults"]
 
@@ -23,7 +23,7 @@ class WorldFaults:
     """Of each kind of fault: when there was a line, and how many went without since."""
 
     def __init__(self) -> None:
-        self._kinds: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
+        self._kinds: FifoTable[tuple[str, str], tuple[int, int]] = FifoTable(MAX_KINDS)
 
     def failed(self, what: str, error: BaseException, now_ns: int) -> bool:
         """A world failed: `what` says on whom and in doing what, in one sentence; whether there is a line about it."""
@@ -33,8 +33,6 @@ class WorldFaults:
             self._kinds[kind] = written_ns, quiet + 1
             return False
         self._kinds.pop(kind, None)
-        if len(self._kinds) >= MAX_KINDS:
-            self._kinds.popitem(last=False)
         self._kinds[kind] = now_ns, 0
         more = f" ({quiet} more like it since the last line)" if quiet else ""
         _log.error("the world failed, %s%s\n%s", what, more, traceback_of(error))

@@ -4,7 +4,7 @@ When its own lease is over, what it simulated becomes a copy like any other: the
 """
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -18,6 +18,7 @@ from batonpass.authority.node.spans import ADOPTION, SILENT, Spans, takeover_id
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import Copier, new_copy
@@ -65,7 +66,7 @@ class Recovery:
         self._lease = lease
         self._courier = courier
         self._counts = counts
-        self._taken_away: OrderedDict[str, Fence] = OrderedDict()
+        self._taken_away: LruTable[str, Fence] = LruTable(MAX_TAKEN_AWAY)
         # What home was told of is not staged any more as soon as the log says that nothing comes of the hand-over.
         # Not among the copies: a state that nobody has asked for yet displaces none that an authority sent.
         self._staged: Final = CopyTable(copier.table.max_bytes, MAX_STAGED)
@@ -202,9 +203,6 @@ class Recovery:
         self._forget_what_does_not_count(holding.fence, item)
         self._give_up(holding)
         self._taken_away[item.entity] = holding.fence
-        self._taken_away.move_to_end(item.entity)
-        if len(self._taken_away) > MAX_TAKEN_AWAY:
-            self._taken_away.popitem(last=False)
 
     def _forget_what_was_not_passed(self, holding: Holding) -> None:
         """Who simulates an entity has not passed it on: a copy of after a pass under its epoch is from a thief."""

@@ -4,7 +4,7 @@ That one has begun is said when it would outlive this server (`simserver.durabil
 """
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
@@ -14,6 +14,7 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import Despawn, Despawned, NotHere, Spawn, Spawned
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.creation_barrier import Newborns
 from batonpass.simserver.entity.table import Holdings, StateTooLarge, WorldFailed
 from batonpass.simserver.net.outbox import Courier
@@ -64,7 +65,7 @@ class Births:
         self._fence_raised: Final = fence_raised
         self._counts: Final = counts
         self._newborns: Final = newborns
-        self._refused: OrderedDict[str, tuple[int, Refusal]] = OrderedDict()
+        self._refused: LruTable[str, tuple[int, Refusal]] = LruTable(MAX_REFUSED)
 
     def spawn(self, message: Spawn, opened: Opened) -> None:
         """The home instance has created an entity and gives it to this server to simulate first."""
@@ -127,9 +128,6 @@ class Births:
 
     def _keep(self, message: Spawn, refusal: Refusal) -> Refusal:
         self._refused[message.entity] = (message.epoch, refusal)
-        self._refused.move_to_end(message.entity)
-        while len(self._refused) > MAX_REFUSED:
-            self._refused.popitem(last=False)
         return refusal
 
     def despawn(self, message: Despawn, opened: Opened) -> None:

@@ -37,6 +37,7 @@ from batonpass.authority.wire.lease import Renew, digest_of_members
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.crypto.continuity import Published
 from batonpass.crypto.errors import CryptoError, KeyConflict
 from batonpass.crypto.keys import PublicIdentity
@@ -134,9 +135,9 @@ class Home:
         self._other_members = clock.bell()
         self.is_registered = True
         """Whether the directory had this server's row when it was last looked at: when a renewal was not answered."""
-        self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
-        self._keys: dict[str, tuple[int, PublicIdentity]] = {}
-        self._lanes: dict[frozenset[str], Combiner[_Asked, Opened | None]] = {}
+        self._rows: LruTable[str, tuple[int, DirectoryRow | None]] = LruTable(MAX_ROWS)
+        self._keys: LruTable[str, tuple[int, PublicIdentity]] = LruTable(MAX_ROWS)
+        self._lanes: FifoTable[frozenset[str], Combiner[_Asked, Opened | None]] = FifoTable(MAX_LANES)
         self._lookups: Final = trio.CapacityLimiter(MAX_LOOKUPS)
         self.pins: Final = Pins() if pins is None else pins
         self.renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
@@ -267,8 +268,6 @@ class Home:
                 row = await self._believed(row)
             except KeyConflict:
                 return None
-            if len(self._rows) >= MAX_ROWS:
-                self._rows.pop(next(iter(self._rows)))
             self._rows[name] = (now_ns, row)
         return row
 
@@ -342,8 +341,6 @@ class Home:
             return None
         if known is not None and known[1] == found[1]:
             found = (found[0], known[1])
-        if len(self._keys) >= MAX_ROWS:
-            self._keys.pop(next(iter(self._keys)))
         self._keys[name] = found
         return found
 
@@ -398,8 +395,6 @@ class Home:
         concerned = frozenset(name.partition(".")[0] for name in names if name) - {self._instance}
         lane = self._lanes.get(concerned)
         if lane is None:
-            if len(self._lanes) >= MAX_LANES:
-                self._lanes.clear()
             lane = self._lanes[concerned] = Combiner(self._ask_wanted, most=MAX_BATCH, at_once=AT_ONCE)
         return lane
 

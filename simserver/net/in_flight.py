@@ -5,10 +5,11 @@ and then to be read. The link is reliable for as long as it keeps a message, so 
 keeps it no longer, and the receiver has had its time.
 """
 
-from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
 
 __all__ = ["UnderWay"]
 
@@ -36,8 +37,8 @@ class UnderWay:
 
     def __init__(self, backlog_bytes: Callable[[str], int]) -> None:
         self._backlog_bytes: Final = backlog_bytes
-        self._posted_bytes: Counter[str] = Counter()
-        self._states: OrderedDict[tuple[str, str], _State] = OrderedDict()
+        self._posted_bytes: LruTable[str, int] = LruTable(MAX_PEERS, self._forget_peer)
+        self._states: FifoTable[tuple[str, str], _State] = FifoTable(MAX_STATES)
 
     def forget(self) -> None:
         """What was about to be posted is lost."""
@@ -46,19 +47,19 @@ class UnderWay:
     def begin(self, transfer_id: str, peer: str, size_bytes: int) -> None:
         """A state is about to be sealed and posted."""
         self._states[transfer_id, peer] = _State(size_bytes)
-        while len(self._states) > MAX_STATES:
-            self._states.popitem(last=False)
 
     def count(self, peer: str, size_bytes: int) -> None:
         """A message was posted to `peer`."""
-        if peer not in self._posted_bytes and len(self._posted_bytes) >= MAX_PEERS:
-            self._posted_bytes.clear()
-            self._states.clear()
-        self._posted_bytes[peer] += size_bytes
+        self._posted_bytes[peer] = self.posted_bytes(peer) + size_bytes
+
+    def _forget_peer(self, peer: str, _posted_bytes: int) -> None:
+        """How far its states reach is not known any more."""
+        for key in [key for key in self._states if key[1] == peer]:
+            del self._states[key]
 
     def posted_bytes(self, peer: str) -> int:
         """What was posted to `peer` so far."""
-        return self._posted_bytes[peer]
+        return self._posted_bytes.get(peer, 0)
 
     def posted(self, transfer_id: str, peer: str, *, is_lost: bool) -> None:
         """The state that was begun has been posted, or cannot be."""
@@ -68,14 +69,14 @@ class UnderWay:
         if is_lost:
             del self._states[transfer_id, peer]
         else:
-            state.end_bytes = self._posted_bytes[peer]
+            state.end_bytes = self.posted_bytes(peer)
 
     def is_under_way(self, transfer_id: str, peer: str, now_ns: int) -> bool:
         """Whether the state was begun, and has not had its time to arrive and be read; `now_ns` is monotonic."""
         state = self._states.get((transfer_id, peer))
         if state is None:
             return False
-        if state.end_bytes is None or self._posted_bytes[peer] - self._backlog_bytes(peer) < state.end_bytes:
+        if state.end_bytes is None or self.posted_bytes(peer) - self._backlog_bytes(peer) < state.end_bytes:
             return True
         if state.repeat_at_ns is None:
             state.repeat_at_ns = now_ns + READING_NS + state.size_bytes * READING_NS_PER_BYTE

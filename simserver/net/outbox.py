@@ -21,6 +21,7 @@ from batonpass.authority.wire.batch import Letter, Outbox
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import KeyAhead, LinkMessage, Message, encode_link
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.in_flight import UnderWay
@@ -71,7 +72,7 @@ class Courier:
         self._counts = counts
         self._whereabouts = whereabouts
         self._outbox = Outbox()
-        self._sent_ns: dict[_Destination, int] = {}
+        self._sent_ns: LruTable[_Destination, int] = LruTable(MAX_KNOWN_ADDRESSES)
         # Bounded by how many something can be sent to in `_READY_AFTER_S`.
         self._wants_key: set[str] = set()
         self._large = UnderWay(lambda peer: link.backlog(peer).bytes)
@@ -143,8 +144,6 @@ class Courier:
         return quiet_ns >= _QUIET_NS and not self._outbox.holds(destination)
 
     def _note_sent(self, destination: _Destination, now_ns: int) -> None:
-        if len(self._sent_ns) >= MAX_KNOWN_ADDRESSES:
-            self._sent_ns.clear()
         self._sent_ns[destination] = now_ns
 
     def _leaves_at_once(self, destination: _Destination, letter: _Letter) -> bool:

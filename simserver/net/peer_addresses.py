@@ -9,6 +9,7 @@ from typing import Final
 from batonpass.actors.link import Event
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.silent_peers import SilentPeers
+from batonpass.crypto.bounded_tables import FifoTable
 
 __all__ = ["MAX_KNOWN_ADDRESSES", "Whereabouts"]
 
@@ -19,7 +20,7 @@ class Whereabouts:
     """What one simulation server has heard, and of whom it hears nothing."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, tuple[str, int]] = {}
+        self._heard: FifoTable[str, tuple[str, int]] = FifoTable(MAX_KNOWN_ADDRESSES)
         self._silent: Final = SilentPeers()
 
     def watching(self, endpoint: LinkEndpoint) -> LinkEndpoint:
@@ -34,8 +35,6 @@ class Whereabouts:
         """Remember where an authenticated peer sends from."""
         self._silent.heard(peer)
         if self._heard.get(peer) != address:
-            if len(self._heard) >= MAX_KNOWN_ADDRESSES:
-                self._heard.pop(next(iter(self._heard)))
             self._heard[peer] = address
 
     def doubt(self, peer: str) -> None:

@@ -6,7 +6,7 @@ its home: at most once a second for each entity, and for so many at a time, beca
 """
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +15,7 @@ import trio
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 
 __all__ = ["ASK_AGAIN_NS", "MAX_WAITING", "Owners"]
@@ -39,7 +40,7 @@ class Owners:
         self._clock = clock
         self._counts = counts
         self._told = told
-        self._asked_ns: OrderedDict[str, int] = OrderedDict()
+        self._asked_ns: LruTable[str, int] = LruTable(_MAX_REMEMBERED)
         self._wanted, self._waiting = trio.open_memory_channel[str](MAX_WAITING)
 
     def want(self, entity: str) -> None:
@@ -54,9 +55,6 @@ class Owners:
             self._counts["owner_not_asked"] += 1
             return
         self._asked_ns[entity] = now_ns
-        self._asked_ns.move_to_end(entity)
-        while len(self._asked_ns) > _MAX_REMEMBERED:
-            self._asked_ns.popitem(last=False)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask what there is to ask, a few at a time, until cancelled."""

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 import trio
 
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.tree.net.certificates import Credentials, member_uri
 from batonpass.tree.net.frames import (
     MAX_FRAME_BYTES,
@@ -215,7 +216,8 @@ class Peers:
         self._handler: Final = handler
         self._dice: Final = dice
         self._connections: dict[str, _Connection] = {}
-        self._strangers: dict[int, trio.CancelScope] = {}  # who dialled and is not proven yet, the oldest first
+        # Who dialled and is not proven yet.
+        self._strangers: FifoTable[int, trio.CancelScope] = FifoTable(MAX_STRANGERS, lambda _, scope: scope.cancel())
         self._knocks: Final[dict[str, trio.Event]] = {}
         self._ever_connected = False
         # What each member said when it was last dialled or knocked at: a refusal, or None if it did not answer.
@@ -327,9 +329,6 @@ class Peers:
         So whoever holds connections without saying anything keeps no member out: a member needs milliseconds.
         """
         self._strangers[id(connection)] = connection.scope
-        if len(self._strangers) > MAX_STRANGERS:
-            oldest = next(iter(self._strangers))
-            self._strangers.pop(oldest).cancel()
 
     async def _run(self, stream: trio.SocketStream, dialled: Member | None, *, knocking: bool) -> bool:
         """From the first byte to the last one of a connection."""

@@ -1,10 +1,10 @@
 """Why each entity that is to leave this server has not left yet: the last thing that kept it, for people who ask."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 from batonpass.authority.wire.standing import MAX_WHY_CHARS
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_WAITS", "Wait", "Waits"]
 
@@ -25,7 +25,7 @@ class Waits:
     """The last word of each entity's transfer, from the order until it has a result."""
 
     def __init__(self) -> None:
-        self._waits: Final[OrderedDict[str, Wait]] = OrderedDict()
+        self._waits: Final[LruTable[str, Wait]] = LruTable(MAX_WAITS)
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -35,9 +35,6 @@ class Waits:
         known = self._waits.get(entity)
         since_ns = known.since_ns if known is not None and known.transfer_id == transfer_id else now_ns
         self._waits[entity] = Wait(transfer_id, why[:MAX_WHY_CHARS], since_ns)
-        self._waits.move_to_end(entity)
-        if len(self._waits) > MAX_WAITS:
-            self._waits.popitem(last=False)
 
     def over(self, entity: str, transfer_id: str) -> None:
         """The transfer has its result; what another one waits for stays."""

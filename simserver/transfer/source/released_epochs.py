@@ -9,10 +9,10 @@ left went last is in the ledger, too (`simserver.entity.table.Tombstone`).
 """
 
 from array import array
-from collections import OrderedDict
 from typing import Final
 
 from batonpass.authority.wire.log_position import MAX_WENT_ON
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_REMEMBERED", "MAX_STAYS", "HandedOn"]
 
@@ -25,20 +25,20 @@ class HandedOn:
     """The epochs of the last `MAX_STAYS` such stays of the last `MAX_REMEMBERED` entities."""
 
     def __init__(self) -> None:
-        self._epochs: Final[OrderedDict[str, array[int]]] = OrderedDict()
         self._to: Final[dict[str, str]] = {}
+        self._epochs: Final[LruTable[str, array[int]]] = LruTable(
+            MAX_REMEMBERED, lambda entity, _: self._to.pop(entity, None)
+        )
 
     def note(self, entity: str, epoch: int, to: str = "") -> None:
         """A stay under this epoch went on under a later one, by the next server: `to` which, if it left."""
         if to:
             self._to[entity] = to
-        epochs = self._epochs.setdefault(entity, array("q"))
+        epochs = self._epochs.get(entity) or array("q")
         if not epochs or epochs[-1] != epoch:
             epochs.append(epoch)
             del epochs[:-MAX_STAYS]
-        self._epochs.move_to_end(entity)
-        if len(self._epochs) > MAX_REMEMBERED:
-            self._to.pop(self._epochs.popitem(last=False)[0], None)
+        self._epochs[entity] = epochs
 
     def forget(self, entity: str) -> None:
         """What was here of an entity was not this server's."""

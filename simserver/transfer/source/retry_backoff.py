@@ -15,6 +15,7 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import Reason
 from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = [
     "FIRST_PAUSE_NS",
@@ -92,9 +93,9 @@ class Stayers:
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
         # By the target, or by `_ANYWHERE`.
-        self._stays: dict[str, dict[str, Stay]] = {}
-        self._pauses: dict[str, _Pause] = {}
-        self._too_large_until_ns: dict[str, int] = {}
+        self._stays: LruTable[str, LruTable[str, Stay]] = LruTable(MAX_ENTITIES)
+        self._pauses: LruTable[str, _Pause] = LruTable(MAX_ENTITIES)
+        self._too_large_until_ns: LruTable[str, int] = LruTable(MAX_ENTITIES)
 
     def stay(self, entity: str, target: str) -> Stay | None:
         """Why its world is not listened to that wants it at `target`; None if it is."""
@@ -114,8 +115,6 @@ class Stayers:
         if size_bytes <= MAX_STATE_BYTES:
             self._too_large_until_ns.pop(entity, None)
             return False
-        if len(self._too_large_until_ns) >= MAX_ENTITIES:
-            self._too_large_until_ns.clear()
         self._too_large_until_ns[entity] = self._clock.monotonic_ns() + TOO_LARGE_NS
         if self.note(entity, Reason.STATE_TOO_LARGE):
             text = "%s stays: its state has %d bytes, and a transfer carries %d"
@@ -126,8 +125,9 @@ class Stayers:
     def too_large(self, held: Container[str]) -> int:
         """How many of those `held` were found to be too large a moment ago, and have not been found smaller since."""
         now_ns, known = self._clock.monotonic_ns(), self._too_large_until_ns
-        self._too_large_until_ns = {name: at_ns for name, at_ns in known.items() if now_ns < at_ns and name in held}
-        return len(self._too_large_until_ns)
+        for name in [name for name, at_ns in known.items() if now_ns >= at_ns or name not in held]:
+            del known[name]
+        return len(known)
 
     def note(self, entity: str, reason: str) -> bool:
         """It has to stay, and its world is not heard for a while, wherever that wants it; whether that is news."""
@@ -141,16 +141,13 @@ class Stayers:
         return self._note(entity, target, reason, FIRST_WISH_NS)
 
     def _note(self, entity: str, target: str, reason: str, first_ns: int) -> bool:
-        if len(self._stays) >= MAX_ENTITIES:
-            self._stays.clear()
-        now_ns, stays = self._clock.monotonic_ns(), self._stays.setdefault(entity, {})
-        before = stays.pop(target, None)
+        now_ns, stays = self._clock.monotonic_ns(), self._stays.get(entity) or LruTable(MAX_TARGETS)
+        self._stays[entity] = stays
+        before = stays.get(target)
         if before is not None and before.pause.is_forgotten(now_ns):
             before = None
         pause = _next(None if before is None else before.pause, now_ns, first_ns, LONGEST_WISH_NS)
         stays[target] = Stay(reason, now_ns if before is None else before.since_ns, pause)
-        if len(stays) > MAX_TARGETS:
-            del stays[next(iter(stays))]
         return before is None or before.reason != reason
 
     def left(self, entity: str) -> None:
@@ -159,8 +156,6 @@ class Stayers:
 
     def refused(self, entity: str) -> None:
         """It stood still for drain or balance in vain: they leave it alone, each time for longer."""
-        if len(self._pauses) >= MAX_ENTITIES:
-            self._pauses.clear()
         before, now_ns = self._pauses.get(entity), self._clock.monotonic_ns()
         self._pauses[entity] = _next(before, now_ns, FIRST_PAUSE_NS, LONGEST_PAUSE_NS)
 

@@ -12,13 +12,13 @@ forgotten what; a direct pass is what would happen again. So whoever follows an 
 remembers, but by what the order and the entity themselves prove (`was_passed`).
 """
 
-from collections import OrderedDict
 from collections.abc import ItemsView, Sequence
 from functools import lru_cache
 from typing import Final
 
 from batonpass.authority.fence import Fence
 from batonpass.crypto import jose
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import Plan
 
@@ -60,7 +60,7 @@ class Begun:
     """The transfers begun here lately, each with the epoch in which an order of it is a repetition."""
 
     def __init__(self) -> None:
-        self._epochs: OrderedDict[str, int] = OrderedDict()
+        self._epochs: FifoTable[str, int] = FifoTable(MAX_BEGUN)
 
     def __contains__(self, transfer_id: str) -> bool:
         """Whether it was begun here, whatever came of it: if it is again, the log has to decide."""
@@ -74,8 +74,6 @@ class Begun:
         """Its entity was frozen for it in this epoch."""
         self._epochs[transfer_id] = epoch
         self._epochs.move_to_end(transfer_id)
-        while len(self._epochs) > MAX_BEGUN:
-            self._epochs.popitem(last=False)
 
     def decided(self, transfer_id: str) -> None:
         """The log has its result, for ever."""

@@ -11,6 +11,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import Reason
 from batonpass.authority.machines.capacity import REFUSED_TTL_NS
 from batonpass.authority.model.records import Role
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.timer import SpawnTask
 from batonpass.simserver.transfer.source.admission import Decided
@@ -38,7 +39,7 @@ class Targets:
         self._went_wrong: Final = went_wrong
         # Bounded by the entities that want to go.
         self._waiting: dict[str, list[Decided]] = {}
-        self._unknown_until_ns: dict[str, int] = {}
+        self._unknown_until_ns: LruTable[str, int] = LruTable(MAX_UNKNOWN)
 
     def go_on(self) -> None:
         """Somebody serves again: what was being looked up is not any more."""
@@ -67,8 +68,6 @@ class Targets:
         except Exception:
             self._went_wrong()
         if reason == Reason.UNKNOWN_TARGET:
-            if len(self._unknown_until_ns) >= MAX_UNKNOWN:
-                self._unknown_until_ns.clear()
             self._unknown_until_ns[target] = self._clock.monotonic_ns() + REFUSED_TTL_NS
         for decided in self._waiting.pop(target, ()):
             decided(reason)

@@ -7,7 +7,7 @@ is ended on the way can leave an entity that the log has given to this server, a
 import hashlib
 import logging
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -48,6 +48,7 @@ from batonpass.authority.wire.transfer import (
 )
 from batonpass.authority.wire.transfer import Stage as StageMessage
 from batonpass.authority.wire.trusted_build import made
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.entity.actor import NewInput
 from batonpass.simserver.entity.state import Snapshot
@@ -59,7 +60,7 @@ from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.early_inputs import EXPECTED_NS, EarlyInputs
 from batonpass.simserver.transfer.target.offers import OfferedStates
 from batonpass.simserver.transfer.target.owner_hints import OwnerHints
-from batonpass.simserver.transfer.target.permission import Context, remember
+from batonpass.simserver.transfer.target.permission import MAX_CONTEXTS, Context, remember
 from batonpass.simserver.transfer.target.spans import ArrivalSpans
 from batonpass.simserver.transfer.target.staged_states import Stage, Stages, StagesFull
 from batonpass.simserver.transfer.target.unresolved import Unsettled
@@ -112,9 +113,9 @@ class Arrivals:
         self._counts = counts
         self.shown_abroad: Callable[[str, str], None] = lambda _signer, _certificate: None
         """Told of certificates of commits that say where their home's log stood, and of who signed them."""
-        self._machines: OrderedDict[str, Incoming] = OrderedDict()
+        self._machines: LruTable[str, Incoming] = LruTable(MAX_MACHINES, lambda entity, _: self._settle(entity))
         # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
-        self._contexts: OrderedDict[Permission, Context] = OrderedDict()
+        self._contexts: LruTable[Permission, Context] = LruTable(MAX_CONTEXTS)
         self._staging = Staging()
         self.unsettled: Final = Unsettled(clock)
         self._renewals = Renewals()
@@ -578,10 +579,8 @@ class Arrivals:
     def _machine(self, entity: str) -> Incoming:
         known = self._machines.get(entity)
         if known is None:
-            known = self._machines[entity] = Incoming()
-            if len(self._machines) > MAX_MACHINES:
-                self._settle(self._machines.popitem(last=False)[0])
-        self._machines.move_to_end(entity)
+            known = Incoming()
+        self._machines[entity] = known
         holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
         # Whatever this server did itself also raises the fence below which nothing is listened to.
         if holding is not None:

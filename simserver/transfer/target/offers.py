@@ -4,11 +4,11 @@ To read a state takes a while, and its entity stands still: those of a convoy co
 them, a moment later.
 """
 
-from collections import OrderedDict
 from typing import Final
 
 from batonpass.actors.base.errors import is_stopping, said
 from batonpass.authority.errors import MessageError
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.state import Snapshot
 from batonpass.simserver.world.portability import Glance, glance, portable
 
@@ -23,7 +23,7 @@ class OfferedStates:
     """States by their hashes, which whoever offers one has checked."""
 
     def __init__(self) -> None:
-        self._read: OrderedDict[str, Snapshot] = OrderedDict()
+        self._read: FifoTable[str, Snapshot] = FifoTable(MAX_READ)
 
     def read_untrusted(self, state: bytes, state_hash: str, entity: str) -> Snapshot:
         """An offered state. Raises `MessageError` when it cannot be read."""
@@ -36,8 +36,6 @@ class OfferedStates:
         if size_bytes > MAX_READ_BYTES:
             self._read.clear()
         self._read[state_hash] = snapshot
-        while len(self._read) > MAX_READ:
-            self._read.popitem(last=False)
 
     def take(self, state: bytes, state_hash: str, entity: str) -> Snapshot:
         """The state to begin with, which nobody else begins with; read again if it is not known any more."""

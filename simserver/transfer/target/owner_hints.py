@@ -6,13 +6,14 @@ revision that the log never reaches. So the hint only makes whoever has the enti
 claims an ownership of which nothing was heard, and as seldom (`simserver.owners.lookup`).
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from typing import Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerHint
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.outbox import Courier
 
@@ -34,7 +35,7 @@ class OwnerHints:
         self._courier: Final = courier
         self._clock: Final = clock
         self._counts: Final = counts
-        self._sent_on_ns: Final[OrderedDict[tuple[str, int], int]] = OrderedDict()
+        self._sent_on_ns: Final[LruTable[tuple[str, int], int]] = LruTable(MAX_SENT_ON)
 
     def missed(self, entity: str, owner_rev: int) -> None:
         """Home says that the owner has changed, and the entity is not here (any more)."""
@@ -55,11 +56,7 @@ class OwnerHints:
         return sent_ns is not None and self._clock.monotonic_ns() - sent_ns < AGAIN_NS
 
     def _note_sent_on(self, hint: OwnerHint) -> None:
-        key = (hint.entity, hint.owner_rev)
-        self._sent_on_ns[key] = self._clock.monotonic_ns()
-        self._sent_on_ns.move_to_end(key)
-        if len(self._sent_on_ns) > MAX_SENT_ON:
-            self._sent_on_ns.popitem(last=False)
+        self._sent_on_ns[hint.entity, hint.owner_rev] = self._clock.monotonic_ns()
 
     def _send_after(self, entity: str, owner_rev: int, forwards: int, above: Fence | None = None) -> bool:
         """Only towards a higher fence, and not for ever; home says it again with the report of the pass.

@@ -1,6 +1,5 @@
 """Leave to begin with an entity, as it was given: what is needed to answer it, and what goes with it."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +9,7 @@ from batonpass.authority.machines.target import Permission
 from batonpass.authority.model.ownership import UNTOLD, Ownership
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import InputItem
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = ["MAX_CONTEXTS", "Context", "remember"]
 
@@ -35,12 +35,9 @@ class Context:
     case: Case | None = None
 
 
-def remember(contexts: OrderedDict[Permission, Context], permission: Permission, context: Context) -> None:
+def remember(contexts: LruTable[Permission, Context], permission: Permission, context: Context) -> None:
     """Keep how a permission came; a repetition of one that was acted on is answered with what happened then."""
     known = contexts.get(permission)
     if known is not None and known.trace.at("activated") is not None:
         return
     contexts[permission] = context
-    contexts.move_to_end(permission)
-    while len(contexts) > MAX_CONTEXTS:
-        contexts.popitem(last=False)

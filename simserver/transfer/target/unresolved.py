@@ -7,7 +7,7 @@ fence meanwhile. In good times all is said by others within milliseconds, and no
 """
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +18,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.machines.target import Permission
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Message, Passed, StageWord, Stranded
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 
@@ -49,8 +50,8 @@ class Unsettled:
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
-        self._chains: OrderedDict[str, int] = OrderedDict()
-        self._wanting: OrderedDict[str, _Wanting] = OrderedDict()
+        self._chains: FifoTable[str, int] = FifoTable(MAX_LOOSE)
+        self._wanting: FifoTable[str, _Wanting] = FifoTable(MAX_LOOSE)
 
     def begun(self, entity: str, *, by_chain: bool) -> None:
         """This server simulates an entity, by a chain that the log may not know, or because the log said so."""
@@ -58,7 +59,6 @@ class Unsettled:
         self._chains.pop(entity, None)
         if by_chain:
             self._chains[entity] = self._clock.monotonic_ns() + CHAIN_AFTER_NS
-            _bound(self._chains)
 
     def hurry(self, entity: str) -> None:
         """Somebody asks who has it: the log does not know of its chain, or not yet."""
@@ -72,7 +72,6 @@ class Unsettled:
             return
         at_ns = self._clock.monotonic_ns() + (0 if never else STATE_AFTER_NS)
         self._wanting[entity] = _Wanting(permission, at_ns, never)
-        _bound(self._wanting)
 
     def chains(self) -> Iterator[str]:
         """The entities whose chains it is time to tell home of; each again after a while."""
@@ -95,11 +94,6 @@ class Unsettled:
     def forget_wanting(self, entity: str) -> None:
         """Nobody waits for it here any more."""
         self._wanting.pop(entity, None)
-
-
-def _bound(table: OrderedDict[str, object] | OrderedDict[str, int] | OrderedDict[str, _Wanting]) -> None:
-    while len(table) > MAX_LOOSE:
-        table.popitem(last=False)
 
 
 class LooseEnds:

@@ -173,7 +173,7 @@ async def test_a_crowded_endpoint_makes_links_for_fresh_cookies_only(
 async def test_a_bounded_number_of_unknown_names_is_remembered(
     endpoint: LinkEndpoint, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batonpass.actors.net.peer_keys.MAX_UNKNOWN_NAMES", 4)
+    monkeypatch.setattr(endpoint._peer_keys._unknown_until_s, "max_entries", 4)
     directory = endpoint._peer_keys._directory
     assert isinstance(directory, Directory)
     directory.open.set()

@@ -7,7 +7,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from batonpass.authority.errors import MessageError
-from batonpass.authority.wire import sealing
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import AdmitRequest, Parcel
@@ -122,7 +121,7 @@ def test_who_agrees_ahead_says_so_in_what_it_seals(pair: Pair) -> None:
 
 
 def test_keys_of_so_many_are_kept(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "MAX_AGREED", 2)
+    monkeypatch.setattr(pair.bob._agreed_with, "max_entries", 2)
     for name in ("alpha.s3", "alpha.s4", "alpha.s1"):
         pair.bob._readers[name] = True
         pair.bob.told_untrusted(name, Sealer(name, ADA).get_ready(BOB.public), NOW_S)

@@ -70,3 +70,5 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(under_way.MAX_PEERS + 10):
         link.under_way.count(f"alpha.s{number}", 1)
     assert len(link.under_way._posted_bytes) <= under_way.MAX_PEERS
+    assert not link.under_way._states, "how far the states of a forgotten peer reach is not known"
+    assert link.under_way.posted_bytes("alpha.s11") == 1, "but of no other"

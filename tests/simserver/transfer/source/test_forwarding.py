@@ -164,7 +164,7 @@ async def test_what_was_refused_once_is_refused_again_until_its_name_is_given_an
 
 
 async def test_so_many_refusals_are_remembered(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batonpass.simserver.failover.spawn.MAX_REFUSED", 1)
+    monkeypatch.setattr(here.births._refused, "max_entries", 1)
     here.is_crowded = True
     here.spawn(1)
     here.spawn(1, "alpha.other")

@@ -209,7 +209,7 @@ async def test_failures_row_2_who_has_forgotten_goes_by_what_order_and_chain_pro
 ) -> None:  # fmt: skip
     """The transfer was passed once, by an earlier life of this server, or so long ago that it is forgotten."""
     if forgets == "evicted":
-        monkeypatch.setattr(begun, "MAX_BEGUN", 1)
+        monkeypatch.setattr(scene.departures._begun._epochs, "max_entries", 1)
         scene.departures._begun.begins(DIRECT.transfer_id, 1)
         scene.departures._begun.begins(OTHER, 1)
     await trio.sleep(1)

@@ -10,9 +10,9 @@ from trio.testing import MockClock
 from batonpass.authority.errors import Reason
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.records import Role
-from batonpass.simserver.transfer.source import targets
+from batonpass.simserver.transfer.source import retry_backoff
 from batonpass.simserver.transfer.source.departure import Plan
-from batonpass.simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS
+from batonpass.simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS, Stayers
 from tests.simserver.stage import BALL
 from tests.simserver.transfer.source.test_departures import HERE, THERE, Scene, activated, refused, scene
 
@@ -198,7 +198,7 @@ async def test_what_is_looked_up_while_nobody_serves_is_when_somebody_does(
 async def test_of_names_that_are_no_servers_a_few_are_remembered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(targets, "MAX_UNKNOWN", 4)
+    monkeypatch.setattr(scene.departures._targets._unknown_until_ns, "max_entries", 4)
     nobody: Any = lambda _reason: None  # noqa: E731
     async with scene.served():
         for number in range(20):
@@ -206,3 +206,18 @@ async def test_of_names_that_are_no_servers_a_few_are_remembered(
         await trio.sleep(0.1)
     assert len(scene.departures._targets._unknown_until_ns) <= 4
     assert HERE not in scene.mail.looked_up
+
+
+async def test_one_entity_too_many_makes_the_longest_refused_one_be_forgotten_and_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry_backoff, "MAX_ENTITIES", 3)
+    stayers = Stayers(scene.departures._clock)
+    names = [f"alpha.e{number}" for number in range(4)]
+    for name in (*names[:3], names[0], names[3]):
+        stayers.refused(name)
+        stayers.wished_in_vain(name, THERE, Reason.CAPACITY)
+        stayers.is_too_large(name, MAX_STATE_BYTES + 1)
+    assert [stayers.may_be_moved(name) for name in names] == [False, True, False, False]
+    assert [stayers.stay(name, THERE) is None for name in names] == [False, True, False, False]
+    assert stayers.too_large(names) == 3
