@@ -27,7 +27,8 @@ from batonpass.homeserver.failover.leases import Starter
 from batonpass.homeserver.failover.takeover import UNDECIDED, Recoveries, WhoIsThere, in_parts
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import Federation, PeerUnreachable
-from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
 
 __all__ = ["Abroad"]
 
@@ -56,7 +57,8 @@ class Abroad:
         instance: str,
         store: Store,
         federation: Federation,
-        transfers: Transfers,
+        post: Post,
+        certificates: Certification,
         recoveries: Recoveries,
         clock: Clock,
         in_office: Callable[[], bool],
@@ -64,7 +66,8 @@ class Abroad:
         self._instance: Final = instance
         self._store: Final = store
         self._federation: Final = federation
-        self._transfers: Final = transfers
+        self._post: Final = post
+        self._certificates: Final = certificates
         self._recoveries: Final = recoveries
         self._clock: Final = clock
         self._in_office: Final = in_office
@@ -133,9 +136,9 @@ class Abroad:
         for way in ways:
             if (way.source, way.source_incarnation) not in over:
                 continue
-            grant = Grant(certificate=self._transfers.certificates.commit(way))
+            grant = Grant(certificate=self._certificates.commit(way))
             try:
-                await self._transfers.post(grant, Trace(way.id), way.target, on_path=False)
+                await self._post.post(grant, Trace(way.id), way.target, on_path=False)
             except NOT_TOLD as error:
                 _log.info("%s was not told that it was given %s: %s", way.target, way.entity, error)
 

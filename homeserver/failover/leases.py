@@ -46,9 +46,13 @@ class Leases:
 
     Args:
         name: this homeserver.
+        granter: by which it grants; other parts look at it to see whether this member is in office.
         leads: whether this member leads the log now; None if that has no leader among the members.
         sweep: takes from a server whatever earlier incarnations of it simulated; false if it has to be tried again.
-        positions: by which a log that was restored from an older copy is noticed; without, that is not looked for.
+        positions: by which a log that was restored from an older copy is noticed.
+        witnessed: told what each server shows of where other instances' logs were.
+        is_better_elsewhere: whether the office is left to others, where it does not go with the leadership of the log;
+            see `Clocks`.
     """
 
     def __init__(
@@ -56,10 +60,12 @@ class Leases:
         name: str,
         store: Store,
         clock: Clock,
-        term_s: float,
+        granter: Granter,
         leads: Callable[[], bool | None],
         sweep: Callable[[LeaseRow], Awaitable[bool]],
-        positions: LogPositions | None = None,
+        positions: LogPositions,
+        witnessed: Callable[[str, Sequence[str]], None],
+        is_better_elsewhere: Callable[[], bool],
     ) -> None:
         self._name = name
         self._store = store
@@ -71,13 +77,11 @@ class Leases:
         self._misled: set[str] = set()
         # Servers of other releases, with the version that each speaks; bounded likewise.
         self._others: dict[str, int] = {}
-        self.witnessed: Callable[[str, Sequence[str]], None] = lambda _server, _tokens: None
-        """Told what each server shows of where other instances' logs were."""
-        self.is_better_elsewhere: Callable[[], bool] = lambda: False
-        """Whether the office is left to others, where it does not go with the leadership of the log; see `Clocks`."""
+        self._witnessed: Final = witnessed
+        self._is_better_elsewhere: Final = is_better_elsewhere
         # Shown to this member while it granted leases, and under which office; until the log has it.
         self._shown = ("", 0, 0)
-        self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
+        self.granter: Final = granter
         self._challenges: Final = Challenges(secrets.token_bytes(32), self.granter.terms)
         self._busy: set[tuple[str, int]] = set()
         self._office_seen = (0, 0)
@@ -138,7 +142,7 @@ class Leases:
         if sender != message.server:
             raise MessageError(f"{sender} renews the lease of {message.server}")
         self._check_addresses(message)
-        self.witnessed(sender, message.witnesses)
+        self._witnessed(sender, message.witnesses)
         office = self.granter.office
         if (verdict := await self._verdict_by_the_log(message)) is not None:
             return verdict
@@ -168,7 +172,7 @@ class Leases:
             alone=row.sole,
             peers=None if digest_of(peers, aside) == message.peers else peers,
             aside=aside,
-            position=None if message.position is None or self._positions is None else self._positions.now(office),
+            position=None if message.position is None else self._positions.now(office),
             members_changed=self._knows_other_members(message),
             lost=self._is_lost(message.position),
         )
@@ -196,7 +200,7 @@ class Leases:
 
         Whoever was granted a lease by the older one would hold that against the newest log when it is put back.
         """
-        if not message.position or self._positions is None:
+        if not message.position:
             return False
         try:
             return await self._positions.missing(message.position) is None
@@ -205,7 +209,7 @@ class Leases:
 
     def _is_lost(self, position: str | None) -> bool:
         """Whether what this server shows is of another history, which was accepted: else it would not get here."""
-        if not position or self._positions is None:
+        if not position:
             return False
         return self._positions.is_of_another_history(position)
 
@@ -228,7 +232,7 @@ class Leases:
 
         For what it would decide by is not what was.
         """
-        if not self.went_back and message.position and self._positions is not None:
+        if not self.went_back and message.position:
             try:
                 missing = await self._positions.missing(message.position)
             except MessageError as error:
@@ -276,7 +280,7 @@ class Leases:
 
         Nobody else stands still for it, since anybody could say so.
         """
-        missing = "" if self._positions is None else await self._positions.lacking(message.heard)
+        missing = await self._positions.lacking(message.heard)
         if not missing:
             self._misled.discard(message.server)
         elif message.server not in self._misled:
@@ -397,7 +401,7 @@ class Leases:
         if (office.number, office.kept) != self._office_seen:
             self._office_seen, self._office_changed_ns = (office.number, office.kept), now_ns
         leads = self._leads()
-        if self.went_back or (leads is None and self.is_better_elsewhere()):
+        if self.went_back or (leads is None and self._is_better_elsewhere()):
             return
         try:
             if not self.granter.office:

@@ -23,6 +23,7 @@ from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord, place_said_untrusted
 from batonpass.authority.wire.sealing import Opened
+from batonpass.homeserver.failover.leases import Starter
 from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.directory import Directory
@@ -136,20 +137,24 @@ class LogInquiries:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask every other instance from time to time, until cancelled; none waits for another."""
-        self._busy.clear()
         async with trio.open_nursery() as nursery:
             task_status.started()
-            while True:
-                now_ns, is_in_office = self._clock.monotonic_ns(), self._officer() is None
-                if is_in_office and not self._was_in_office:
-                    self._begun_ns = now_ns
-                    self._next_ns.clear()
-                self._was_in_office = is_in_office
-                for instance in self._federation.reachable_instances() if is_in_office else ():
-                    if instance not in self._busy and now_ns >= self._next_ns.get(instance, 0):
-                        self._busy.add(instance)
-                        nursery.start_soon(self._asked, instance)
-                await self._clock.sleep_s(LOOK_S)
+            await self.look_around(nursery)
+
+    async def look_around(self, nursery: Starter) -> None:
+        """As `serve`; whatever waits for another instance runs in `nursery`."""
+        self._busy.clear()
+        while True:
+            now_ns, is_in_office = self._clock.monotonic_ns(), self._officer() is None
+            if is_in_office and not self._was_in_office:
+                self._begun_ns = now_ns
+                self._next_ns.clear()
+            self._was_in_office = is_in_office
+            for instance in self._federation.reachable_instances() if is_in_office else ():
+                if instance not in self._busy and now_ns >= self._next_ns.get(instance, 0):
+                    self._busy.add(instance)
+                    nursery.start_soon(self._asked, instance)
+            await self._clock.sleep_s(LOOK_S)
 
     async def _asked(self, instance: str) -> None:
         try:

@@ -5,8 +5,8 @@ an entity to a server that has no state for it. And what it answers to other hom
 Everything here may be asked again, of any member.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from batonpass.authority.errors import MessageError, Reason, Refused
 from batonpass.authority.model.records import Phase, Role
@@ -27,9 +27,10 @@ from batonpass.authority.wire.transfer import (
 )
 from batonpass.homeserver.failover.foreign_custody import Abroad
 from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.names.directory import Directory
+from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
-from batonpass.homeserver.transfer.service import Transfers
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.notices import Notices
 
 __all__ = ["Inquiries"]
 
@@ -37,27 +38,41 @@ _Asked = TypeVar("_Asked", StageInquiry, Passed, Stranded)
 
 
 class Inquiries:
-    """One member's answers. What is about entities of another instance is asked there."""
+    """One member's answers. What is about entities of another instance is asked there.
+
+    Args:
+        recovering: told of entities that the log has begun to recover because of what a server said.
+    """
 
     def __init__(
         self,
-        transfers: Transfers,
         store: Store,
         directory: Directory,
         federation: Federation,
         abroad: Abroad,
+        certificates: Certification,
+        notices: Notices,
+        recovering: Callable[[Sequence[str]], None],
         instance: str,
     ) -> None:
         self._abroad: Final = abroad
-        self._transfers: Final = transfers
+        self._certificates: Final = certificates
+        self._notices: Final = notices
+        self._recovering: Final = recovering
         self._store: Final = store
         self._directory: Final = directory
         self._federation: Final = federation
         self._instance: Final = instance
-        transfers.answer_by(StageInquiry, self._at_home(StageInquiry, self.stage_word))
-        transfers.answer_by(Passed, self._at_home(Passed, self.passed))
-        transfers.answer_by(Stranded, self._at_home(Stranded, self.stranded))
-        transfers.answer_by(LeaseInquiry, self.lease_word)
+
+    @property
+    def answers(self) -> dict[type[Any], Callable[[Opened], Awaitable[Message]]]:
+        """What is answered here, by kind."""
+        return {
+            StageInquiry: self._at_home(StageInquiry, self.stage_word),
+            Passed: self._at_home(Passed, self.passed),
+            Stranded: self._at_home(Stranded, self.stranded),
+            LeaseInquiry: self.lease_word,
+        }
 
     def _at_home(
         self, kind: type[_Asked], answer: Callable[[_Asked, str], Awaitable[Message]]
@@ -80,7 +95,7 @@ class Inquiries:
     async def _check_may_ask(self, message: StageInquiry | Passed | Stranded, sender: str) -> None:
         """What is about a server is asked by itself, or by its home; a chain speaks for itself, whoever brings it."""
         if not isinstance(message, Passed):
-            await self._transfers.check_speaks_for(sender, message.target)
+            await check_speaks_for(self._directory, sender, message.target)
             return
         row = await self._directory.row(sender)
         if row is None or row.role not in (Role.SIMSERVER, Role.HOMESERVER):
@@ -93,7 +108,7 @@ class Inquiries:
         if record is not None and transfer is not None and transfer.entity == record.id:
             is_newest = (record.authority, record.fence) == (transfer.target, transfer.fence)
             if transfer.phase in (Phase.COMMITTED, Phase.DONE) and is_newest and transfer.target == request.target:
-                certificate = self._transfers.certificates.commit(transfer)
+                certificate = self._certificates.commit(transfer)
                 return StageWord(transfer_id=transfer.id, word="committed", certificate=certificate)
         # Frozen under the fence that the log still knows: it may come to a commit yet.
         is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
@@ -103,7 +118,7 @@ class Inquiries:
 
     async def passed(self, message: Passed, sender: str) -> ReportReply:
         """A server simulates an entity that was passed to it."""
-        await self._transfers.learn_passes(message.entity, message.chain, sender)
+        await self._notices.learn_passes(message.entity, message.chain, sender)
         return ReportReply(transfer_id=message.transfer_id)
 
     async def stranded(self, message: Stranded, _sender: str) -> StageWord:
@@ -118,7 +133,7 @@ class Inquiries:
                 raise
         else:
             if taken:
-                self._transfers.recovering(taken)
+                self._recovering([taken])
         return StageWord(transfer_id=message.transfer_id, word="void")
 
     async def _is_source_over(self, message: Stranded) -> bool:

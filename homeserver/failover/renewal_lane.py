@@ -22,7 +22,7 @@ from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untr
 from batonpass.homeserver.failover.leases import Leases
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers
+from batonpass.homeserver.transfer.parcels import NOT_TOLD, Parcels
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["RenewalLane"]
@@ -41,13 +41,13 @@ class RenewalLane:
         self,
         link: LinkService,
         store: Store,
-        transfers: Transfers,
+        parcels: Parcels,
         leases: Leases,
         dropped: Callable[[str, Exception], None],
     ) -> None:
         self._link: Final = link
         self._store: Final = store
-        self._transfers: Final = transfers
+        self._parcels: Final = parcels
         self._leases: Final = leases
         self._dropped: Final = dropped
         # By server of this instance, one of which is being answered: what came last meanwhile.
@@ -89,7 +89,7 @@ class RenewalLane:
         try:
             opened = await self._opened_untrusted(received)
             letter = await self._answered(opened)
-            parcel = await self._transfers.seal(letter.message, letter.trace, opened.sender, on_path=False)
+            parcel = await self._parcels.seal(letter.message, letter.trace, opened.sender, on_path=False)
             # To where it came from: what the directory says may be the address of a clone that is gone.
             self._link.post(received.peer, received.address, encode_link(parcel), channel=RENEWAL_CHANNEL)
         except (MessageError, LinkDown, LinkFull, *NOT_TOLD, OutcomeUnknown) as error:
@@ -101,7 +101,7 @@ class RenewalLane:
         parcel = decode_link_untrusted(received.message)
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a {parcel.type} renews nothing")
-        (opened, *others) = await self._transfers.open_untrusted(parcel)
+        (opened, *others) = await self._parcels.open_untrusted(parcel)
         if opened.sender != received.peer:
             raise MessageError(f"sealed by {opened.sender}, not by the peer that sent it")
         if others:

@@ -7,18 +7,25 @@ share one, at most one is under way, and there is a pause between two.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 from batonpass.tree.raft.submissions import NoQuorum
 
-__all__ = ["MAX_WAITING", "MIN_INTERVAL_S", "SharedBarrier"]
+__all__ = ["MAX_WAITING", "MIN_INTERVAL_S", "Barrier", "SharedBarrier"]
 
 # More than the HTTP server's connections and the link's concurrent requests together, so nobody honest meets it.
 MAX_WAITING: Final = 1024
 # A hundred in a second cost the leader about as much as a hundred reads; nobody waits for it who comes alone.
 MIN_INTERVAL_S: Final = 0.01
+
+
+class Barrier(Protocol):
+    """What makes sure that local reads are up to date."""
+
+    async def passed(self) -> None:
+        """As `SharedBarrier.passed`."""
 
 
 class SharedBarrier:

@@ -6,7 +6,7 @@ about to say that something does not exist asks with `find_row`, `find_entity`, 
 The names of this module's errors are what REST answers carry as `code`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import wraps
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -36,7 +36,7 @@ from batonpass.authority.procedures.placement_pause import BALANCE_PAUSE
 from batonpass.authority.procedures.rate_limit import Paces
 from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.homeserver.log.read_barrier import SharedBarrier
+from batonpass.homeserver.log.read_barrier import Barrier, SharedBarrier
 from batonpass.tree.data.data import encode
 from batonpass.tree.data.errors import Abort
 from batonpass.tree.member.backend import Backend
@@ -70,11 +70,20 @@ def replicated_procedures() -> dict[str, Callable[[Transaction, Any], Any]]:
 
 
 class Store:
-    """Typed access to the rows of this instance. `backend` tells who keeps them at the moment."""
+    """Typed access to the rows of this instance.
 
-    def __init__(self, backend: Callable[[], Backend]) -> None:
+    Args:
+        backend: tells who keeps them at the moment.
+        shared: what makes one barrier of several that are waited for.
+    """
+
+    def __init__(
+        self,
+        backend: Callable[[], Backend],
+        shared: Callable[[Callable[[], Awaitable[None]]], Barrier] = SharedBarrier,
+    ) -> None:
         self._backend = backend
-        self._barrier = SharedBarrier(self.fresh)
+        self._barrier = shared(self.fresh)
         self._read_rows: LruTable[str, tuple[bytes, DirectoryRow]] = LruTable(MAX_READ_ROWS)
         self._read_questions: LruTable[str, tuple[bytes, dict[str, Any]]] = LruTable(MAX_READ_ROWS)
         self._read_recoveries: LruTable[str, tuple[bytes, RecoveryRow]] = LruTable(MAX_READ_ROWS)

@@ -6,7 +6,8 @@ Rows of this instance are in the log; rows of others come through the federation
 from typing import Any, Final
 
 from batonpass.actors.base.clock import Clock
-from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.errors import MessageError
+from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import BadName, instance_of
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.errors import CryptoError
@@ -14,7 +15,7 @@ from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import Federation
 
-__all__ = ["Directory", "Handshakes"]
+__all__ = ["Directory", "Handshakes", "check_homeserver_of", "check_speaks_for"]
 
 MAX_PARSED: Final = 100_000
 
@@ -98,3 +99,24 @@ class Directory:
             return None
         self._parsed[row.name] = (row.keys, keys)
         return keys
+
+
+async def check_homeserver_of(directory: Directory, name: str, instance: str) -> None:
+    """Raises `MessageError` if a server is no homeserver of an instance; and what `Directory.row` raises."""
+    row = await directory.row(name)
+    if row is None or row.role is not Role.HOMESERVER or instance_of(name) != instance:
+        raise MessageError(f"{name} is no homeserver of {instance}")
+
+
+async def check_speaks_for(directory: Directory, sender: str, server: str) -> None:
+    """What a server asks is asked by itself, or by a homeserver of its instance.
+
+    Raises:
+        MessageError: it is asked by another server.
+        NoQuorum, PeerUnreachable: as `Directory.row`.
+    """
+    if sender == server:
+        return
+    row = await directory.row(sender)
+    if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance_of(server):
+        raise MessageError(f"{sender} does not speak for {server}")

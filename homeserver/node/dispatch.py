@@ -1,6 +1,5 @@
 """One homeserver's parts, wired by `homeserver.server.main`, and the link's inbox."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,67 +16,36 @@ from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.net.link_service import LinkService
 from batonpass.actors.net.taking import take_each
 from batonpass.actors.supervision.application import LastWord
-from batonpass.authority.errors import MessageError, Refused, UnknownSender
-from batonpass.authority.model.records import Role
-from batonpass.authority.node.rejected_peers import Audit
-from batonpass.authority.node.spans import Spans
+from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import (
-    Adopted,
-    Census,
-    Collected,
-    Despawned,
     HandoffAbort,
     HandoffRequest,
-    LoadReport,
     NoAnswer,
     Parcel,
-    Spawned,
-    StandingWord,
     decode_link_untrusted,
 )
 from batonpass.crypto import jose
-from batonpass.crypto.bounded_tables import FifoTable
-from batonpass.crypto.errors import CryptoError
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.failover.clocks import Clocks
-from batonpass.homeserver.failover.foreign_custody import Abroad
-from batonpass.homeserver.failover.leases import Leases
-from batonpass.homeserver.failover.log_witness import LogInquiries
 from batonpass.homeserver.failover.renewal_lane import RenewalLane
-from batonpass.homeserver.failover.takeover import Recoveries
 from batonpass.homeserver.log.backend import BackendService
 from batonpass.homeserver.log.log_identity import LogKinship
-from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.names.directory import Directory
-from batonpass.homeserver.names.federation import Federation, PeerUnreachable
 from batonpass.homeserver.names.key_reset import Vouching
-from batonpass.homeserver.node.standings import Standings
-from batonpass.homeserver.placement.balancer import Balancer
-from batonpass.homeserver.transfer.creation import Births
-from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.homeserver.transfer.grant_retry import Reminders
-from batonpass.homeserver.transfer.group_result import GroupNews
-from batonpass.homeserver.transfer.hierarchies import Hierarchies
+from batonpass.homeserver.node.composition import Parts
+from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.transfer.master_questions import Questions
-from batonpass.homeserver.transfer.order_retry import Orders
-from batonpass.homeserver.transfer.owners import Owners
+from batonpass.homeserver.transfer.parcels import Parcels
 from batonpass.homeserver.transfer.rate_limit import RequestGate
-from batonpass.homeserver.transfer.service import Transfers
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.net.roster import WRONG_MACHINE
-from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["BeingAnswered", "Node", "Secrets"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger("batonpass.homeserver")
-
 # Requests over the link that are being decided at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_REQUESTS: Final = 256
-# Peers that are not registered, and of which the log has spoken.
-MAX_STRANGERS: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -118,63 +86,31 @@ class BeingAnswered:
             self._keys.difference_update(keys)
 
 
-@dataclass
-class Node:
-    """Everything that the REST routes and the link's inbox need."""
+@dataclass(kw_only=True)
+class Node(Parts):
+    """A homeserver that runs: its parts, and what the REST routes and the link's inbox need beside them."""
 
     config: HomeserverConfig
     secrets: Secrets
     clock: InstanceClock
     sealer: Sealer
     backend: BackendService
-    store: Store
-    federation: Federation
-    directory: Directory
-    transfers: Transfers
+    parcels: Parcels
     link: LinkService
     keys: KeyService
-    leases: Leases
-    last_word: LastWord = field(default_factory=LastWord)
-    system: System = field(init=False, repr=False)
-    vouching: Vouching = field(init=False, repr=False)
-    renewals: RenewalLane = field(init=False, repr=False)
+    last_word: LastWord
+    telemetry: Telemetry
+    drops: Drops
+    renewals: RenewalLane
+    request_gate: RequestGate
+    questions: Questions
+    vouching: Vouching
+    kinship: LogKinship
+    clocks: Clocks
+    system: System | None = None
+    """Its actors, once all of them have started."""
     registered: bool = False
-    dropped: dict[str, int] = field(default_factory=dict)
-    balancer: Balancer = field(init=False, repr=False)
-    standings: Standings = field(init=False, repr=False)
-    hierarchies: Hierarchies = field(init=False, repr=False)
-    owners: Owners = field(init=False, repr=False)
-    recoveries: Recoveries = field(init=False, repr=False)
-    reminders: Reminders = field(init=False, repr=False)
-    births: Births = field(init=False, repr=False)
-    request_gate: RequestGate = field(init=False, repr=False)
-    questions: Questions = field(init=False, repr=False)
-    farewells: Farewells = field(init=False, repr=False)
-    orders: Orders = field(init=False, repr=False)
-    group_news: GroupNews = field(init=False, repr=False)
-    abroad: Abroad = field(init=False, repr=False)
-    log_inquiries: LogInquiries = field(init=False, repr=False)
-    kinship: LogKinship = field(init=False, repr=False)
-    clocks: Clocks = field(init=False, repr=False)
-    audit: Audit = field(default_factory=Audit)
-    telemetry: Telemetry = field(init=False, repr=False)
-    spans: Spans = field(init=False, repr=False)
-    _strangers: FifoTable[str, None] = field(default_factory=lambda: FifoTable(MAX_STRANGERS))
     _answering: BeingAnswered = field(default_factory=BeingAnswered)
-
-    def __post_init__(self) -> None:
-        self.renewals = RenewalLane(self.link, self.store, self.transfers, self.leases, self._renewal_dropped)
-        self.request_gate = RequestGate(self.store, self.clock)
-        self.questions = Questions(self.store, lambda: self.replica, self.clock)
-        self.births = Births(self.store, self.transfers.post, self.clock)
-        self.vouching = Vouching(self.sealer, self.store)
-        # The balancer is wired later.
-        self.standings = Standings(
-            self.store,
-            self.transfers.post,
-            lambda server: self.balancer.report(server),  # noqa: PLW0108
-            self.config.instance,
-        )
 
     @property
     def replica(self) -> Backend:
@@ -190,10 +126,6 @@ class Node:
     def leads(self) -> bool:
         """Whether this member leads its instance, as far as it knows."""
         return self.replica.status.leader == self.config.name
-
-    def drop(self, reason: str) -> None:
-        """Count a message that was dropped; there is no answer over the link."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     def why_no_leader(self) -> str:
         """A sentence for people: there is none yet, or it is silent, or this member cannot follow it."""
@@ -213,7 +145,7 @@ class Node:
         await take_each(
             self.link.inbox,
             lambda received: partial(self._take, received),
-            self._failed,
+            self.drops.failed,
             at_most=MAX_CONCURRENT_REQUESTS,
         )
         # The link has ended: what restarts it, restarts this.
@@ -221,42 +153,7 @@ class Node:
 
     async def _take(self, received: Received) -> None:
         await self._take_untrusted(received)
-        self._strangers.pop(received.peer, None)
-
-    def _failed(self, received: Received, error: Exception) -> None:
-        """What taking a message has raised: it is a bad one, cannot be decided now, or ran into an error of ours."""
-        if isinstance(error, UnknownSender):
-            self._stranger(received.peer, error)
-        elif isinstance(error, MessageError | CryptoError):
-            self.drop("bad_message")
-            self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
-        elif isinstance(error, Refused | PeerUnreachable | NoQuorum | OutcomeUnknown):
-            # The sender repeats its request; over the link, silence is the answer to what could not be decided.
-            self.drop("undecided")
-            _log.info("could not decide a message of %s: %s", received.peer, error)
-        else:
-            # One message of one peer must not take the server down with it; people find it in the log and the counter.
-            self.drop("internal_error")
-            # It may come again at once: with the traceback one in a minute of each peer is told of.
-            if self.audit.dropped(received.peer, error, self.clock.monotonic_ns()):
-                _log.error("a message of %s ran into an error of ours", received.peer, exc_info=error)
-
-    def _renewal_dropped(self, peer: str, error: Exception) -> None:
-        if isinstance(error, UnknownSender):
-            self._stranger(peer, error)
-        elif isinstance(error, MessageError):
-            self.drop("bad_message")
-            self.audit.dropped(peer, error, self.clock.monotonic_ns())
-        else:
-            self.drop("undecided")
-
-    def _stranger(self, peer: str, error: UnknownSender) -> None:
-        """People are told once of a server that was removed and runs on: it sends something every second."""
-        self.drop("unknown_sender")
-        if peer in self._strangers:
-            return
-        self._strangers[peer] = None
-        _log.warning("what %s sends is dropped from now on: %s; stop it if it was removed", peer, error)
+        self.drops.known(received.peer)
 
     async def _take_untrusted(self, received: Received) -> None:
         parcel = decode_link_untrusted(received.message)
@@ -264,50 +161,38 @@ class Node:
             raise MessageError(f"a homeserver takes no {parcel.type} over the link")
         # Before anybody is asked for keys: a peer can name whom it likes.
         _check_peer(jose.peek_sender_untrusted(parcel.sealed), received)
-        opened = await self.transfers.open_untrusted(parcel)
+        opened = await self.parcels.open_untrusted(parcel)
         sender = opened[0].sender
         _check_peer(sender, received)
-        asked = [one for one in opened if not self._noted(one)]
+        asked = [one for one in opened if not self.took(one, self.drops.drop)]
         with self._answering.those_of(asked) as new:
             for _ in range(len(asked) - len(new)):
                 # Over the link the answer to the first one answers all.
-                self.drop("being_answered")
+                self.drops.drop("being_answered")
             if len(new) > 1:
                 # Over the link, silence is the answer to what has none.
                 replies = [one for one in await self.transfers.replies(new) if not isinstance(one.message, NoAnswer)]
-                await self.transfers.post_all(sender, replies)
-            elif new and (answer := await self.transfers.answer(new)) is not None:
-                await self.transfers.post_parcel(answer, sender)
+                await self.parcels.post_all(sender, replies)
+            elif new and (answer := await self.answer(new)) is not None:
+                await self.parcels.post_parcel(answer, sender)
 
-    def _noted(self, opened: Opened) -> bool:
-        """Take what wants no answer; whether it was that."""
-        match opened.message:
-            case Spawned() as message:
-                if not self.births.spawned(message, opened.sender):
-                    self.drop("unexpected_spawned")
-            case Despawned() as message:
-                self.farewells.heard(message, opened.sender)
-            case Collected() as message:
-                # Of whichever instance: it must be one that was asked.
-                self.recoveries.collected(message, opened.sender)
-            case Adopted() as message:
-                self.recoveries.adopted(message, opened.sender)
-            case LoadReport() as message if self._is_ours(opened.sender):
-                self.balancer.reported(opened.sender, message.load, message.still)
-            case StandingWord() as message:
-                # Of whichever instance: it must be one that was asked.
-                if not self.standings.heard(message, opened.sender):
-                    self.drop("unexpected_standing")
-            case Census() as message if self._is_ours(opened.sender):
-                self.balancer.took_census(opened.sender, message)
-            case _:
-                return False
-        return True
+    async def answer(self, opened: Sequence[Opened], *, relayed: bool = False) -> Parcel | None:
+        """Deal with what was in one parcel; the parcel is the answer to its sender, or None when there is none to give.
 
-    def _is_ours(self, sender: str) -> bool:
-        """Whether the sender is a simulation server of this instance, as far as this member knows."""
-        row = self.store.row(sender)
-        return row is not None and row.role is Role.SIMSERVER
+        The messages of a batch are dealt with beside each other, and each is answered in its place. The answer may go
+        back through relays, if it is `relayed`.
+
+        Raises:
+            MessageError: this server does not take such a message from such a sender; never for a batch.
+            Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: nothing was decided; the sender may repeat. As above.
+        """
+        sender = opened[0].sender
+        if len(opened) > 1:
+            return await self.parcels.seal_all(await self.transfers.replies(opened), sender, relayed=relayed)
+        letter = await self.transfers.reply(opened[0])
+        if letter is None:
+            return None
+        return await self.parcels.seal(letter.message, letter.trace, sender, on_path=letter.on_path)
 
 
 def _check_peer(sender: str, received: Received) -> None:

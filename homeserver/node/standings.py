@@ -21,7 +21,7 @@ from batonpass.authority.wire.standing import MAX_STANDINGS, At, StandingRow
 from batonpass.authority.wire.transfer import Message, StandingInquiry, StandingWord
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.placement.balancer import FRESH_S, Reported
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["ASK_S", "MAX_QUESTIONS", "SeenAs", "Standings", "seen_by_log"]
 

@@ -50,9 +50,9 @@ from batonpass.authority.wire.transfer import Message
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.placement.not_running import StandingStill
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
-__all__ = ["FRESH_S", "Balancer", "Reported", "load_policy"]
+__all__ = ["FRESH_S", "Balancer", "Reported", "load_policy", "random_id"]
 
 _log = logging.getLogger("batonpass.homeserver.placement.balancer")
 
@@ -82,7 +82,8 @@ _PPM: Final = 1_000_000
 _NS: Final = 1_000_000_000
 
 
-def _random_id() -> str:
+def random_id() -> str:
+    """The id of a transfer that nobody else has thought of."""
     return secrets.token_hex(12)
 
 
@@ -142,9 +143,9 @@ class Balancer:
         balance: Balance,
         policy: Policy,
         balancing: bool,
-        new_id: Callable[[], str] = _random_id,
-        is_silent: Callable[[str], bool] = lambda _instance: False,
-        is_handed_back: Callable[[str], bool] = lambda _entity: False,
+        is_silent: Callable[[str], bool],
+        is_handed_back: Callable[[str], bool],
+        new_id: Callable[[], str] = random_id,
     ) -> None:
         self._store = store
         self._post = post

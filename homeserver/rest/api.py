@@ -66,7 +66,7 @@ from batonpass.homeserver.rest.why import why_routes
 from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.master_questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.machine.commands import MAX_COMMAND_BYTES
 
 __all__ = ["make_app"]
@@ -134,7 +134,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(watch_routes(node))
     app.include_router(transport_routes(node))
     app.include_router(key_routes(node.keys, node.federation.pins, node.secrets.operator_token))
-    app.include_router(actor_routes(lambda: getattr(node, "system", None), node.secrets.operator_token))
+    app.include_router(actor_routes(lambda: node.system, node.secrets.operator_token))
     document_once(app)
     return app
 
@@ -260,7 +260,7 @@ def _entity_routes(node: Node) -> APIRouter:
         record = EntityRecord.from_data(data)
         if record.delegation:
             try:
-                await node.transfers.deliver_delegation(record)
+                await node.notices.deliver_delegation(record)
             except NOT_TOLD as error:
                 raise _not_told(error, record.authority) from error
         return EntityView.of(record)
@@ -318,7 +318,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         now_s = node.clock.unix_s()
         await check_player_proof(node.directory, body.requester, body.proof, statement, now_s, would_own=True)
         node.request_gate.admit(body.requester, entity_id, body.transfer_id)
-    target = await node.transfers.target_row(body.to)
+    target = await node.directory.row(body.to)
     if target is None or target.role is not Role.SIMSERVER:
         raise ApiError(422, Reason.UNKNOWN_TARGET, f"no simulation server {body.to} is known", body.to)
     data = await node.store.submit(
@@ -352,11 +352,11 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
     """The transfer, after its old authority has been told to begin if it may, and those of what comes along."""
     if transfer.phase is Phase.PERMITTED:
         try:
-            await node.transfers.order(transfer)
+            await node.orders.order(transfer)
         except NOT_TOLD as error:
             raise _not_told(error, transfer.id, " with this transfer_id") from error
         if transfer.group:
-            await order_all(node.store, node.transfers.order_each, transfer.group)
+            await order_all(node.store, node.orders.order_each, transfer.group)
     return TransferView.of(transfer, is_left=node.store.is_left(transfer))
 
 

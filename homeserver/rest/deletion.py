@@ -12,7 +12,7 @@ from batonpass.homeserver.rest.homes import check_home
 from batonpass.homeserver.rest.models import Proof
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 if TYPE_CHECKING:
     from batonpass.homeserver.node.dispatch import Node
@@ -48,7 +48,7 @@ def deletion_routes(node: "Node") -> APIRouter:
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
         grave = await node.store.submit("entity.delete", entity=entity_id, by=body.by, master_rev=body.master_rev)
         try:
-            await node.transfers.despawn(entity_id, grave["authority"], grave["epoch"])
+            await node.notices.despawn(entity_id, grave["authority"], grave["epoch"])
         except NOT_TOLD as error:
             text = f"{error}; it is deleted, and its authority does not know yet: repeat the same request"
             raise ApiError(503, "authority_unreachable", text, entity_id) from error

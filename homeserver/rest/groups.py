@@ -115,7 +115,7 @@ def group_routes(node: "Node") -> APIRouter:
             now_s=node.clock.unix_s(),
         )
         group = GroupRecord.from_data(data)
-        await order_all(node.store, node.transfers.order_each, group.id)
+        await order_all(node.store, node.orders.order_each, group.id)
         return _view(node, group)
 
     @routes.get("/{group}")

@@ -15,7 +15,7 @@ from batonpass.homeserver.rest.access import check_player_proof, client_access
 from batonpass.homeserver.rest.models import Proof
 from batonpass.homeserver.rest.rights import EntityId, FindEntity
 from batonpass.homeserver.rest.rights_models import Revision
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 if TYPE_CHECKING:
     from batonpass.homeserver.node.dispatch import Node
@@ -70,8 +70,8 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
         record = EntityRecord.from_data(answer)
         message = Release(entity=entity_id, discard_inputs=body.discard_inputs)
         try:
-            await node.transfers.tell_owner(record)
-            await node.transfers.post(message, Trace("release-entity"), record.authority, on_path=False)
+            await node.notices.tell_owner(record)
+            await node.parcels.post(message, Trace("release-entity"), record.authority, on_path=False)
         except NOT_TOLD as error:
             text = f"{error}: sign and send it again, with release_rev {record.release_rev}"
             raise ApiError(503, "authority_unreachable", text, entity_id) from error

@@ -18,7 +18,7 @@ from batonpass.homeserver.node.dispatch import Node
 from batonpass.homeserver.rest.access import check_player_proof, client_access
 from batonpass.homeserver.rest.models import EntityView, TransferView
 from batonpass.homeserver.rest.rights_models import CancelBody, DivestBody, HandBackBody, LockBody, NewOwnership
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["rights_routes", "tell_owner"]
 
@@ -30,7 +30,7 @@ FindEntity = Callable[[Node, str], Awaitable[EntityRecord]]
 async def tell_owner(node: Node, record: EntityRecord) -> None:
     """Tell the authority of a change of owner; one that cannot be told now asks later, and the change stands."""
     with suppress(*NOT_TOLD):
-        await node.transfers.tell_owner(record)
+        await node.notices.tell_owner(record)
 
 
 def rights_routes(node: Node, find_entity: FindEntity) -> APIRouter:

@@ -42,7 +42,7 @@ from batonpass.homeserver.rest.models import (
     ServerView,
     WaitMs,
 )
-from batonpass.homeserver.transfer.service import NobodyWaits
+from batonpass.homeserver.transfer.parcels import NobodyWaits
 
 __all__ = ["server_routes"]
 
@@ -94,7 +94,7 @@ def server_routes(node: Node) -> APIRouter:
     async def handoff(body: ParcelBody, wait_ms: WaitMs = None) -> Any:
         """A sealed message of a simulation server of this instance (hop 1 of cases 1 and 2, and reports)."""
         opened = await _opened(node, body.parcel, wait_ms)
-        answer = await node.transfers.answer(opened)
+        answer = await node.answer(opened)
         return Response(status_code=204) if answer is None else ParcelView(parcel=answer.to_data())
 
     @routes.post("/v1/federation")
@@ -108,7 +108,7 @@ def server_routes(node: Node) -> APIRouter:
             raise ApiError(421, "misdirected", f"this is {node.config.name}", body.to)
         opened = await _opened(node, body.parcel, wait_ms)
         # Through relays, if there are any.
-        answer = await node.transfers.answer(opened, relayed=True)
+        answer = await node.answer(opened, relayed=True)
         if answer is None:
             raise MessageError(f"{opened[0].message.type} has no answer for another instance")
         return ParcelView(parcel=answer.to_data())
@@ -119,11 +119,11 @@ def server_routes(node: Node) -> APIRouter:
 async def _opened(node: Node, parcel: object, wait_ms: int | None) -> list[Opened]:
     """What is in a parcel.
 
-    Raises `ApiError` if its sender does not wait any more, and as `Transfers.open_untrusted`.
+    Raises `ApiError` if its sender does not wait any more, and as `Parcels.open_untrusted`.
     """
     until_ns = None if wait_ms is None else node.clock.monotonic_ns() + wait_ms * 1_000_000
     try:
-        return await node.transfers.open_untrusted(Parcel.from_data_untrusted(parcel), until_ns)
+        return await node.parcels.open_untrusted(Parcel.from_data_untrusted(parcel), until_ns)
     except NobodyWaits as error:
         raise nobody_waits() from error
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -21,7 +22,7 @@ from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService
 from batonpass.actors.net.silent_peers import SilentPeers
-from batonpass.actors.supervision.application import run_application
+from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.errors import Refused
 from batonpass.authority.model.records import DirectoryRow, Role
@@ -30,36 +31,31 @@ from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.trust.key_pinning import Pins, published
 from batonpass.authority.wire.sealing import Sealer
-from batonpass.authority.wire.transfer import HeldInquiry, LogInquiry, OwnerRequest
 from batonpass.crypto.continuity import Published
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.pin_file import PinFile
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.failover.clocks import Clocks
-from batonpass.homeserver.failover.foreign_custody import Abroad
-from batonpass.homeserver.failover.leases import Leases
-from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
-from batonpass.homeserver.failover.outcome_queries import Inquiries
-from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.failover.renewal_lane import RenewalLane
 from batonpass.homeserver.log.backend import REFUSALS, BackendService, begin_member, make_backend
 from batonpass.homeserver.log.log_identity import LogDiffers, LogKinship
 from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
+from batonpass.homeserver.names.key_reset import Vouching
 from batonpass.homeserver.names.registration import register
+from batonpass.homeserver.node import composition
+from batonpass.homeserver.node.composition import Loop, Ports, Settings
 from batonpass.homeserver.node.dispatch import Node, Secrets
-from batonpass.homeserver.placement.balancer import Balancer, load_policy
+from batonpass.homeserver.node.drops import Drops
+from batonpass.homeserver.placement.balancer import load_policy, random_id
 from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.server import exit_status
-from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.homeserver.transfer.grant_retry import Reminders
-from batonpass.homeserver.transfer.group_result import GroupNews
-from batonpass.homeserver.transfer.hierarchies import Hierarchies
-from batonpass.homeserver.transfer.order_retry import Orders
-from batonpass.homeserver.transfer.owners import Owners
-from batonpass.homeserver.transfer.ownership_check import Held
-from batonpass.homeserver.transfer.service import Transfers
+from batonpass.homeserver.transfer.master_questions import Questions
+from batonpass.homeserver.transfer.parcels import Parcels
+from batonpass.homeserver.transfer.rate_limit import RequestGate
+from batonpass.homeserver.transfer.service import in_nursery
 from batonpass.tree.member.replica import Replica
 from batonpass.tree.net.roster import REMOVED
 from batonpass.tree.net.transport import RefusedByInstance
@@ -76,7 +72,7 @@ PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
 def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) -> Node:
-    """Wire the parts of one homeserver; nothing runs yet.
+    """One homeserver on sockets, files and clocks; nothing runs yet. `composition.build` wires what decides.
 
     Raises:
         ConfigError, KeyFileError: secrets or keys, or who is to listen, cannot be used.
@@ -110,100 +106,79 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     telemetry = Telemetry(lambda: clock.monotonic_ns() / 1e9)
     spans = Spans(telemetry, config.name, clock.monotonic_ns)
     attach_listeners(config.telemetry.handlers, telemetry, config.name)
-    breakpoints = breakpoints_of(config.name) or nowhere
-    transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints, spans)
-    raft = config.metadata.backend == "raft"
     positions = LogPositions(sealer, store, clock)
-    sealer.log_for, transfers.log_shown_to = positions.place_for, positions.shown_to
-    leases = Leases(
-        config.name,
-        store,
-        clock,
-        config.lease_term_s,
-        lambda: backend.current.status.is_leader if raft else None,
-        lambda row: recoveries.sweep(row),  # noqa: PLW0108
-        positions,
-    )
+    sealer.log_for = positions.place_for
+    parcels = Parcels(sealer, directory, link, clock, positions.shown_to)
+    raft = config.metadata.backend == "raft"
 
-    witnesses = Witnesses(lambda instance: federation.hops_to(instance) is not None)
-    leases.witnessed = witnesses.told
-    transfers.why_undecided = lambda: leases.went_back
-
-    def in_office() -> bool:
-        return leases.granter.office > 0
-
-    recoveries = Recoveries(store, transfers.post, clock, in_office, spans)
-    transfers.recovering = lambda entity: recoveries.begun([entity])
-    abroad = Abroad(config.instance, store, federation, transfers, recoveries, clock, in_office)
-    Inquiries(transfers, store, directory, federation, abroad, config.instance)
-    log_inquiries = LogInquiries(
-        store,
-        directory,
-        federation,
-        positions,
-        witnesses,
-        lambda: None if in_office() else store.lease_office().holder,
-        leases.prove_went_back,
-        clock,
-    )
-    transfers.answer_by(LogInquiry, log_inquiries.answer)
-    held_by = Held(store, federation, positions, config.instance, transfers.check_speaks_for, leases.prove_went_back)
-    transfers.answer_by(HeldInquiry, held_by.answer)
-    node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
-    node.telemetry, node.spans = telemetry, spans
-    node.recoveries, node.abroad, node.log_inquiries = recoveries, abroad, log_inquiries
-    node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
-    node.farewells = Farewells(store, transfers.post, clock, in_office)
-    node.orders = Orders(store, transfers.order_each, clock, in_office)
-    transfers.ordered = node.orders.ordered
-    node.group_news = GroupNews(store, transfers.waiting, transfers.tell_the_others, clock)
-    node.kinship = LogKinship(
-        config.name,
-        store,
-        held.join_token,
-        lambda: (backend.current.status.leader or "") if raft else "",
-        client,
-        clock,
-        node.last_word.say,
-    )
-    _look_at_clocks(node, client)
-    placement = config.placement
-    node.balancer = Balancer(
-        store,
-        transfers.post,
-        clock,
-        leads=lambda: node.leads,
-        balance=placement.limits(),
-        policy=load_policy(placement.policy),
-        balancing=placement.balance,
-        is_silent=federation.is_silent,
-        is_handed_back=recoveries.hands_back,
-    )
-    transfers.moved = node.balancer.moved
-    node.owners = Owners(config.instance, store, federation, transfers)
-    transfers.answer_by(OwnerRequest, node.owners.answer)
-    node.hierarchies = Hierarchies(
-        config.instance, store, federation, transfers.order_each, clock, node.balancer.is_passed_on
-    )
-    transfers.torn = node.hierarchies.refused
-    return node
-
-
-def _look_at_clocks(node: Node, client: HttpClient) -> None:
-    """Have this member know what time it is in the instance, and leave to others what they are better at."""
+    def leads() -> bool:
+        return backend.current.status.leader == config.name
 
     def leadership() -> Replica | None:
-        return node.replica if isinstance(node.replica, Replica) else None
+        return backend.current if isinstance(backend.current, Replica) else None
 
-    node.clocks = Clocks(
-        node.config.name, node.store, node.secrets.join_token, client, node.clock, leadership, lambda: node.leads
+    clocks = Clocks(config.name, store, held.join_token, client, clock, leadership, leads)
+    ports = Ports(
+        sealer=sealer,
+        store=store,
+        directory=directory,
+        federation=federation,
+        post=parcels,
+        positions=positions,
+        clock=clock,
+        spans=spans,
+        leads=leads,
+        leads_log=lambda: backend.current.status.is_leader if raft else None,
+        is_better_elsewhere=clocks.is_better_elsewhere,
+        reached=breakpoints_of(config.name) or nowhere,
+        beside_each_other=in_nursery,
     )
-    node.leases.is_better_elsewhere = node.clocks.is_better_elsewhere
+    placement = config.placement
+    parts = composition.build(
+        ports,
+        Settings(
+            lease_term_s=config.lease_term_s,
+            balance=placement.limits(),
+            policy=load_policy(placement.policy),
+            balancing=placement.balance,
+            new_id=random_id,
+        ),
+    )
+    last_word, drops = LastWord(), Drops(clock)
+    return Node(
+        **vars(parts),
+        config=config,
+        secrets=held,
+        clock=clock,
+        sealer=sealer,
+        backend=backend,
+        parcels=parcels,
+        link=link,
+        keys=keys,
+        last_word=last_word,
+        telemetry=telemetry,
+        drops=drops,
+        renewals=RenewalLane(link, store, parcels, parts.leases, drops.renewal_failed),
+        request_gate=RequestGate(store, clock),
+        questions=Questions(store, lambda: backend.current, clock),
+        vouching=Vouching(sealer, store),
+        kinship=LogKinship(
+            config.name,
+            store,
+            held.join_token,
+            lambda: (backend.current.status.leader or "") if raft else "",
+            client,
+            clock,
+            last_word.say,
+        ),
+        clocks=clocks,
+    )
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
     """Who restarts whom, in the order of starting; docs/supervision.md has the reasons."""
     web = WebService(make_app(node), node.config.rest.host, node.config.rest.port)
+    loops = node.loops()
     messages = SupervisorSpec(
         "messages",
         (
@@ -219,11 +194,11 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         "faces",
         (
             messages,
-            ServiceSpec("leases", node.leases.serve),
-            ServiceSpec("recoveries", partial(_serve_recoveries, node)),
+            ServiceSpec("leases", partial(_serve_loops, loops["leases"])),
+            ServiceSpec("recoveries", partial(_serve_loops, loops["recoveries"])),
             ServiceSpec("abroad", partial(_serve_abroad, node)),
             ServiceSpec("rest", partial(_serve_rest, node, web)),
-            ServiceSpec("balancer", partial(_serve_balancer, node)),
+            ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),
         name="faces",
@@ -248,33 +223,21 @@ async def _serve_rest(
         task_status.started()
 
 
-async def _serve_recoveries(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Who looks after what others left behind: entities, what was handed over, ordered, or waits for a group."""
+async def _serve_loops(loops: Sequence[Loop], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """What parts of the server do all the time; one that fails ends the others."""
     async with trio.open_nursery() as nursery:
-        await nursery.start(node.recoveries.serve)
-        await nursery.start(node.reminders.serve)
-        await nursery.start(node.orders.serve)
-        await nursery.start(node.group_news.serve)
-        await nursery.start(node.farewells.serve)
+        for loop in loops:
+            nursery.start_soon(loop, nursery)
         task_status.started()
 
 
 async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Who looks after what other instances have of this one, and where they are."""
+    """Who looks after what other instances have of this one, and where they and the other members are."""
     async with trio.open_nursery() as nursery:
         await nursery.start(node.federation.serve)
-        await nursery.start(node.abroad.serve)
-        await nursery.start(node.log_inquiries.serve)
+        await nursery.start(partial(_serve_loops, node.loops()["abroad"]))
         await nursery.start(node.kinship.serve)
         await nursery.start(node.clocks.serve)
-        task_status.started()
-
-
-async def _serve_balancer(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Who moves entities for the system's own reasons: the balancer, and whoever keeps hierarchies together at that."""
-    async with trio.open_nursery() as nursery:
-        await nursery.start(node.hierarchies.serve)
-        await nursery.start(node.balancer.serve)
         task_status.started()
 
 

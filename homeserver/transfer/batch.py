@@ -1,8 +1,9 @@
-"""What came in one parcel, answered in one go: one step of the log, one signature, one parcel to each receiver.
+"""What old authorities ask of the log, answered in one go: one step of the log, one signature, one parcel to each.
 
-Hand-overs, and reports, are nearly all of what comes when many entities move. Each needs little by itself; a task for
-each, which waits for the others at every turn, costs as much again. So these are looked at one after the other, and
-each comes to what it would come to alone. All else goes its own way (`Transfers.reply`).
+Hand-overs, what is given up of them, what is declined, and reports. A message that came alone is a batch of one: there
+is no other way. Those that came in one parcel are looked at one after the other, since each needs little by itself, and
+a task for each, which waits for the others at every turn, costs as much again. What cannot be looked at without asking
+others, who may be silent, is a batch of its own (`Batches.one`), so that the others do not wait for it.
 
 Where another instance has to be asked, that is one question about all of them: its home says whether it would have
 what is to go there, or answers what is about its own entities. What goes elsewhere does not wait for that.
@@ -12,9 +13,9 @@ Those of a group that is not complete are told so, and wait here; with the last 
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, assert_never
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError, Reason, Refused
@@ -32,37 +33,52 @@ from batonpass.authority.wire.transfer import (
     Delegation,
     Grant,
     HandoffAbort,
-    HandoffReply,
     HandoffRequest,
     NoAnswer,
     Report,
     ReportReply,
 )
 from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.homeserver.transfer.foreign_relay import home_elsewhere
-from batonpass.homeserver.transfer.group_commit import Step
-from batonpass.homeserver.transfer.spans import UNTOLD, Deciding
+from batonpass.homeserver.names.foreign_admission import Admissions
+from batonpass.homeserver.transfer.certificate_chains import Chains
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.decided import Listeners, reply_of
+from batonpass.homeserver.transfer.foreign_relay import PassingOn, home_elsewhere
+from batonpass.homeserver.transfer.group_commit import GroupCommit
+from batonpass.homeserver.transfer.group_result import GroupAnswers
+from batonpass.homeserver.transfer.notices import Notices
+from batonpass.homeserver.transfer.parcels import Post
+from batonpass.homeserver.transfer.spans import UNTOLD, Deciding, DecisionSpans
+from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
-if TYPE_CHECKING:
-    from batonpass.homeserver.transfer.service import Transfers
-
 __all__ = [
-    "DECIDED",
-    "InBulk",
+    "ABOUT_TRANSFERS",
+    "Batches",
     "Item",
     "Together",
-    "args_of_handoff",
     "args_of_report",
+    "letter_of",
     "not_answered",
     "not_learned",
-    "reply_of",
 ]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.service")
-DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
+
+ABOUT_TRANSFERS: Final = (HandoffRequest, HandoffAbort, Report, Decline)
+"""What is answered here."""
+AboutTransfers = HandoffRequest | HandoffAbort | Report | Decline
+
+_DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
 _ELSEWHERE: Final = Letter(NoAnswer(why="elsewhere"), Trace("batch"))
+_BEFORE_AND_AFTER: Final[dict[type[Any], tuple[Breakpoint, Breakpoint]]] = {
+    HandoffRequest: (Breakpoint.DECIDING, Breakpoint.DECIDED),
+    HandoffAbort: (Breakpoint.GIVING_UP, Breakpoint.GIVEN_UP),
+    Report: (Breakpoint.REPORTING, Breakpoint.REPORTED),
+}
+"""Where tests interrupt a member: before the log is asked, and when it has answered."""
 
 
 def not_answered(one: Opened, error: Exception) -> Letter:
@@ -81,18 +97,486 @@ def not_answered(one: Opened, error: Exception) -> Letter:
     return Letter(no, Trace("batch"))
 
 
-def reply_of(decided: Mapping[str, Any], transfer: TransferRecord, certificate: str) -> HandoffReply:
-    """What the log has decided, for the old authority."""
-    return HandoffReply(
-        transfer_id=transfer.id,
-        outcome=decided["outcome"],
-        reason=transfer.reason,
-        authority=decided["authority"],
-        epoch=decided["epoch"],
-        sub=decided["sub"],
-        certificate=certificate,
-        given_epoch=transfer.epoch if certificate and transfer.fence.begins_block else 0,
-    )
+def letter_of(one: Opened, answer: Letter | Exception | None) -> Letter:
+    """What stands in a batch for an answer, for none since it takes another way, or for the error instead."""
+    return not_answered(one, answer) if isinstance(answer, Exception) else answer or _ELSEWHERE
+
+
+@dataclass(slots=True)
+class Item:
+    """One message, what it asks of the log, and what it is answered with."""
+
+    opened: Opened
+    message: AboutTransfers
+    procedure: str
+    args: dict[str, Any]
+    passes: Sequence[dict[str, Any]] = ()
+    is_broken: bool = False
+    repeated: bool = False
+    is_known: bool = False
+    trace: Trace = field(init=False)
+    outcome: Any = None
+    certificate: str = ""
+    told: Deciding = UNTOLD
+    answer: Letter | Exception | None = None
+    """What its sender is answered, or why it is not; None if the answer takes another way."""
+
+    def __post_init__(self) -> None:
+        self.trace = self.opened.trace
+
+    @property
+    def decided(self) -> str:
+        """What the log says about a hand-over."""
+        return str(self.outcome["outcome"])
+
+
+@dataclass(slots=True)
+class Together:
+    """Items that are answered in one go. The home `admits` what goes there, or `answers` what is about its entities.
+
+    Both are empty where this instance has all that is to be asked.
+    """
+
+    admits: str = ""
+    answers: str = ""
+    items: list[Item] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """What leaves for one receiver, and whose answer depends on that."""
+
+    letters: list[Letter] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+
+
+class Batches:
+    """One member's answers to what old authorities ask of the log.
+
+    Args:
+        name: this homeserver.
+        renew_after: a chain of so many passes is replaced by a new grant. Each pass makes a hand-over longer by some
+            700 bytes, and a grant takes a signature, a message and two verifications.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        store: Store,
+        directory: Directory,
+        post: Post,
+        clock: Clock,
+        certificates: Certification,
+        chains: Chains,
+        notices: Notices,
+        commit: GroupCommit,
+        admissions: Admissions,
+        passing_on: PassingOn,
+        waiting: WaitingRequests,
+        groups: GroupAnswers,
+        listeners: Listeners,
+        decisions: DecisionSpans,
+        reached: BreakpointReached,
+        renew_after: int,
+    ) -> None:
+        self._name: Final = name
+        self._instance: Final = instance_of(name)
+        self._store: Final = store
+        self._directory: Final = directory
+        self._post: Final = post
+        self._clock: Final = clock
+        self._certificates: Final = certificates
+        self._chains: Final = chains
+        self._notices: Final = notices
+        self._commit: Final = commit
+        self._admissions: Final = admissions
+        self._passing_on: Final = passing_on
+        self._waiting: Final = waiting
+        self._groups: Final = groups
+        self._listeners: Final = listeners
+        self._decisions: Final = decisions
+        self._reached: Final = reached
+        self._renew_after: Final = renew_after
+
+    async def one(self, opened: Opened) -> Letter | None:
+        """What to answer to one message, as a batch of its own; None if its answer takes another way.
+
+        Raises:
+            MessageError, Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: nothing was decided, or is known to be.
+        """
+        item = await self._at_hand(opened, {}) or await self._looked_up(opened)
+        await self.answer(self._together([item])[0])
+        if isinstance(item.answer, Exception):
+            raise item.answer
+        return item.answer
+
+    async def pick(
+        self, opened: Sequence[Opened]
+    ) -> tuple[list[Together], list[Opened], list[tuple[Opened, Exception]]]:
+        """What of this is for `answer`; what is for `one`, since others have to be asked; and what is wrong."""
+        items: list[Item] = []
+        rest: list[Opened] = []
+        wrong: list[tuple[Opened, Exception]] = []
+        asked: Asked = {}
+        for one in opened:
+            try:
+                item = await self._at_hand(one, asked)
+            except Exception as error:  # whatever it is, it is nothing to the others
+                wrong.append((one, error))
+            else:
+                if item is None:
+                    rest.append(one)
+                else:
+                    items.append(item)
+        return self._together(items), rest, wrong
+
+    def _together(self, items: Sequence[Item]) -> list[Together]:
+        bulk: dict[tuple[str, str], Together] = {}
+        for item in items:
+            ways = self._admitting(item), home_elsewhere(item.message, self._instance)
+            bulk.setdefault(ways, Together(*ways)).items.append(item)
+        return list(bulk.values())
+
+    def _admitting(self, item: Item) -> str:
+        """The home that has to say first whether it would have an entity of this one, if any."""
+        request = item.message
+        if not isinstance(request, HandoffRequest) or item.procedure != "transfer.commit":
+            return ""
+        return instance_of(request.target) if self._must_be_admitted(request) else ""
+
+    async def answer(self, some: Together) -> None:
+        """Have each of these answered; raises nothing."""
+        items = some.items
+        try:
+            if not items[0].opened.left_s(self._clock.monotonic_ns()):
+                raise NoQuorum("the server that asked does not wait any more")
+            if some.answers:
+                await self._pass_on(some.answers, items)
+            else:
+                await self._answer_all(items, some.admits)
+        except Exception as error:
+            for item in items:
+                item.answer = error
+                item.told.ended(self._clock.monotonic_ns(), "failed", error)
+        finally:
+            for item in items:
+                # Whoever was cancelled has decided nothing.
+                item.told.ended(self._clock.monotonic_ns(), "failed")
+
+    # --- what is asked ---------------------------------------------------------------------------------------------
+
+    async def _at_hand(self, opened: Opened, asked: Asked) -> Item | None:
+        """What a message asks of the log; None if others have to be asked before that is known.
+
+        What another home is to answer asks nothing of this one's log. `asked` is what was asked about who signed others
+        of the same parcel.
+
+        Raises:
+            MessageError: it is nothing that anybody may say.
+            NoQuorum, PeerUnreachable: nobody can say now who signed a certificate in it.
+        """
+        message = await self._checked(opened)
+        if home_elsewhere(message, self._instance):
+            return Item(opened, message, "", {})
+        if isinstance(message, Decline) or not message.chain:
+            return self._item(opened, message, [])
+        record = self._store.entity(message.entity)
+        if record is None or not self._is_here(message.source, *record.delegation):
+            # Who is to be asked about others' signatures may be silent for a while.
+            return None
+        try:
+            if isinstance(message, Report):
+                passes = await self._certificates.passes_untrusted(message.chain, message.entity, asked)
+                return self._item(opened, message, passes)
+            followed = await self._certificates.followed_untrusted(message.chain, message.entity, asked)
+            return self._item(opened, message, *followed)
+        except UnprovenChain:
+            return None
+
+    async def _looked_up(self, opened: Opened) -> Item:
+        """As `_at_hand`, whoever has to be asked. Raises as that, and as `Chains.passes`."""
+        message = await self._checked(opened)
+        if isinstance(message, Decline):
+            return self._item(opened, message, [])
+        if isinstance(message, Report):
+            return self._item(opened, message, await self._chains.passes(message.chain, message.entity, message.source))
+        followed = await self._chains.followed(message.chain, message.entity, message.source, message.transfer_id)
+        return self._item(opened, message, *followed)
+
+    async def _checked(self, opened: Opened) -> AboutTransfers:
+        message = opened.message
+        if not isinstance(message, ABOUT_TRANSFERS):
+            raise MessageError(f"{message.type} asks nothing about a hand-over")
+        await check_speaks_for(self._directory, opened.sender, message.source)
+        return message
+
+    def _is_here(self, *names: str) -> bool:
+        return all(instance_of(name) == self._instance for name in names)
+
+    def _item(
+        self, opened: Opened, message: AboutTransfers, passes: list[dict[str, Any]], is_broken: bool = False
+    ) -> Item:
+        """What a message asks of the log; `passes` are those that led to it, verified, up to where they break.
+
+        A chain that breaks is refused by everybody who reads it, so nobody begins with what was passed by it: whoever
+        signed that goes on, if the log still names it. With a word of its own, since a pass is not taken back else.
+        """
+        match message:
+            case HandoffRequest():
+                return self._of_handoff(opened, message, passes, is_broken)
+            case HandoffAbort():
+                # The old authority gives up what it had frozen for, before anybody was asked to commit it.
+                fields = {"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"}
+                args = message.model_dump(include=fields) | {"passes": passes}
+                return Item(opened, message, "transfer.refuse", args, passes)
+            case Report():
+                new = not_learned(self._store.entity(message.entity), passes)
+                return Item(opened, message, "transfer.report", args_of_report(message, new), passes)
+            case Decline():
+                # The old authority will not begin what it was told to.
+                args = message.model_dump(include={"transfer_id", "entity", "source", "target", "reason"})
+                return Item(opened, message, "transfer.decline", args)
+            case other:
+                assert_never(other)
+
+    def _of_handoff(
+        self, opened: Opened, request: HandoffRequest, passes: list[dict[str, Any]], is_broken: bool
+    ) -> Item:
+        # From this member's copy: one that is behind takes a repetition for a first request. The log answers it the
+        # same, and then the copy is not behind any more: the next repetition is known as one.
+        known = self._store.transfer(request.transfer_id)
+        args = _args_of_handoff(request, passes, self._instance, self._clock.unix_s()) | {"incarnation": 0}
+        item = Item(opened, request, "transfer.commit", args, passes, is_broken)
+        item.is_known, item.repeated = known is not None, known is not None and known.phase in _DECIDED
+        if is_broken:
+            _log.error("%s has passed %s by a chain that breaks; it is refused", request.source, request.entity)
+            _refuse(item, Reason.NO_DELEGATION.value)
+        return item
+
+    def _must_be_admitted(self, request: HandoffRequest) -> bool:
+        """Whether the home of its target has to be asked before this is put to the log.
+
+        Not about what the log has decided, or holds for its group, already; nor if it says no in any case, because the
+        entity is past that fence: what it answers then does not depend on anybody else's word.
+        """
+        if instance_of(request.target) == self._instance:
+            return False
+        known, asked_at = self._store.transfer(request.transfer_id), Fence(request.epoch, request.sub)
+        if known is not None and known.phase in _DECIDED:
+            return False
+        if known is not None and known.phase is Phase.PREPARED and known.fence == asked_at:
+            about = (request.entity, request.source, request.target)
+            return (known.entity, known.source, known.target) != about
+        record = self._store.entity(request.entity)
+        if record is not None:
+            return record.fence <= asked_at
+        grave = self._store.grave(request.entity)
+        return grave is None or grave["epoch"] < request.epoch
+
+    # --- what it comes to ------------------------------------------------------------------------------------------
+
+    async def _pass_on(self, home: str, items: Sequence[Item]) -> None:
+        answers = await self._passing_on.each(home, [item.opened for item in items])
+        for item, answer in zip(items, answers, strict=True):
+            item.answer = answer
+
+    async def _admitted(self, home: str, items: Sequence[Item]) -> list[Item]:
+        """Those of which `home` has said whether it would have them; or that were given up since it says nothing.
+
+        The others are answered.
+        """
+        asked = [(request, item.trace) for item in items if isinstance(request := item.message, HandoffRequest)]
+        left_s = items[0].opened.left_s(self._clock.monotonic_ns())
+        answers = await self._admissions.ask_each(home, asked, left_s)
+        ruled_ns = self._clock.monotonic_ns()
+        known: list[Item] = []
+        for item, answer in zip(items, answers, strict=True):
+            if isinstance(answer, PeerUnreachable):
+                item.answer = answer
+                item.told.ended(ruled_ns, "failed", answer)
+                continue
+            admitted, item.trace = answer
+            item.told.ruled(ruled_ns)
+            item.args["incarnation"] = admitted.incarnation
+            if not admitted.accepted:
+                _refuse(item, admitted.reason or Reason.UNKNOWN_TARGET.value)
+            known.append(item)
+        return known
+
+    async def _answer_all(self, items: Sequence[Item], home: str) -> None:
+        """Answer these, once `home`, if any, has said if it would have them.
+
+        Raises as `GroupCommit.submit_all`, for all of them.
+        """
+        began_ns = self._clock.monotonic_ns()
+        for item in items:
+            if isinstance(item.message, HandoffRequest | HandoffAbort):
+                item.told = self._decisions.of(item.message, began_ns)
+            if isinstance(item.message, HandoffRequest):
+                item.trace = item.trace.mark(self._name, "ruling", began_ns)
+        if home:
+            items = await self._admitted(home, items)
+            began_ns = self._clock.monotonic_ns()
+        if items:
+            await self._commit_all(items)
+            await self._tell_all([item for item in items if item.answer is None], began_ns, len(items))
+
+    async def _commit_all(self, items: Sequence[Item]) -> None:
+        """Put these to the log; those that have no answer by it are answered."""
+        self._tell_reached(items, 0)
+        outcomes = await self._commit.submit_all([(item.procedure, item.args) for item in items])
+        self._tell_reached(items, 1)
+        passed: list[Item] = []
+        for item, outcome in zip(items, outcomes, strict=True):
+            item.outcome = outcome
+            if isinstance(outcome, Exception):
+                item.answer = outcome
+                item.told.ended(self._clock.monotonic_ns(), "failed", outcome)
+                if isinstance(outcome, Refused) and isinstance(item.message, Report) and item.args["passes"]:
+                    passed.append(item)
+            elif item.is_broken and item.decided == Outcome.REFUSED:
+                item.outcome = {
+                    **outcome,
+                    "transfer": {**outcome["transfer"], "reason": Reason.NO_DELEGATION.value},
+                }
+        if passed:
+            # Whatever is wrong with the report: the entity was passed on, and the log has to know.
+            steps = [
+                ("transfer.passed", {"entity": item.message.entity, "passes": item.args["passes"]}) for item in passed
+            ]
+            for item, outcome in zip(passed, await self._commit.submit_all(steps), strict=True):
+                if isinstance(outcome, Exception):
+                    item.answer = outcome
+
+    def _tell_reached(self, items: Sequence[Item], step: int) -> None:
+        for item in items:
+            if (around := _BEFORE_AND_AFTER.get(type(item.message))) is not None:
+                self._reached(around[step], item.message.transfer_id)
+
+    async def _tell_all(self, items: Sequence[Item], began_ns: int, steps: int) -> None:
+        """Answer these, about which the log has decided by one of so many steps, and tell whom it concerns."""
+        outgoing: defaultdict[str, _Outgoing] = defaultdict(_Outgoing)
+        handed = [item for item in items if isinstance(item.message, HandoffRequest | HandoffAbort)]
+        await self._tell_reports(items, outgoing)
+        self._certify(handed)
+        for item in handed:
+            if isinstance(item.message, HandoffRequest):
+                item.answer = self._handed(item, outgoing, began_ns, steps)
+            else:
+                item.answer = self._given_up(item, steps)
+        for item in items:
+            if isinstance(item.message, Decline):
+                item.answer = Letter(ReportReply(transfer_id=item.message.transfer_id), item.opened.trace)
+        for to, out in outgoing.items():
+            await self._send(to, out)
+        await self._tell_groups(handed)
+        # Who is refused, or gives up, has raised fences by that; it hears so in another instance by way of its home.
+        for source in {item.message.source for item in handed if self._has_raised(item)}:
+            await self._post.show_log(source)
+
+    def _has_raised(self, item: Item) -> bool:
+        return isinstance(item.message, HandoffAbort) or (item.decided == Outcome.REFUSED and not item.repeated)
+
+    def _certify(self, handed: Sequence[Item]) -> None:
+        committed = [item for item in handed if item.decided == Outcome.COMMITTED]
+        transfers = [TransferRecord.from_data(item.outcome["transfer"]) for item in committed]
+        for item, token in zip(committed, self._certificates.commit_all(transfers), strict=True):
+            item.certificate = token
+
+    def _handed(self, item: Item, outgoing: defaultdict[str, _Outgoing], began_ns: int, steps: int) -> Letter | None:
+        """The answer to a request to hand over; its certificate is added to what goes to its target, if that is here.
+
+        Case 2: the log's word goes straight to the new authority (hop 2), which tells the old one (hop 3). Only a
+        refusal, or the answer to a repetition, goes back to the old authority itself.
+        """
+        decided, opened, source, target = item.outcome, item.opened, item.args["source"], item.args["target"]
+        transfer = TransferRecord.from_data(decided["transfer"])
+        is_committed, is_pending = (item.decided == one for one in (Outcome.COMMITTED, Outcome.PENDING))
+        trace = item.trace.mark(self._name, "deciding", began_ns)
+        committed_ns = self._clock.monotonic_ns()
+        if item.repeated:
+            # The hops and times that led to the decision are gone with the answer to the first request.
+            trace = trace.mark(self._name, REPEATED, committed_ns)
+        trace = trace.mark(self._name, "committed", committed_ns)
+        item.told.decided(committed_ns, decided, steps)
+        reply = reply_of(decided, transfer, item.certificate)
+        if is_committed and transfer.sub:
+            # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
+            return Letter(reply, opened.trace)
+        if is_pending and opened.sender == source and self._is_here(source):
+            # Nothing is decided about the others of its group either, or not before this step of the log.
+            self._waiting.add(Waiting(transfer.id, transfer.group, trace, opened.sender))
+        elif not is_pending and not item.repeated:
+            self._listeners.note(transfer, is_known=item.is_known)
+        if not self._is_here(source, target):
+            # Case 1: its old authority brings the word to the target, which may be far from here.
+            return Letter(reply, trace, on_path=True)
+        if is_committed:
+            outgoing[target].letters.append(Letter(Grant(certificate=item.certificate), trace, on_path=True))
+            outgoing[target].items.append(item)
+            if not item.repeated:
+                return None
+        return Letter(reply, trace)
+
+    def _given_up(self, item: Item, steps: int) -> Letter:
+        item.told.decided(self._clock.monotonic_ns(), item.outcome, steps)
+        self._waiting.take(item.message.transfer_id)
+        transfer = TransferRecord.from_data(item.outcome["transfer"])
+        return Letter(reply_of(item.outcome, transfer, item.certificate), item.opened.trace)
+
+    async def _tell_groups(self, handed: Sequence[Item]) -> None:
+        """Whoever waits for the groups of what came here, with that or since before, hears if they are decided now.
+
+        Another command of the log may have completed a group before this one's answers were looked at.
+        """
+        groups: dict[str, TransferRecord] = {}
+        for item in handed:
+            if not item.repeated and (group := item.outcome["transfer"].get("group")):
+                groups[group] = TransferRecord.from_data(item.outcome["transfer"])
+        for transfer in groups.values():
+            await self._groups.tell(transfer)
+
+    async def _tell_reports(self, items: Sequence[Item], outgoing: defaultdict[str, _Outgoing]) -> None:
+        """Answer the reports; new grants for the holders of chains that are long now are added to what goes to them."""
+        renewals: list[tuple[EntityRecord, str]] = []
+        for item in items:
+            report = item.message
+            if not isinstance(report, Report):
+                continue
+            transfer, record = item.outcome, self._store.entity(item.outcome["entity"])
+            if record is not None and not self._notices.knows_of_owner(
+                record, transfer.get("owner_rev", 0), report.chain
+            ):
+                await self._notices.tell_of_owner_since(TransferRecord.from_data(transfer), report.chain)
+            if record is not None and len(item.passes) >= self._renew_after:
+                fence = Fence(item.passes[-1]["epoch"], item.passes[-1]["sub"])
+                if record.delegation and record.fence == fence:
+                    renewals.append((record, token_hash(report.chain[-1])))
+            item.answer = Letter(ReportReply(transfer_id=report.transfer_id), item.opened.trace)
+        for (record, _), grant in zip(renewals, self._certificates.grant_all(renewals), strict=True):
+            letter = Letter(Delegation(entity=record.id, grant=grant), Trace(f"delegate-{record.id}"))
+            outgoing[record.authority].letters.append(letter)
+
+    async def _send(self, to: str, out: _Outgoing) -> None:
+        try:
+            if len(out.letters) == 1:
+                # With what others send there at this moment.
+                (letter,) = out.letters
+                await self._post.post(letter.message, letter.trace, to, on_path=letter.on_path)
+            else:
+                await self._post.post_all(to, out.letters)
+        except Exception as error:  # an error of ours too: it is nothing to those who wait for other servers
+            for item in out.items:
+                item.answer = error
+            if not out.items:
+                # The holders keep their longer chains, which are as good; the next reports bring the next grants.
+                _log.info("new grants were not delivered to %s: %s", to, error)
+
+
+def _refuse(item: Item, reason: str) -> None:
+    """The log is to refuse it, for this reason, if it has no other result yet."""
+    item.procedure, item.args["reason"] = "transfer.refuse", reason
 
 
 def not_learned(record: EntityRecord | None, passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -105,7 +589,7 @@ def not_learned(record: EntityRecord | None, passes: Sequence[dict[str, Any]]) -
     return [item for item in passes if Fence(item["epoch"], item["sub"]) > record.fence]
 
 
-def args_of_handoff(
+def _args_of_handoff(
     request: HandoffRequest, passes: list[dict[str, Any]], instance: str, now_s: float
 ) -> dict[str, Any]:
     """A request to hand over as arguments of the procedures of its entity's `instance`."""
@@ -135,327 +619,3 @@ def args_of_report(report: Report, passes: list[dict[str, Any]]) -> dict[str, An
         "entity": report.entity,
         "passes": passes,
     }
-
-
-@dataclass(slots=True)
-class Item:
-    """One message, what it asks of the log, and what it is answered with."""
-
-    place: int
-    opened: Opened
-    procedure: str
-    args: dict[str, Any]
-    passes: Sequence[dict[str, Any]] = ()
-    repeated: bool = False
-    is_known: bool = False
-    trace: Trace = field(init=False)
-    outcome: Any = None
-    certificate: str = ""
-    told: Deciding = UNTOLD
-
-    def __post_init__(self) -> None:
-        self.trace = self.opened.trace
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the log says no, if it was asked about a hand-over."""
-        return bool(self.outcome["outcome"] == Outcome.REFUSED)
-
-
-@dataclass(slots=True)
-class Together:
-    """Items that are answered in one go. The home `admits` what goes there, or `answers` what is about its entities.
-
-    Both are empty where this instance has all that is to be asked.
-    """
-
-    admits: str = ""
-    answers: str = ""
-    items: list[Item] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Post:
-    """What leaves for one receiver, and whose answer depends on that."""
-
-    letters: list[Letter] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-
-
-class InBulk:
-    """One member's answers to what came together."""
-
-    def __init__(
-        self,
-        transfers: "Transfers",
-        store: Store,
-        submit_all: Callable[[Sequence[Step]], Awaitable[Sequence[Any]]],
-        name: str,
-        clock: Clock,
-        reached: BreakpointReached,
-    ) -> None:
-        """`submit_all` is as `Company.submit_all`, `name` that of this homeserver."""
-        self._home: Final = transfers
-        self._store: Final = store
-        self._submit_all: Final = submit_all
-        self._name: Final = name
-        self._instance: Final = instance_of(name)
-        self._clock: Final = clock
-        self._reached: Final = reached
-
-    async def pick(self, opened: Sequence[Opened], letters: list[Letter]) -> tuple[list[Together], list[int]]:
-        """What of this is for `answer`, and the places of what is for `Transfers.reply`, one by one.
-
-        What cannot be answered has that in its place in `letters`.
-        """
-        bulk: dict[tuple[str, str], Together] = {}
-        rest: list[int] = []
-        asked: Asked = {}
-        for place, one in enumerate(opened):
-            try:
-                item = await self._item(place, one, asked)
-            except Exception as error:  # whatever it is, it is nothing to the others
-                letters[place] = not_answered(one, error)
-                continue
-            if item is None:
-                rest.append(place)
-                continue
-            ways = self._admitting(item), home_elsewhere(one.message, self._instance)
-            bulk.setdefault(ways, Together(*ways)).items.append(item)
-        # What is alone in that is not in company.
-        rest += [some.items[0].place for some in bulk.values() if len(some.items) == 1]
-        return [some for some in bulk.values() if len(some.items) > 1], rest
-
-    def _admitting(self, item: Item) -> str:
-        """The home that has to say first whether it would have an entity of this one, if any."""
-        request = item.opened.message
-        if not isinstance(request, HandoffRequest) or not item.procedure or not self._home.must_be_admitted(request):
-            return ""
-        return instance_of(request.target)
-
-    async def answer(self, some: Together, letters: list[Letter]) -> list[int]:
-        """Put what is to be answered in its place in `letters`; the places of what is for `Transfers.reply` yet."""
-        items = some.items
-        try:
-            if not items[0].opened.left_s(self._clock.monotonic_ns()):
-                raise NoQuorum("the server that asked does not wait any more")
-            if some.answers:
-                await self._pass_on(some.answers, items, letters)
-                return []
-            return await self._answer_all(items, letters, some.admits)
-        except Exception as error:
-            for item in items:
-                letters[item.place] = not_answered(item.opened, error)
-                item.told.ended(self._clock.monotonic_ns(), "failed", error)
-            return []
-        finally:
-            for item in items:
-                # Whoever was cancelled has decided nothing.
-                item.told.ended(self._clock.monotonic_ns(), "failed")
-
-    # --- what is asked ---------------------------------------------------------------------------------------------
-
-    async def _item(self, place: int, one: Opened, asked: Asked) -> Item | None:
-        """What a message asks of the log; None if it is none of those that are answered here.
-
-        What another home is to answer asks nothing of this one's log.
-
-        `asked` is what was asked about who signed others of the same parcel.
-
-        Raises:
-            MessageError: it is nothing that anybody may say.
-            NoQuorum, PeerUnreachable: nobody can say now who signed a certificate in it.
-        """
-        message = one.message
-        if isinstance(message, HandoffRequest | HandoffAbort | Report | Decline):
-            await self._home.check_speaks_for(one.sender, message.source)
-            if home_elsewhere(message, self._instance):
-                return Item(place, one, "", {})
-        match message:
-            case HandoffRequest() as request if not request.chain:
-                return self._of_handoff(place, one, request)
-            case Report() as report if not report.chain or self._is_here(report.source):
-                return await self._of_report(place, one, report, asked)
-        return None
-
-    def _is_here(self, *names: str) -> bool:
-        return all(instance_of(name) == self._instance for name in names)
-
-    def _of_handoff(self, place: int, one: Opened, request: HandoffRequest) -> Item | None:
-        known = self._store.transfer(request.transfer_id)
-        args = self._home.args_of(request, [])
-        item = Item(place, one, "transfer.commit", args | {"incarnation": 0})
-        item.is_known, item.repeated = known is not None, known is not None and known.phase in DECIDED
-        return item
-
-    async def _of_report(self, place: int, one: Opened, report: Report, asked: Asked) -> Item | None:
-        if not report.chain:
-            return Item(place, one, "transfer.report", args_of_report(report, []))
-        record = self._store.entity(report.entity)
-        if record is None or not self._is_here(*record.delegation):
-            # Who is to be asked about others' signatures may be silent for a while.
-            return None
-        try:
-            passes = await self._home.certificates.passes_untrusted(report.chain, report.entity, asked)
-        except UnprovenChain:
-            return None
-        return Item(place, one, "transfer.report", args_of_report(report, not_learned(record, passes)), passes)
-
-    # --- what it comes to ------------------------------------------------------------------------------------------
-
-    async def _pass_on(self, home: str, items: Sequence[Item], letters: list[Letter]) -> None:
-        answers = await self._home.passing_on.each(home, [item.opened for item in items])
-        for item, answer in zip(items, answers, strict=True):
-            letters[item.place] = not_answered(item.opened, answer) if isinstance(answer, Exception) else answer
-
-    async def _admitted(self, home: str, items: Sequence[Item], letters: list[Letter]) -> list[Item]:
-        """Those of which `home` has said whether it would have them; or that they were given up since it says nothing.
-
-        The others have that in their places.
-        """
-        asked = [(request, item.trace) for item in items if isinstance(request := item.opened.message, HandoffRequest)]
-        left_s = items[0].opened.left_s(self._clock.monotonic_ns())
-        answers = await self._home.admissions.ask_each(home, asked, left_s)
-        ruled_ns = self._clock.monotonic_ns()
-        known: list[Item] = []
-        for item, answer in zip(items, answers, strict=True):
-            if isinstance(answer, PeerUnreachable):
-                letters[item.place] = not_answered(item.opened, answer)
-                item.told.ended(ruled_ns, "failed", answer)
-                continue
-            admitted, item.trace = answer
-            item.told.ruled(ruled_ns)
-            item.args["incarnation"] = admitted.incarnation
-            if not admitted.accepted:
-                item.procedure, item.args["reason"] = "transfer.refuse", admitted.reason or Reason.UNKNOWN_TARGET.value
-            known.append(item)
-        return known
-
-    async def _answer_all(self, items: Sequence[Item], letters: list[Letter], home: str) -> list[int]:
-        """The places of those that are to be dealt with alone, once `home`, if any, has said if it would have them.
-
-        Raises as `Company.submit`, for all of them.
-        """
-        began_ns = self._clock.monotonic_ns()
-        for item in items:
-            if isinstance(item.opened.message, HandoffRequest):
-                item.told = self._home.decisions.of(item.opened.message, began_ns)
-                item.trace = item.trace.mark(self._name, "ruling", began_ns)
-        if home:
-            items = await self._admitted(home, items, letters)
-            began_ns = self._clock.monotonic_ns()
-        if not items:
-            return []
-        self._tell_reached(Breakpoint.DECIDING, Breakpoint.REPORTING, items)
-        outcomes = await self._submit_all([(item.procedure, item.args) for item in items])
-        self._tell_reached(Breakpoint.DECIDED, Breakpoint.REPORTED, items)
-        alone: list[int] = []
-        handed: list[Item] = []
-        posts: defaultdict[str, _Post] = defaultdict(_Post)
-        renewals: list[tuple[EntityRecord, str]] = []
-        for item, outcome in zip(items, outcomes, strict=True):
-            item.outcome = outcome
-            if isinstance(outcome, Refused) and item.args["passes"]:
-                # The log has to know of the passes all the same.
-                alone.append(item.place)
-            elif isinstance(outcome, Exception):
-                letters[item.place] = not_answered(item.opened, outcome)
-                item.told.ended(self._clock.monotonic_ns(), "failed", outcome)
-            elif item.procedure == "transfer.report":
-                letters[item.place] = await self._reported(item, renewals)
-            else:
-                handed.append(item)
-        self._renew(renewals, posts)
-        self._certify(handed)
-        for item in handed:
-            letters[item.place] = self._handed(item, posts, began_ns, len(items))
-        for to, post in posts.items():
-            await self._post(to, post, letters)
-        await self._tell_groups(handed)
-        for source in {item.args["source"] for item in handed if item.is_refused and not item.repeated}:
-            # It has raised fences by that; of another instance it hears so by way of its own home.
-            await self._home.show_log(source)
-        return alone
-
-    def _tell_reached(self, step: Breakpoint, step_of_report: Breakpoint, items: Sequence[Item]) -> None:
-        for item in items:
-            is_report = item.procedure == "transfer.report"
-            self._reached(step_of_report if is_report else step, item.args["transfer_id"])
-
-    def _certify(self, handed: Sequence[Item]) -> None:
-        committed = [item for item in handed if item.outcome["outcome"] == Outcome.COMMITTED]
-        transfers = [TransferRecord.from_data(item.outcome["transfer"]) for item in committed]
-        for item, token in zip(committed, self._home.certificates.commit_all(transfers), strict=True):
-            item.certificate = token
-
-    def _handed(self, item: Item, posts: defaultdict[str, _Post], began_ns: int, steps: int) -> Letter:
-        """As `Transfers._handoff` when it is decided, by one of so many steps."""
-        decided, opened = item.outcome, item.opened
-        transfer = TransferRecord.from_data(decided["transfer"])
-        is_committed, is_pending = (decided["outcome"] == one for one in (Outcome.COMMITTED, Outcome.PENDING))
-        trace = item.trace.mark(self._name, "deciding", began_ns)
-        committed_ns = self._clock.monotonic_ns()
-        if item.repeated:
-            trace = trace.mark(self._name, REPEATED, committed_ns)
-        trace = trace.mark(self._name, "committed", committed_ns)
-        item.told.decided(committed_ns, decided, steps)
-        source, target = item.args["source"], item.args["target"]
-        if is_committed and transfer.sub:
-            # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
-            return Letter(reply_of(decided, transfer, item.certificate), opened.trace)
-        if is_pending and opened.sender == source and self._is_here(source):
-            # Nothing is decided about the others of its group either, or not before this step of the log.
-            self._home.waits(transfer, trace, opened.sender)
-        elif not is_pending and not item.repeated:
-            self._home.note(transfer, is_known=item.is_known)
-        reply = reply_of(decided, transfer, item.certificate)
-        if not self._is_here(source, target):
-            # Case 1: its old authority brings the word to the target, which may be far from here.
-            return Letter(reply, trace, on_path=True)
-        if is_committed:
-            posts[target].letters.append(Letter(Grant(certificate=item.certificate), trace, on_path=True))
-            posts[target].items.append(item)
-            if not item.repeated:
-                return _ELSEWHERE
-        return Letter(reply, trace)
-
-    async def _tell_groups(self, handed: Sequence[Item]) -> None:
-        """Whoever waits for the groups of what came here, with that or since before, hears if they are decided now.
-
-        Another command of the log may have completed a group before this one's answers were looked at.
-        """
-        groups: dict[str, TransferRecord] = {}
-        for item in handed:
-            if not item.repeated and (group := item.outcome["transfer"].get("group")):
-                groups[group] = TransferRecord.from_data(item.outcome["transfer"])
-        for transfer in groups.values():
-            await self._home.tell_the_others(transfer)
-
-    async def _reported(self, item: Item, renewals: list[tuple[EntityRecord, str]]) -> Letter:
-        """As `Transfers._report` when it is noted; whose chain is long now is added to `renewals`, with its end."""
-        transfer, passes, report = item.outcome, item.passes, item.opened.message
-        record = self._store.entity(transfer["entity"])
-        chain = report.chain if isinstance(report, Report) else []
-        if record is not None and not self._home.knows_of_owner(record, transfer.get("owner_rev", 0), chain):
-            await self._home.tell_of_owner_since(TransferRecord.from_data(transfer), chain)
-        if record is not None and len(passes) >= self._home.renew_after:
-            fence = Fence(passes[-1]["epoch"], passes[-1]["sub"])
-            if isinstance(report, Report) and record.delegation and record.fence == fence:
-                renewals.append((record, token_hash(report.chain[-1])))
-        return Letter(ReportReply(transfer_id=item.args["transfer_id"]), item.opened.trace)
-
-    def _renew(self, renewals: Sequence[tuple[EntityRecord, str]], posts: defaultdict[str, _Post]) -> None:
-        """New grants for the holders; see `Transfers.deliver_delegation`."""
-        for (record, _), grant in zip(renewals, self._home.certificates.grant_all(renewals), strict=True):
-            letter = Letter(Delegation(entity=record.id, grant=grant), Trace(f"delegate-{record.id}"))
-            posts[record.authority].letters.append(letter)
-
-    async def _post(self, to: str, post: _Post, letters: list[Letter]) -> None:
-        try:
-            await self._home.post_all(to, post.letters)
-        except Exception as error:  # an error of ours too: it is nothing to those who wait for other servers
-            for item in post.items:
-                letters[item.place] = not_answered(item.opened, error)
-            if not post.items:
-                # The holders keep their longer chains, which are as good; the next reports bring the next grants.
-                _log.info("new grants were not delivered to %s: %s", to, error)

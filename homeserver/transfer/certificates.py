@@ -76,7 +76,9 @@ class Certification:
         grant = self.reader.remembered(chain[0]) if chain else None
         return grant.owner_rev if isinstance(grant, DelegationGrant) else 0
 
-    async def followed_untrusted(self, chain: Sequence[str], entity_id: str) -> tuple[list[dict[str, Any]], bool]:
+    async def followed_untrusted(
+        self, chain: Sequence[str], entity_id: str, asked: Asked | None = None
+    ) -> tuple[list[dict[str, Any]], bool]:
         """As `passes_untrusted`, of a chain that may break: the passes before it does, and whether it does.
 
         Raises:
@@ -84,7 +86,7 @@ class Certification:
             NoQuorum, PeerUnreachable: as `passes_untrusted`.
         """
         try:
-            return await self.passes_untrusted(chain, entity_id), False
+            return await self.passes_untrusted(chain, entity_id, asked), False
         except BrokenChain as broken:
             return list(map(args_of_pass, broken.followed)), True
 

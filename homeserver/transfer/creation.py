@@ -21,7 +21,7 @@ from batonpass.authority.model.standing import Standing
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Spawn, Spawned
 from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["SPAWN_TIMEOUT_S", "Births", "SpawnNotTold", "SpawnUnconfirmed"]
 

@@ -16,7 +16,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Despawn, Despawned
 from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
 from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.raft.submissions import OutcomeUnknown
 
 __all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_HEARD", "Farewells"]

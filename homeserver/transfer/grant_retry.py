@@ -19,7 +19,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
 from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["Reminders"]
 

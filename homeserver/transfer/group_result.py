@@ -7,22 +7,106 @@ this member's copy of the log is looked at.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 import trio
 
 from batonpass.actors.base.clock import Clock
-from batonpass.authority.model.records import Phase, TransferRecord
+from batonpass.authority.model.records import GroupPhase, GroupRecord, Outcome, Phase, TransferRecord
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.batch import MAX_BATCH, Letter
+from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.transfer.waiting_group import WaitingRequests
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.decided import Listeners, reply_of
+from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
+from batonpass.homeserver.transfer.spans import DecisionSpans
+from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
 
-__all__ = ["LOOK_S", "GroupNews"]
+__all__ = ["LOOK_S", "GroupAnswers", "GroupNews"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.group_result")
 
 LOOK_S: Final = 0.1
 _OPEN: Final = (Phase.PERMITTED, Phase.PREPARED)
+_told = logging.getLogger("batonpass.homeserver.transfer.service")
+
+
+class GroupAnswers:
+    """One member's answers to the requests that wait here for the rest of their group."""
+
+    def __init__(
+        self,
+        instance: str,
+        store: Store,
+        waiting: WaitingRequests,
+        post: Post,
+        certificates: Certification,
+        decisions: DecisionSpans,
+        listeners: Listeners,
+    ) -> None:
+        self._instance: Final = instance
+        self._store: Final = store
+        self._waiting: Final = waiting
+        self._post: Final = post
+        self._certificates: Final = certificates
+        self._decisions: Final = decisions
+        self._listeners: Final = listeners
+
+    async def tell(self, transfer: TransferRecord) -> None:
+        """With one of a group the others are decided too: those whose requests wait here are answered at once.
+
+        Where it waits for others, later groups may have been refused for that, which held what its own waits for.
+        """
+        group = self._store.group(transfer.group) if transfer.group else None
+        if group is not None and group.phase is GroupPhase.OPEN:
+            await self._tell_who_gave_way(group)
+        elif group is not None:
+            with self._decisions.of_group(transfer, group) as told:
+                await self._tell_members(group)
+                self._decisions.group_told(told, transfer)
+
+    async def _tell_who_gave_way(self, group: GroupRecord) -> None:
+        for name in group.later:
+            later = self._store.group(name)
+            if later is not None and later.phase is GroupPhase.REFUSED:
+                await self._tell_members(later)
+
+    async def _tell_members(self, group: GroupRecord) -> None:
+        """Those of a parcel at a time, which share a signature; one after the other a thousand would take seconds."""
+        waiting = deque(one for name in group.members if (one := self._waiting.take(name)) is not None)
+        while waiting:
+            together = [waiting.popleft() for _ in range(min(len(waiting), MAX_BATCH))]
+            decided = [(one, other) for one in together if (other := self._store.transfer(one.transfer_id)) is not None]
+            for to, letters in self._words_of(decided).items():
+                try:
+                    await self._post.post_all(to, letters)
+                except NOT_TOLD as error:
+                    _told.info("%s was not told of %d transfers of %s: %s", to, len(letters), group.id, error)
+
+    def _words_of(self, decided: Sequence[tuple[Waiting, TransferRecord]]) -> Mapping[str, list[Letter]]:
+        """What became of requests that waited, by who is to hear it: grants for targets here, the rest for sources."""
+        words: defaultdict[str, list[Letter]] = defaultdict(list)
+        committed = [(one, transfer) for one, transfer in decided if transfer.phase is Phase.COMMITTED]
+        certificates = self._certificates.commit_all([transfer for _, transfer in committed])
+        for (one, transfer), certificate in zip(committed, certificates, strict=True):
+            self._listeners.note(transfer)
+            if instance_of(transfer.target) == self._instance:
+                words[transfer.target].append(Letter(Grant(certificate=certificate), one.trace, on_path=True))
+                continue
+            given: dict[str, Any] = {"outcome": Outcome.COMMITTED.value, "authority": transfer.target}
+            given |= {"epoch": transfer.epoch, "sub": transfer.sub}
+            words[one.sender].append(Letter(reply_of(given, transfer, certificate), one.trace, on_path=True))
+        for one, transfer in decided:
+            record = self._store.entity(transfer.entity) if transfer.phase is Phase.REFUSED else None
+            if record is not None:
+                self._listeners.note(transfer)
+                answer = {"outcome": Outcome.REFUSED.value, "authority": record.authority}
+                reply = reply_of(answer | {"epoch": record.epoch, "sub": record.sub}, transfer, "")
+                words[one.sender].append(Letter(reply, one.trace))
+        return words
 
 
 class GroupNews:
@@ -30,7 +114,7 @@ class GroupNews:
 
     Args:
         waiting: who waits here.
-        tell: tells all of a group who wait, if it is decided (`Transfers.tell_the_others`).
+        tell: tells all of a group who wait, if it is decided (`GroupAnswers.tell`).
     """
 
     def __init__(
@@ -44,15 +128,13 @@ class GroupNews:
         self._waiting: Final = waiting
         self._tell: Final = tell
         self._clock: Final = clock
-        self._came: Final = clock.bell()
-        waiting.came = self._came.ring
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look what became of the groups for which somebody waits, until cancelled."""
         task_status.started()
         while True:
             if not self._waiting:
-                await self._came.wait()
+                await self._waiting.came.wait()
             await self._clock.sleep_s(LOOK_S)
             for name in self._waiting.one_of_each_group():
                 try:

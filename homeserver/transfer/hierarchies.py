@@ -23,7 +23,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import Federation
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.raft.submissions import OutcomeUnknown
 
 __all__ = ["MAX_WANTED", "Hierarchies", "order_all"]
@@ -37,7 +37,7 @@ PAUSE_S: Final = 0.5
 _SAME_S: Final = 15
 
 OrderEach = Callable[[Sequence[TransferRecord]], Awaitable[None]]
-"""As `Transfers.order_each`."""
+"""As `Orders.order_each`."""
 
 
 async def order_all(store: Store, order_each: OrderEach, group: str) -> None:
@@ -71,7 +71,7 @@ class Hierarchies:
         federation: Federation,
         order_each: OrderEach,
         clock: Clock,
-        is_passed_on: Callable[[str], bool] = lambda _entity: False,
+        is_passed_on: Callable[[str], bool],
     ) -> None:
         self._is_passed_on: Final = is_passed_on
         self._instance = instance

@@ -17,7 +17,7 @@ ordered again, but refused.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import trio
@@ -27,7 +27,8 @@ from batonpass.authority.model.records import GroupPhase, GroupRecord, TransferR
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
 from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.order import Ordering
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.raft.submissions import OutcomeUnknown
 
 __all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_OPEN", "SEARCH_NS", "Orders"]
@@ -53,19 +54,18 @@ class Orders:
     """One member's part.
 
     Args:
-        order_each: tells old authorities to begin (`Transfers.order_each`). An order that one knows changes nothing.
         in_office: whether this member grants leases now.
     """
 
     def __init__(
         self,
         store: Store,
-        order_each: Callable[[Sequence[TransferRecord]], Awaitable[None]],
+        ordering: Ordering,
         clock: Clock,
         in_office: Callable[[], bool],
     ) -> None:
         self._store: Final = store
-        self._order_each: Final = order_each
+        self._ordering: Final = ordering
         self._clock: Final = clock
         self._in_office: Final = in_office
         self._open: FifoTable[str, Due] = FifoTable(MAX_OPEN)
@@ -73,6 +73,21 @@ class Orders:
         # The open groups of which one was ordered here.
         self._groups: set[str] = set()
         self._watches: Final = clock.bell()
+
+    async def order(self, transfer: TransferRecord) -> None:
+        """Tell the old authority to begin a permitted transfer; later, if another group goes first.
+
+        Raises:
+            NOT_TOLD: it cannot be told now; it is told later, or the caller may propose the same transfer again.
+        """
+        self.ordered(transfer)
+        await self._ordering.tell(transfer)
+
+    async def order_each(self, transfers: Sequence[TransferRecord]) -> None:
+        """As `order` of each; those that cannot be told now are told later."""
+        for transfer in transfers:
+            self.ordered(transfer)
+        await self._ordering.tell_each(transfers)
 
     def ordered(self, transfer: TransferRecord) -> None:
         """This transfer has just been ordered: look later what became of it, and of the others of its group.
@@ -151,7 +166,7 @@ class Orders:
                 if await self._is_to_begin(transfer, group):
                     again.append(transfer)
             if again:
-                await self._order_each(again)
+                await self._ordering.tell_each(again)
             await self._clock.sleep_s(PAUSE_S)
 
     def _is_behind(self, group: GroupRecord) -> bool:

@@ -8,8 +8,10 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
 from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
-from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers, owner_word
+from batonpass.homeserver.transfer.notices import Notices, owner_word
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["Owners"]
 
@@ -19,17 +21,20 @@ _log = logging.getLogger("batonpass.homeserver.transfer.owners")
 class Owners:
     """One member's answers to authorities that ask who owns what they simulate."""
 
-    def __init__(self, instance: str, store: Store, federation: Federation, transfers: Transfers) -> None:
+    def __init__(
+        self, instance: str, store: Store, directory: Directory, federation: Federation, notices: Notices
+    ) -> None:
         self._instance = instance
         self._store = store
+        self._directory = directory
         self._federation = federation
-        self._transfers = transfers
+        self._notices = notices
 
     async def answer(self, opened: Opened) -> OwnerWord:
         """The log's word, perhaps from another instance; a player that was silent for too long counts as gone first.
 
         Raises:
-            MessageError, Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: as `Transfers.answer`.
+            MessageError, Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: as `Transfers.reply`.
         """
         request = opened.message
         if not isinstance(request, OwnerRequest):
@@ -56,12 +61,12 @@ class Owners:
         if grave is None or not grave["authority"]:
             return
         try:
-            await self._transfers.despawn(entity, grave["authority"], grave["epoch"])
+            await self._notices.despawn(entity, grave["authority"], grave["epoch"])
         except NOT_TOLD as error:
             _log.info("%s was not told that %s has ended: %s", grave["authority"], entity, error)
 
     async def _gone(self, request: OwnerRequest, record: EntityRecord, sender: str) -> EntityRecord:
-        await self._transfers.check_speaks_for(sender, record.authority)
+        await check_speaks_for(self._directory, sender, record.authority)
         answer = await self._store.submit(
             "entity.owner_silent",
             entity=record.id,
@@ -79,9 +84,9 @@ class Owners:
         record, grave = EntityRecord.from_data(answer["record"]), answer["grave"]
         try:
             if isinstance(grave, dict):
-                await self._transfers.despawn(record.id, grave["authority"], grave["epoch"])
+                await self._notices.despawn(record.id, grave["authority"], grave["epoch"])
             else:
-                await self._transfers.tell_owner(record)
+                await self._notices.tell_owner(record)
         except NOT_TOLD as error:
             _log.info("the authority of %s was not told that its owner has gone: %s", record.id, error)
         return record

@@ -3,10 +3,10 @@
 Only a matter of time: what is not remembered here is asked again by its authority, and answered then.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from batonpass.actors.base.clock import Bell
 from batonpass.authority.wire.hops import Trace
 from batonpass.crypto.bounded_tables import LruTable
 
@@ -26,12 +26,15 @@ class Waiting:
 
 
 class WaitingRequests:
-    """The requests of one homeserver that wait for others of their group; the oldest are forgotten first."""
+    """The requests of one homeserver that wait for others of their group; the oldest are forgotten first.
 
-    def __init__(self) -> None:
+    Args:
+        came: rung with every request that waits from now on.
+    """
+
+    def __init__(self, came: Bell) -> None:
         self._waiting: LruTable[str, Waiting] = LruTable(MAX_WAITING)
-        self.came: Callable[[], None] = lambda: None
-        """Told of every request that waits from now on."""
+        self.came: Final = came
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -39,7 +42,7 @@ class WaitingRequests:
     def add(self, waiting: Waiting) -> None:
         """The latest request of a transfer."""
         self._waiting[waiting.transfer_id] = waiting
-        self.came()
+        self.came.ring()
 
     def one_of_each_group(self) -> list[str]:
         """For each group that is waited for the transfer of one of the requests."""

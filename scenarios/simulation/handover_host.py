@@ -1,9 +1,9 @@
 """One real simulation server, and one real homeserver, that can be stopped, compared, copied and gone on with.
 
 Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of messages in `simserver.server.dispatch`,
-the entity's actor (its callbacks), `homeserver.transfer.service.Transfers` and every machine, procedure, certificate
-and signature below them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes one event at a time and
-says what it sent.
+the entity's actor (its callbacks), a homeserver as `homeserver.node.composition.build` makes it, and every machine,
+procedure, certificate and signature below them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes
+one event at a time and says what it sent.
 """
 
 import copy
@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from batonpass.actors.base.breakpoints import nowhere
 from batonpass.actors.base.clock import Clock, InstanceClock
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines import source as outgoing
@@ -20,15 +21,15 @@ from batonpass.authority.machines.source import ASK_EVERY, ATTEMPTS_WITHOUT_HOME
 from batonpass.authority.machines.target import Incoming
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.records import EntityRecord, RecoveryRow, TransferRecord
-from batonpass.authority.names import instance_of
 from batonpass.authority.node.spans import SILENT
+from batonpass.authority.placement.policy import Balance, relieve
 from batonpass.authority.procedures import table as procedures
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
-from batonpass.homeserver.failover.outcome_queries import Inquiries as InquiriesAtHome
-from batonpass.homeserver.transfer.service import Transfers
+from batonpass.homeserver.node.composition import Ports, Settings, build
 from batonpass.scenarios.simulation.attendance import Attendant
 from batonpass.scenarios.simulation.copying import deep_copy
 from batonpass.scenarios.simulation.durable_stages import DurableStages
@@ -504,9 +505,16 @@ class _Store:
     def entity(self, entity_id: str) -> EntityRecord:
         return EntityRecord.from_data(self.data["entities", entity_id])
 
+    def kind_of(self, entity_id: str) -> str:
+        return self.entity(entity_id).kind
+
     def recovery(self, entity_id: str) -> RecoveryRow | None:
         data = self.data.get(("recoveries", entity_id))
         return None if data is None else RecoveryRow.from_data(data)
+
+    @property
+    def tree(self) -> _Rows:
+        return _Rows(self.data)
 
     async def fresh(self) -> None:
         pass
@@ -518,6 +526,15 @@ class _Federation:
     def hops_to(self, instance: str) -> int | None:
         return 1
 
+    def is_silent(self, instance: str) -> bool:
+        return False
+
+    async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
+        """That leases last. Nobody is taken from here; whole clusters do that."""
+        if not isinstance(message, LeaseInquiry):
+            raise TypeError(f"nobody sends {message.type} to another instance here")
+        return LeaseWord(number=message.number, over=[], alive=[]), trace
+
     async def exchange_all(self, instance: str, letters: Sequence[Letter], **how: Any) -> list[tuple[Message, Trace]]:
         return [(self._admitted(letter.message), letter.trace) for letter in letters]
 
@@ -528,32 +545,48 @@ class _Federation:
         return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation)
 
 
-class _Abroad:
-    """What other homes say of leases: that they last. Nobody is taken from here; whole clusters do that."""
-
-    async def over(self, instance: str, leases: Any) -> set[Any]:
-        return set()
-
-
-class TransfersAtHome(Transfers):
-    """A homeserver's part, whose parcels are messages that are not sealed."""
-
-    # So that a few passes are enough to meet renewed grants.
-    renew_after = 1
+class TransfersAtHome:
+    """A homeserver, built as it is shipped, whose parcels are messages that are not sealed."""
 
     def __init__(self, keys: Keys, parts: Parts) -> None:
         self.store = _Store(parts)
         self.sent: list[tuple[str, Message]] = []
-        sealer = Sealer(HOME, identity_of(HOME))
-        store, directory, federation = cast(Any, self.store), cast(Any, keys), cast(Any, _Federation())
-        super().__init__(sealer, store, directory, federation, cast(Any, None), _StoppedClock())
-        InquiriesAtHome(self, store, directory, federation, cast(Any, _Abroad()), instance_of(HOME))
+        sealer, nothing = Sealer(HOME, identity_of(HOME)), cast(Any, None)
+        ports = Ports(
+            sealer=sealer,
+            store=cast(Any, self.store),
+            directory=cast(Any, keys),
+            federation=cast(Any, _Federation()),
+            post=self,
+            # What the log was restored from is not searched, nor who grants leases, nor what servers are to do.
+            positions=nothing,
+            clock=_StoppedClock(),
+            spans=SILENT,
+            leads=lambda: False,
+            leads_log=lambda: False,
+            is_better_elsewhere=lambda: False,
+            reached=nowhere,
+            beside_each_other=nothing,
+        )
+        # Chains are renewed at once, so that a few passes are enough to meet renewed grants.
+        settings = Settings(
+            lease_term_s=1.0, balance=Balance(), policy=relieve, balancing=False, new_id=nothing, renew_after=1
+        )
+        self._home: Final = build(ports, settings)
         for row in keys.registrations():
             self.store.run("directory.register", {"row": row.to_data()})
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Send it."""
         self.sent.append((to, message))
+
+    async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
+        """As `post`, of each."""
+        self.sent += [(to, letter.message) for letter in letters]
+        return [None] * len(letters)
+
+    async def show_log(self, to: str) -> None:
+        """Nobody looks for a log that was restored."""
 
     def create(self, server: str) -> None:
         """The record of the entity."""
@@ -576,7 +609,7 @@ class TransfersAtHome(Transfers):
     def take(self, sender: str, message: Message) -> None:
         """A message arrives, and is answered. Raises what `Transfers.reply` raises: then nothing was decided."""
         opened = Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))
-        letter = _run_now(self.reply(opened))
+        letter = _run_now(self._home.transfers.reply(opened))
         if letter is not None:
             # What a homeserver of another instance asks, it asks for a server, and passes the answer on.
             self.sent.append((getattr(message, "source", sender), letter.message))
@@ -586,9 +619,9 @@ class TransfersAtHome(Transfers):
         args = {"transfer_id": transfer_id, "entity": ENTITY, "target": target, "direct": direct, "transport": "link"}
         args |= {"mode": "staged"} if staged else {}
         transfer = TransferRecord.from_data(self.store.run("transfer.propose", args))
-        _run_now(self.order(transfer))
+        _run_now(self._home.orders.order(transfer))
 
     def delegate(self, group: tuple[str, ...]) -> None:
         """Let a group pass the entity among themselves."""
         record = EntityRecord.from_data(self.store.run("entity.delegate", {"entity": ENTITY, "group": group}))
-        _run_now(self.deliver_delegation(record))
+        _run_now(self._home.notices.deliver_delegation(record))

@@ -37,8 +37,8 @@ from batonpass.authority.wire.transfer import (
     StageDiscard,
     StateTransfer,
 )
-from batonpass.homeserver.transfer.batch import reply_of
 from batonpass.homeserver.transfer.certificates import args_of_pass, commit_certificate, delegation_grant
+from batonpass.homeserver.transfer.decided import reply_of
 from tests.authority.model_server import (
     ENTITY,
     GROUP,

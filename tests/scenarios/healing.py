@@ -110,7 +110,9 @@ class Instance:
 
     @property
     def systems(self) -> dict[str, System]:
-        return {"alpha.h1": self.home.node.system} | {n: node.system for n, node in self.home.simservers.items()}
+        home = self.home.node.system
+        assert home is not None
+        return {"alpha.h1": home} | {n: node.system for n, node in self.home.simservers.items()}
 
     # --- load ---------------------------------------------------------------------------------------------------
 

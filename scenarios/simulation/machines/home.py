@@ -37,8 +37,9 @@ from batonpass.authority.wire.transfer import (
     Stranded,
 )
 from batonpass.homeserver.names.foreign_admission import Unanswered
-from batonpass.homeserver.transfer.batch import args_of_report, not_learned, reply_of
+from batonpass.homeserver.transfer.batch import args_of_report, not_learned
 from batonpass.homeserver.transfer.certificates import delegation_grant
+from batonpass.homeserver.transfer.decided import reply_of
 from batonpass.scenarios.simulation.machines.granting import Granting
 from batonpass.scenarios.simulation.machines.judge import Judge
 from batonpass.scenarios.simulation.machines.mixes import FaultMix

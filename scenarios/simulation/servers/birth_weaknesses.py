@@ -8,6 +8,7 @@ from batonpass.authority.procedures import delete as deletion
 from batonpass.authority.procedures import entity as entity_procedures
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import Despawn, Despawned, Spawn
+from batonpass.homeserver.node.composition import Kinds
 from batonpass.homeserver.transfer.deletion_notices import Farewells
 from batonpass.scenarios.simulation.servers.group_weaknesses import changed
 from batonpass.scenarios.simulation.servers.parts import Parts
@@ -77,7 +78,11 @@ BIRTH_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
     ("changes-its-mind", "a world that would not have an entity is asked again", Parts(births=_ChangesItsMind)),
     ("tells-at-once", "that an entity lives is said before anybody else has it", Parts(newborns=_TellsAtOnce)),
     ("looks-no-further", "what has not come yet may come after its end", Parts(births=_LooksNoFurther)),
-    ("tells-once", "whoever is told that an entity has ended is believed to have heard", Parts(farewells=_TellsOnce)),
+    (
+        "tells-once",
+        "whoever is told that an entity has ended is believed to have heard",
+        Parts(home=Kinds(farewells=_TellsOnce)),
+    ),
     (
         "forgets-groups",
         "of servers that may have an entity only its authority is told of its end",

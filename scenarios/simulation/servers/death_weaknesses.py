@@ -12,8 +12,8 @@ from batonpass.authority.machines.replica_choice import Copy, CopyTable
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.wire.recovery import CopyItem, FoundItem
 from batonpass.authority.wire.transfer import CopiesKept
-from batonpass.homeserver.failover.leases import Leases
 from batonpass.homeserver.failover.takeover import Heard, Recoveries, WhoIsThere
+from batonpass.homeserver.node.composition import Kinds
 from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.durability.replication import Copier
@@ -57,27 +57,11 @@ class _HastyGranter(Granter):
         self._since_ns = 0
 
 
-class _HastyLeases(Leases):
-    """Whose granter gives nobody a full term."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.granter.__class__ = _HastyGranter
-
-
 class _ImpatientGranter(Granter):
     """Thinks that whoever renewed did so half a term earlier."""
 
     def _last_ns(self, lease: tuple[str, int]) -> int:
         return super()._last_ns(lease) - self.terms.granter_ns // 2
-
-
-class _ShortLeases(Leases):
-    """Waits half as long as it has told the holders."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.granter.__class__ = _ImpatientGranter
 
 
 class _AnyLife(Arrivals):
@@ -239,8 +223,12 @@ DEATH_WEAKNESSES: Final = (
     ("never-stops", "a server goes on when its lease has run out", Parts(lease=_NeverStops)),
     ("trusts-its-timer", "a lease is counted from the answer, without margin", Parts(lease=_TrustsItsTimer)),
     ("keeps-its-entities", "a server whose lease is over keeps its entities", Parts(recovery=_KeepsItsEntities)),
-    ("hasty-granter", "a new granter ends leases that its predecessor renewed", Parts(leases=_HastyLeases)),
-    ("short-leases", "the granter waits for half the term", Parts(leases=_ShortLeases)),
+    (
+        "hasty-granter",
+        "a new granter ends leases that its predecessor renewed",
+        Parts(home=Kinds(granter=_HastyGranter)),
+    ),
+    ("short-leases", "the granter waits for half the term", Parts(home=Kinds(granter=_ImpatientGranter))),
     ("forgets-what-left", "what was handed over is kept in memory only", Parts(copier=_ForgetsWhatLeft)),
     ("late-first-checkpoint", "what begins has no checkpoint for a while", Parts(copier=_LateFirstCheckpoint)),
     ("any-life", "leave that was given to an earlier life counts", Parts(arrivals=_AnyLife)),
@@ -253,19 +241,23 @@ DEATH_WEAKNESSES: Final = (
     ("durable-when-sent", "what was sent to a follower is called durable", Parts(copier=_DurableWhenSent)),
     ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),
     ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
-    ("forgets-disks", "nobody waits for the disk of the last one alive", Parts(recoveries=_ForgetsDisks)),
-    ("own-disk-only", "no follower's copy counts of what waited for its server", Parts(recoveries=_OwnDiskOnly)),
+    ("forgets-disks", "nobody waits for the disk of the last one alive", Parts(home=Kinds(recoveries=_ForgetsDisks))),
+    (
+        "own-disk-only",
+        "no follower's copy counts of what waited for its server",
+        Parts(home=Kinds(recoveries=_OwnDiskOnly)),
+    ),
     (
         "earlier-stays",
         "nobody waits for those who may have later copies than of an earlier stay",
-        Parts(recoveries=_EarlierStays),
+        Parts(home=Kinds(recoveries=_EarlierStays)),
     ),
     ("never-asks", "players do not ask whether what is not durable was lost", Parts(stream=_NeverAsks)),
-    ("first-answer", "one server is asked for copies, not all", Parts(recoveries=_FirstAnswer)),
+    ("first-answer", "one server is asked for copies, not all", Parts(home=Kinds(recoveries=_FirstAnswer))),
     (
         "minds-no-silence",
         "what an instance may have that cannot be asked is not waited for",
-        Parts(recoveries=_MindsNoSilence),
+        Parts(home=Kinds(recoveries=_MindsNoSilence)),
     ),
     ("any-copy", "copies are told of without their ages", Parts(recovery=_WorstCopy)),
 )

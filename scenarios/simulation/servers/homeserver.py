@@ -1,45 +1,32 @@
-"""One homeserver: the real transfers, leases, recoveries and balancer over a seat at its instance's log."""
+"""One homeserver, built as it is shipped (`homeserver.node.composition.build`), over a seat at its instance's log."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
+from batonpass.actors.base.breakpoints import nowhere
 from batonpass.authority.errors import MessageError, Reason, Refused
-from batonpass.authority.model.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
+from batonpass.authority.model.records import EntityRecord, GroupRecord, Phase, TransferRecord
 from batonpass.authority.names import instance_of
 from batonpass.authority.placement.policy import Balance, relieve
-from batonpass.authority.procedures.batch import MAX_STEPS
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew
+from batonpass.authority.wire.log_position import LogShown
 from batonpass.authority.wire.sealing import Opened, Sealer
-from batonpass.authority.wire.transfer import (
-    Adopted,
-    Census,
-    Collected,
-    Despawned,
-    LoadReport,
-    Message,
-    NoAnswer,
-    OwnerRequest,
-    Spawned,
-)
-from batonpass.homeserver.failover.foreign_custody import Abroad
-from batonpass.homeserver.failover.outcome_queries import Inquiries
+from batonpass.authority.wire.transfer import Message, NoAnswer
+from batonpass.homeserver.log.log_positions import LogPositions
+from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.homeserver.placement.balancer import Balancer
-from batonpass.homeserver.transfer.batch import Together
-from batonpass.homeserver.transfer.creation import Births, SpawnNotTold, SpawnUnconfirmed
-from batonpass.homeserver.transfer.grant_retry import Reminders
-from batonpass.homeserver.transfer.group_result import GroupNews
-from batonpass.homeserver.transfer.hierarchies import Hierarchies, order_all
-from batonpass.homeserver.transfer.order_retry import Orders
-from batonpass.homeserver.transfer.owners import Owners
-from batonpass.homeserver.transfer.service import NOT_TOLD, Transfers
+from batonpass.homeserver.node.composition import Parts as HomeParts
+from batonpass.homeserver.node.composition import Ports, Settings, build
+from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
+from batonpass.homeserver.transfer.hierarchies import order_all
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.scenarios.simulation.servers.calls import Call, Calls
-from batonpass.scenarios.simulation.servers.company import Batch, Outbox, VirtualCombiner
+from batonpass.scenarios.simulation.servers.company import Batch, Outbox
 from batonpass.scenarios.simulation.servers.keys import Keys, identity_of
 from batonpass.scenarios.simulation.servers.log import Seat, SimulatedStore
 from batonpass.scenarios.simulation.servers.mail import Mail
@@ -53,15 +40,38 @@ __all__ = ["LEASE_TERM_S", "Home"]
 
 LEASE_TERM_S: Final = 2.0
 """A third of the default, as runs are short; what else is measured in seconds about leases is so too."""
+_PATIENCE_S: Final = 1.7
 _NOTHING_DECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown, MessageError)
 _NOT_DONE: Final = (*NOT_TOLD, OutcomeUnknown)
 _BALANCE: Final = Balance(min_hold_s=1.0, moves_per_s=10.0, drain_moves_per_s=50.0)
 
 
-class Home(Transfers):
-    """One member of an instance, from one crash to the next; parcels are messages that are not sealed."""
+class _BarePost:
+    """As `homeserver.transfer.parcels.Parcels`: messages travel as they are."""
 
-    admission_patience_s = 1.7
+    def __init__(self, outbox: Outbox, log_shown_to: Callable[[str], str]) -> None:
+        self._outbox: Final = outbox
+        self._log_shown_to: Final = log_shown_to
+        self._shown: dict[str, str] = {}
+
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        self._outbox.send(to, message)
+
+    async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
+        for letter in letters:
+            self._outbox.send(to, letter.message)
+        await self.show_log(to)
+        return [None] * len(letters)
+
+    async def show_log(self, to: str) -> None:
+        position = self._log_shown_to(to)
+        if position and self._shown.get(to) != position:
+            self._outbox.send(to, LogShown(position=position))
+            self._shown[to] = position
+
+
+class Home:
+    """One member of an instance, from one crash to the next; parcels are messages that are not sealed."""
 
     def __init__(
         self, seat: Seat, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, dice: random.Random,
@@ -69,81 +79,72 @@ class Home(Transfers):
     ) -> None:  # fmt: skip
         self.name: Final = process.name
         self.process: Final = process
-        self.seat: Final = seat
         self.clock: Final = clock
-        self.store: Final = SimulatedStore(seat)
+        self._seat: Final = seat
         self._keys: Final = keys
         self._mail: Final = mail
         self._calls: Final = Calls(process, mail)
         self._dice: Final = dice
-        self._parts: Final = parts
+        self._kinds: Final = parts
         self._mix: Final = mix
         self._made = 0
         self.start()
         mail.join(self.name, lambda sender, message: process.do(partial(self._arrived, sender, message)))
 
     def start(self) -> None:
-        """Begin with an empty memory: everything else is in the log. As `homeserver.server.main` does it."""
-        neighbours = cast(Any, Neighbours(self._keys, self._calls))
+        """Begin with an empty memory: everything else is in the log."""
+        store = SimulatedStore(self._seat)
         sealer = Sealer(self.name, identity_of(self.name))
-        parts = self._parts
-        spans = parts.spans(self.name, self.clock.monotonic_ns)
-        super().__init__(
-            sealer, self.store, cast(Any, self._keys), neighbours, cast(Any, None), self.clock, spans=spans
-        )
-        self.certificates.__class__ = parts.certification
-        self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
-        self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office, spans)
-        self.recovering = lambda entity: self.recoveries.begun([entity])
+        positions = LogPositions(sealer, store, self.clock)
+        sealer.log_for = positions.place_for
         self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel)
-        company: Any = parts.company(self.store, self.certificates, spans)
-        most = min(MAX_STEPS, self._mix.in_parcel)
-        company._steps = VirtualCombiner(self.process, company.submit_all, most=most)
-        company._to_certify = VirtualCombiner(self.process, company._certify_all, most=most)
-        self.__dict__["_company"] = company
-        self.balancer = Balancer(
-            self.store,
-            self.post,
-            self.clock,
-            leads=self.seat.leads,
+        ports = Ports(
+            sealer=sealer,
+            store=store,
+            directory=cast(Any, self._keys),
+            federation=cast(Any, Neighbours(self._keys, self._calls)),
+            post=_BarePost(self._outbox, positions.shown_to),
+            positions=positions,
+            clock=self.clock,
+            spans=self._kinds.spans(self.name, self.clock.monotonic_ns),
+            leads=self._seat.leads,
+            leads_log=self._seat.leads,
+            # Every log has a leader among its members here.
+            is_better_elsewhere=lambda: False,
+            reached=nowhere,
+            beside_each_other=self._beside_each_other,
+        )
+        settings = Settings(
+            lease_term_s=LEASE_TERM_S,
             balance=_BALANCE,
             policy=relieve,
             balancing=self._mix.is_balanced,
             new_id=self._next_id,
+            renew_after=self._kinds.renew_after,
+            patience_s=_PATIENCE_S,
         )
-        self.moved = self.balancer.moved
-        self.answer_by(Renew, self.leases.renewed)
-        self.owners = Owners(self._instance, self.store, neighbours, self)
-        self.answer_by(OwnerRequest, self.owners.answer)
-        hierarchies = Hierarchies(self._instance, self.store, neighbours, self.order_each, self.clock)
-        self.torn = hierarchies.refused
-        self.abroad = Abroad(
-            self._instance, self.store, neighbours, self, self.recoveries, self.clock, self._is_in_office
-        )
-        Inquiries(self, self.store, cast(Any, self._keys), neighbours, self.abroad, self._instance)
+        self.parts: HomeParts = build(ports, settings, self._kinds.home)
         self.process.begin()
-        self.process.start_soon(self.leases.look_around, self.process)
-        self.process.start_soon(self.recoveries.serve)
-        self.process.start_soon(hierarchies.serve)
-        certificate = self.certificates.commit
-        reminders = Reminders(self._instance, self.store, self.post, certificate, self.clock, self._is_in_office)
-        self.process.start_soon(reminders.serve)
-        orders = Orders(self.store, self.order_each, self.clock, self._is_in_office)
-        self.ordered = orders.ordered
-        self.process.start_soon(orders.serve)
-        news = GroupNews(self.store, self.waiting, self.tell_the_others, self.clock)
-        self.process.start_soon(news.serve)
-        self.births = Births(self.store, self.post, self.clock)
-        self.farewells = parts.farewells(self.store, self.post, self.clock, self._is_in_office)
-        self.process.start_soon(self.farewells.serve)
-        self.process.start_soon(self.abroad.look_around, self.process)
-        self.process.start_soon(self.balancer.serve)
+        for loops in self.parts.loops().values():
+            for loop in loops:
+                self.process.start_soon(loop, self.process)
 
-    def _is_in_office(self) -> bool:
-        return self.leases.granter.office > 0
+    @property
+    def store(self) -> Store:
+        """This member's way to its log."""
+        return self.parts.store
 
-    async def _sweep(self, lease: LeaseRow) -> bool:
-        return await self.recoveries.sweep(lease)
+    async def _beside_each_other(self, jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        done = [Answer() for _ in jobs]
+
+        async def do(job: Callable[[], Awaitable[None]], answer: Answer) -> None:
+            await job()
+            answer.give(None)
+
+        for job, answer in zip(jobs, done, strict=True):
+            self.process.start_soon(do, job, answer)
+        for answer in done:
+            await answer.wait()
 
     def _next_id(self) -> str:
         self._made += 1
@@ -158,34 +159,14 @@ class Home(Transfers):
             self.process.start_soon(self._told_each, sender, message)
         elif isinstance(message, Call):
             self.process.start_soon(self._called, message)
-        elif not self._noted(sender, message):
+        elif not self._took(sender, message):
             self.process.start_soon(self._told, sender, message)
 
-    def _noted(self, sender: str, message: Any) -> bool:
-        """As `homeserver.node.dispatch.Node`: take what wants no answer; whether it was that."""
-        is_ours = instance_of(sender) == self._instance
-        match message:
-            case Spawned():
-                self.births.spawned(message, sender)
-            case Despawned():
-                self.farewells.heard(message, sender)
-            case Collected():
-                self._take_or_drop(self.recoveries.collected, message, sender)
-            case Adopted():
-                self._take_or_drop(self.recoveries.adopted, message, sender)
-            case LoadReport() if is_ours:
-                self.balancer.reported(sender, message.load, message.still)
-            case Census() if is_ours:
-                self.balancer.took_census(sender, message)
-            case _:
-                return False
-        return True
-
-    def _take_or_drop(self, take: Callable[[Any, str], None], message: Message, sender: str) -> None:
+    def _took(self, sender: str, message: Any) -> bool:
         try:
-            take(message, sender)
+            return self.parts.took(_opened(sender, message), lambda _: None)
         except MessageError:
-            return
+            return True
 
     async def _called(self, call: Call) -> None:
         try:
@@ -209,57 +190,22 @@ class Home(Transfers):
 
     async def _told_each(self, sender: str, batch: Batch) -> None:
         """By the link, in one parcel; those that cannot be answered now are as if they had been lost."""
-        asking = Batch(tuple(one for one in batch.messages if not self._noted(sender, one)))
+        asking = Batch(tuple(one for one in batch.messages if not self._took(sender, one)))
         for answer in await self._answered_each(sender, asking):
             if not isinstance(answer, NoAnswer):
                 self._outbox.send(sender, answer)
 
     async def _answered(self, sender: str, message: Message) -> Message | None:
-        letter = await self.reply(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer"))))
+        opened = _opened(sender, message)
+        if isinstance(message, Renew):
+            # As `homeserver.failover.renewal_lane.RenewalLane`: nothing else delays it.
+            return await self.parts.leases.renewed(opened)
+        letter = await self.parts.transfers.reply(opened)
         return None if letter is None else letter.message
 
     async def _answered_each(self, sender: str, batch: Batch) -> list[Message]:
-        """As `Transfers.replies`, which waits in a nursery of trio's."""
-        opened = [
-            Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")), in_batch=True)
-            for message in batch.messages
-        ]
-        letters = [Letter(NoAnswer(why="undecided"), Trace("batch"))] * len(opened)
-        alone: dict[int, Answer] = {}
-
-        async def answer_one(answer: Answer, one: Opened) -> None:
-            answer.give((await self._reply_or_why_not(one)).message)
-
-        def begin(places: Sequence[int]) -> None:
-            for place in places:
-                alone[place] = Answer()
-                self.process.start_soon(answer_one, alone[place], opened[place])
-
-        async def answer_some(done: Answer, some: Together) -> None:
-            begin(await self._in_bulk.answer(some, letters))
-            done.give(None)
-
-        bulk, others = await self._in_bulk.pick(opened, letters)
-        begin(others)
-        done = [Answer() for _ in bulk]
-        for one, some in zip(done, bulk, strict=True):
-            self.process.start_soon(answer_some, one, some)
-        for one in done:
-            await one.wait()
-        messages = [letter.message for letter in letters]
-        for place, answer in alone.items():
-            messages[place] = await answer.wait()
-        return messages
-
-    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
-        """Send it, as it is."""
-        self._outbox.send(to, message)
-
-    async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
-        """As `post`, of each."""
-        for letter in letters:
-            self._outbox.send(to, letter.message)
-        return [None] * len(letters)
+        opened = [_opened(sender, message, in_batch=True) for message in batch.messages]
+        return [letter.message for letter in await self.parts.transfers.replies(opened)]
 
     # --- what people do; nobody minds if it cannot be done ------------------------------------------------------------
 
@@ -270,9 +216,9 @@ class Home(Transfers):
         with suppress(*_NOT_DONE):
             transfer = TransferRecord.from_data(await self.store.submit("transfer.propose", **wanted))
             if transfer.phase is Phase.PERMITTED:
-                await self.order(transfer)
+                await self.parts.orders.order(transfer)
                 if transfer.group:
-                    await order_all(self.store, self.order_each, transfer.group)
+                    await order_all(self.store, self.parts.orders.order_each, transfer.group)
 
     async def move_together(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
         """Somebody wants entities moved together or not at all."""
@@ -281,13 +227,13 @@ class Home(Transfers):
             for name in GroupRecord.from_data(data).members:
                 transfer = self.store.transfer(name)
                 if transfer is not None:
-                    await self.order(transfer)
+                    await self.parts.orders.order(transfer)
 
     async def move_apart(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
         """Somebody wants entities moved, each by itself."""
         with suppress(*_NOT_DONE):
             await self._propose(group, entities, target, {"apart": True, **how})
-            await order_all(self.store, self.order_each, group)
+            await order_all(self.store, self.parts.orders.order_each, group)
 
     async def _propose(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> Any:
         wanted = {"group": group, "entities": list(entities), "target": target, **how}
@@ -301,7 +247,7 @@ class Home(Transfers):
             await self.store.submit("transfer.propose", **wanted, now_s=self.clock.unix_s())
             record = self.store.entity(entity)
             if record is not None and record.authority:
-                await self.tell_owner(record)
+                await self.parts.notices.tell_owner(record)
 
     async def attach(self, entity: str, parent: str) -> None:
         """The master of an entity gives it a parent, or takes it away (empty)."""
@@ -314,7 +260,7 @@ class Home(Transfers):
     async def create(self, args: Mapping[str, Any]) -> EntityRecord | Reason | None:
         """Somebody creates an entity: its record, why there is none, or None if nothing is known yet."""
         try:
-            record, reason = await self.births.create({}, **args)
+            record, reason = await self.parts.births.create({}, **args)
         except Refused as refused:
             return refused.reason
         except (*_NOT_DONE, SpawnNotTold, SpawnUnconfirmed):
@@ -325,7 +271,7 @@ class Home(Transfers):
         """The master of an entity deletes it; whether that is known to be decided."""
         with suppress(*_NOT_DONE):
             grave = await self.store.submit("entity.delete", entity=entity, by=by, master_rev=master_rev)
-            await self.despawn(entity, grave["authority"], grave["epoch"])
+            await self.parts.notices.despawn(entity, grave["authority"], grave["epoch"])
             return True
         return False
 
@@ -333,13 +279,13 @@ class Home(Transfers):
         """A player says that it leaves an entity."""
         with suppress(*_NOT_DONE):
             answer = await self.store.submit("entity.owner_left", entity=entity, by=player, owner_rev=owner_rev)
-            await self.owners.carry_out(answer)
+            await self.parts.owners.carry_out(answer)
 
     async def delegate(self, entity: str, group: tuple[str, ...]) -> None:
         """A group may pass the entity among themselves."""
         with suppress(*_NOT_DONE):
             record = await self.store.submit("entity.delegate", entity=entity, group=group)
-            await self.deliver_delegation(EntityRecord.from_data(record))
+            await self.parts.notices.deliver_delegation(EntityRecord.from_data(record))
 
     async def drain(self, server: str, drain_id: str) -> bool:
         """Everything on this server is to go elsewhere; whether that is known to be decided."""
@@ -354,3 +300,7 @@ class Home(Transfers):
             await self.store.submit("server.open", server=server)
             return True
         return False
+
+
+def _opened(sender: str, message: Any, *, in_batch: bool = False) -> Opened:
+    return Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")), in_batch=in_batch)

@@ -6,7 +6,7 @@ can see of what happens inside. What a member's own copy of the tree may be behi
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -152,8 +152,11 @@ class Seat:
 class _OneByOne:
     """In place of `homeserver.log.read_barrier.SharedBarrier`: nobody shares anything, as nothing is scarce here."""
 
-    def __init__(self, store: Store) -> None:
-        self.passed = store.fresh
+    def __init__(self, barrier: Callable[[], Awaitable[None]]) -> None:
+        self._barrier: Final = barrier
+
+    async def passed(self) -> None:
+        await self._barrier()
 
 
 class SimulatedStore(Store):
@@ -164,8 +167,7 @@ class SimulatedStore(Store):
     """
 
     def __init__(self, seat: Any) -> None:
-        super().__init__(lambda: seat)
-        self._barrier: Any = _OneByOne(self)
+        super().__init__(lambda: seat, _OneByOne)
         self._tree: Final = seat.store
         self._known: Final = seat.known_rows
         self._known_leases: tuple[list[bytes | None], list[LeaseRow]] = ([], [])

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from batonpass.homeserver.node.composition import Kinds
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -35,7 +36,7 @@ OWNER_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
     (
         "passed-owners",
         "of an owner who came after a direct pass, and before its report, nobody hears",
-        Parts(arrivals=_Forgets, certification=_Trusting),
+        Parts(arrivals=_Forgets, home=Kinds(certification=_Trusting)),
     ),
 )
 """Name, what is missing, and the servers that lack it."""

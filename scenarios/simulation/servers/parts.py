@@ -6,11 +6,7 @@ from typing import Any
 
 from batonpass.authority.machines.replica_choice import CopyTable
 from batonpass.authority.node.spans import SILENT, Spans
-from batonpass.homeserver.failover.leases import Leases
-from batonpass.homeserver.failover.takeover import Recoveries
-from batonpass.homeserver.transfer.certificates import Certification
-from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.homeserver.transfer.group_commit import Company
+from batonpass.homeserver.node.composition import RENEW_AFTER, Kinds
 from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.simserver.durability.creation_barrier import Newborns
 from batonpass.simserver.durability.replication import Copier
@@ -41,15 +37,12 @@ class Parts:
     copier: type[Copier] = Copier
     table: type[CopyTable] = CopyTable
     recovery: type[Recovery] = Recovery
-    leases: type[Leases] = Leases
-    recoveries: type[Recoveries] = Recoveries
+    home: Kinds = field(default_factory=Kinds)
+    renew_after: int = RENEW_AFTER
     stream: type[InputStream] = InputStream
     silences: type[Silences] = Silences
     births: type[Births] = Births
     newborns: type[Newborns] = Newborns
-    farewells: type[Farewells] = Farewells
-    company: type[Company] = Company
-    certification: type[Certification] = Certification
     spans: Callable[[str, Callable[[], int]], Spans] = _silent
     """What a server tells of hand-overs, by its name and its monotonic nanoseconds; once for each of its lives."""
     procedures: Mapping[str, Any] = field(default_factory=dict)

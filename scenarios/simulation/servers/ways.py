@@ -147,13 +147,17 @@ class Neighbours:
         """All of them know each other."""
         return 1
 
+    def is_silent(self, instance: str) -> bool:
+        """Nobody has noticed."""
+        return False
+
     def reachable_instances(self) -> dict[str, int]:
         """All there are."""
         return dict.fromkeys(self._keys.instances, 1)
 
     async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
-        """Ask the members of the other home in turn."""
-        return await self._ask(instance, message), trace
+        """Ask the members of the other home in turn, or one of them `first`."""
+        return await self._ask(instance, message, **how), trace
 
     async def exchange_all(
         self, instance: str, letters: Sequence[Letter], **how: Any
@@ -171,9 +175,9 @@ class Neighbours:
             for letter, answer in zip(letters, answers, strict=True)
         ]
 
-    async def _ask(self, instance: str, message: Any) -> Any:
+    async def _ask(self, instance: str, message: Any, *, first: str = "", **_: Any) -> Any:
         problem = f"{instance} had nothing to say"
-        for row in self._keys.homes(instance):
+        for row in sorted(self._keys.homes(instance), key=lambda row: row.name != first):
             try:
                 answer = await self._calls.call(row.name, message)
             except (Unanswered, CallRefused) as error:

@@ -24,11 +24,12 @@ from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.failover.renewal_lane import RenewalLane
 from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.node.dispatch import BeingAnswered, Node
+from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.rest import transport, tree, tree_inputs
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.creation import Births
 from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.homeserver.transfer.service import Transfers
+from batonpass.homeserver.transfer.parcels import Parcels
 from batonpass.tree.data.errors import BadData, BadPath
 from batonpass.tree.data.json_form import to_json as to_json_form
 from tests.fuzz.plain import NotPlain, from_json, to_cbor, to_json
@@ -109,28 +110,35 @@ class KnownServers:
 CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: NOW_S, bell=lambda: None)
 
 
-def _transfers() -> Transfers:
-    directory = cast(Any, KnownServers())
-    return Transfers(SEALERS["beta.h1"], cast(Any, None), directory, cast(Any, None), cast(Any, None), cast(Any, CLOCK))
+NOTHING: Any = None
 
 
-class FakeNode:
+def _parcels() -> Parcels:
+    return Parcels(SEALERS["beta.h1"], cast(Any, KnownServers()), NOTHING, cast(Any, CLOCK), lambda _: "")
+
+
+class _Untaken:
+    """The parts of a homeserver, of which some take what wants no answer, and the others answer nothing."""
+
+    def __init__(self) -> None:
+        self.store = SimpleNamespace(entity=lambda _: None)
+        self.births = Births(NOTHING, NOTHING, cast(Any, CLOCK))
+        self.farewells = Farewells(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
+
+
+class FakeNode(_Untaken):
     """The parts of `homeserver.node.dispatch.Node` that take a message."""
 
     def __init__(self) -> None:
-        self.transfers = _transfers()
-        self.transfers.answer = _no_answer  # type: ignore[method-assign] # what it does is not about bytes
-        self.births = Births(cast(Any, None), cast(Any, None), cast(Any, CLOCK))
-        self.farewells = Farewells(cast(Any, None), cast(Any, None), cast(Any, CLOCK), lambda: False)
-        self.store = SimpleNamespace(entity=lambda _: None)
-        self.drop = lambda _: None
+        super().__init__()
+        self.parcels = _parcels()
+        self.drops = Drops(cast(Any, CLOCK))
+        self.transfers = SimpleNamespace(replies=_no_replies)
         self._answering = BeingAnswered()
-        self.transfers.replies = _no_replies  # type: ignore[method-assign]
-        self._noted = functools.partial(Node._noted, cast(Any, self))
+        self.took = functools.partial(Node.took, cast(Any, self))
 
-
-async def _no_answer(opened: object, *, relayed: bool = False) -> None:
-    return None
+    async def answer(self, opened: object) -> None:
+        """What it does is not about bytes."""
 
 
 async def _no_replies(opened: object) -> list[Any]:
@@ -143,7 +151,7 @@ def _take(message: bytes) -> object:
 
 
 def _take_renewal(message: bytes) -> object:
-    lane = RenewalLane(cast(Any, None), cast(Any, None), cast(Any, FakeNode().transfers), cast(Any, None), _ignore)
+    lane = RenewalLane(cast(Any, None), cast(Any, None), _parcels(), cast(Any, None), _ignore)
     return run_at_once(lane._opened_untrusted(Received("alpha.h1", message, RENEWAL_CHANNEL, ("10.0.0.1", 1))))
 
 
@@ -161,7 +169,7 @@ def _chain(data: bytes) -> object:
     if not isinstance(items, list) or len(items) > 8:
         return None
     tokens = [_token(item) for item in items]
-    certificates = _transfers().certificates
+    certificates = Certification(SEALERS["beta.h1"], cast(Any, KnownServers()), cast(Any, CLOCK))
     reader = CertificateReader(_signer_of, lambda: -math.inf, _signer_at_hand)
     certificates.reader = reader  # type: ignore[misc] # as far as bytes go
     # Three times: neither what is remembered must make a difference, nor whether somebody is asked who has signed.

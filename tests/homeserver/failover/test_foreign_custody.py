@@ -17,7 +17,7 @@ from batonpass.homeserver.config import PeerConfig
 from batonpass.homeserver.failover.foreign_custody import Abroad
 from batonpass.homeserver.failover.takeover import WhoIsThere
 from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.homeserver.transfer.service import NOT_TOLD
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from tests.homeserver.rest.test_server_routes import Server
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
@@ -105,7 +105,7 @@ async def tells_only_the_home_of_an_entity_what_it_has(alpha: Home, beta: Home) 
             for entity in (BALL, "beta.ball"):
                 collect = Collect(number=1, items=[RaisedItem(entity=entity, epoch=2, sub=0)])
                 with suppress(*NOT_TOLD):
-                    await alpha.node.transfers.post(collect, Trace("collect-1"), "beta.s1", on_path=False)
+                    await alpha.node.parcels.post(collect, Trace("collect-1"), "beta.s1", on_path=False)
             await trio.sleep(0.2)
 
 
@@ -131,7 +131,7 @@ async def test_what_another_instance_says_of_others_servers_or_to_another_questi
         both = [LeaseOf(server=name, incarnation=1) for name in ("beta.s1", "gamma.s1")]
         way: Any = Liar(LeaseWord(number=number, over=both, alive=both))
         nothing, nobody = cast(Any, None), cast(Any, Nobody())
-        return Abroad("alpha", nothing, way, nothing, nobody, Clock(), lambda: False)
+        return Abroad("alpha", nothing, way, nothing, nothing, nobody, Clock(), lambda: False)
 
     assert await told(0).over("beta", [("beta.s1", 1)]) == {("beta.s1", 1)}
     assert await told(0)._everybody(("beta",), ()) == WhoIsThere({"beta.s1": 1})

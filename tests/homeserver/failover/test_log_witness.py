@@ -117,7 +117,7 @@ async def test_what_is_sent_to_servers_of_other_instances_says_where_the_log_sta
     alpha, beta = homes
     far = await beta.simserver("beta.s1")
     word = OwnerWord(entity="alpha.ball", owner="", owner_rev=1, timeout_s=0)
-    await patiently(lambda: alpha.node.transfers.post(word, Trace("owner-00000001"), "beta.s1", on_path=False))
+    await patiently(lambda: alpha.node.parcels.post(word, Trace("owner-00000001"), "beta.s1", on_path=False))
     await until(lambda: far.home_log.witnesses)
     (token,) = far.home_log.witnesses
     positions = alpha.node.log_inquiries._positions

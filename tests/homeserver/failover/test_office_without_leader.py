@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from batonpass.authority.machines.lease import Granter, LeaseTerms
 from batonpass.authority.model.records import LeaseOffice, LeaseRow
 from batonpass.authority.procedures.lease import lease_office
 from batonpass.homeserver.failover.leases import Leases
@@ -24,8 +25,19 @@ class Member:
         self.store = Offices()
         self.now_ns = 10**12
         store: Any = self.store
+        positions: Any = None
         clock: Any = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
-        self.leases = Leases("alpha.h1", store, clock, 10.0, lambda: None, self.sweep)
+        self.leases = Leases(
+            "alpha.h1",
+            store,
+            clock,
+            Granter(LeaseTerms(10_000_000_000)),
+            lambda: None,
+            self.sweep,
+            positions,
+            lambda *_: None,
+            lambda: False,
+        )
 
     async def sweep(self, _row: LeaseRow) -> bool:
         return True

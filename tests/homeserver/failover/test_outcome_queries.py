@@ -1,6 +1,5 @@
 """What home says of states that were staged: kept until nothing can come of them any more."""
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -34,9 +33,8 @@ class Asked:
 
 
 def inquiries(record: EntityRecord, row: RecoveryRow | None) -> Inquiries:
-    transfers: Any = SimpleNamespace(answer_by=lambda *_: None)
     nothing: Any = None
-    return Inquiries(transfers, cast(Any, Asked(record, row)), nothing, nothing, nothing, "alpha")
+    return Inquiries(cast(Any, Asked(record, row)), nothing, nothing, nothing, nothing, nothing, nothing, "alpha")
 
 
 @pytest.mark.parametrize(
@@ -63,8 +61,7 @@ async def test_a_transfer_that_was_asked_for_while_nobody_had_the_entity_has_no_
         raise Refused(Reason.TOO_LATE, "it is not how it came")
 
     store.submit = submit
-    transfers: Any = SimpleNamespace(answer_by=lambda *_: None)
     nothing: Any = None
     message = Stranded(transfer_id="transfer-1", entity=BALL, epoch=2, sub=0, target=S2, incarnation=1)
-    word = await Inquiries(transfers, store, nothing, nothing, nothing, "alpha").stranded(message, S2)
+    word = await Inquiries(store, nothing, nothing, nothing, nothing, nothing, nothing, "alpha").stranded(message, S2)
     assert (word.word, submitted[0]["source_over"]) == ("void", False)

@@ -40,7 +40,7 @@ class Lane:
         self.answered_at: set[tuple[str, int]] = set()
         self.dropped: Counter[str] = Counter()
         node = home.node
-        self.lane = RenewalLane(cast(Any, self), node.store, node.transfers, node.leases, self._dropped)
+        self.lane = RenewalLane(cast(Any, self), node.store, node.parcels, node.leases, self._dropped)
 
     def claim(self, channel: int) -> trio.MemoryReceiveChannel[Received]:
         assert channel == RENEWAL_CHANNEL
@@ -75,7 +75,7 @@ async def test_nobody_but_a_simulation_server_of_this_instance_is_even_read(
     server = Server(lane.home, "alpha.p1")
     await server.register()
     parcel = server.seal(renew(1))
-    monkeypatch.setattr(lane.home.node.transfers, "open_untrusted", opened)
+    monkeypatch.setattr(lane.home.node.parcels, "open_untrusted", opened)
     for peer in ("alpha.ada", "alpha.nobody", "beta.s1", "alpha.h1"):
         lane.arrives(peer, parcel)
     await trio.testing.wait_all_tasks_blocked(0.01)
@@ -145,7 +145,7 @@ async def test_a_renewal_that_cannot_be_decided_is_answered_with_the_reason(
 ) -> None:
     server = Server(lane.home, "alpha.p1")
     await server.register()
-    node, said, seal = lane.home.node, list[Letter](), lane.home.node.transfers.seal
+    node, said, seal = lane.home.node, list[Letter](), lane.home.node.parcels.seal
 
     async def undecided(_opened: Any) -> RenewReply:
         raise NoQuorum("there is no majority")
@@ -155,7 +155,7 @@ async def test_a_renewal_that_cannot_be_decided_is_answered_with_the_reason(
         return await seal(message, trace, to, on_path=on_path)
 
     monkeypatch.setattr(node.leases, "renewed", undecided)
-    monkeypatch.setattr(node.transfers, "seal", sealed)
+    monkeypatch.setattr(node.parcels, "seal", sealed)
     lane.arrives("alpha.p1", server.seal(renew(1)))
     await until(lambda: lane.posted)
     (letter,) = said

@@ -52,6 +52,8 @@ class Instance:
             balance=Balance(),
             policy=relieve,
             balancing=False,
+            is_silent=lambda _: False,
+            is_handed_back=lambda _: False,
         )
         look = self.store.delegated_to
 

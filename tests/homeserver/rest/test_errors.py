@@ -441,4 +441,4 @@ async def test_while_nobody_has_authority_a_deletion_is_done_and_the_rest_is_tol
     body = {"to": "alpha.s2", "transfer_id": answer.json()["value"]}
     again = await world.api.call("POST", "/v1/entities/alpha.ball-1/transfers", body)
     assert (again.status_code, again.json()["value"]) == (503, body["transfer_id"]), "it is the same transfer"
-    await world.node.transfers.despawn("alpha.ball-1", "", 2)
+    await world.node.notices.despawn("alpha.ball-1", "", 2)

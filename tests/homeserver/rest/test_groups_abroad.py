@@ -25,7 +25,7 @@ class Questions:
     def __init__(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         self.parcels: list[list[Message]] = []
         self.are_waited_for: list[bool] = []
-        opened = home.node.transfers.open_untrusted
+        opened = home.node.parcels.open_untrusted
 
         async def noted(parcel: Parcel, until_ns: int | None = None) -> list[Opened]:
             came = await opened(parcel, until_ns)
@@ -35,7 +35,7 @@ class Questions:
                 self.parcels.append([one.message for one in came])
             return came
 
-        monkeypatch.setattr(home.node.transfers, "open_untrusted", noted)
+        monkeypatch.setattr(home.node.parcels, "open_untrusted", noted)
 
 
 async def ask_all(server: Server, letters: Sequence[Letter]) -> list[Opened]:

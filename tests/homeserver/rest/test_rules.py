@@ -284,15 +284,15 @@ async def test_a_new_master_inherits_the_questions(game: Game) -> None:
 async def test_failures_row_7_a_yes_does_not_outlive_its_master_and_the_next_one_is_asked(
     game: Game, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eve, transfers = await game.home.player("alpha.eve"), game.home.node.transfers
-    order, held = transfers.order, list[TransferRecord]()
+    eve, orders = await game.home.player("alpha.eve"), game.home.node.orders
+    order, held = orders.order, list[TransferRecord]()
 
     async def hold(transfer: TransferRecord) -> None:
         held.append(transfer)
 
     await game.request(game.bob, "transfer-1")
     with monkeypatch.context() as patch:
-        patch.setattr(transfers, "order", hold)
+        patch.setattr(orders, "order", hold)
         assert (await game.answer(game.ada, "transfer-1", allow=True))["phase"] == "permitted"
     await game.set(game.ada, master="alpha.eve")
     await order(held[0])
@@ -337,14 +337,14 @@ async def test_what_changes_between_permit_and_commit_takes_the_permit_away(
 ) -> None:
     await game.home.player("alpha.eve")
     await game.set(game.ada, rule="allow", owner="alpha.eve")
-    transfers = game.home.node.transfers
-    order = transfers.order
+    orders = game.home.node.orders
+    order = orders.order
     held: list[TransferRecord] = []
 
     async def hold(transfer: TransferRecord) -> None:
         held.append(transfer)
 
-    monkeypatch.setattr(transfers, "order", hold)
+    monkeypatch.setattr(orders, "order", hold)
     assert (await game.request(game.bob, "transfer-1"))["phase"] == "permitted"
     await game.set(game.ada, **changed)
     await order(held[0])

@@ -86,9 +86,9 @@ class Server:
     async def renewed(self, message: Renew) -> RenewReply:
         """The answer to a renewal, as `homeserver.failover.renewal_lane` gives it over the link."""
         node = self.home.node
-        (opened,) = await node.transfers.open_untrusted(Parcel.from_data_untrusted(self.seal(message, on_path=False)))
+        (opened,) = await node.parcels.open_untrusted(Parcel.from_data_untrusted(self.seal(message, on_path=False)))
         reply = await node.leases.renewed(opened)
-        answer = self.open((await node.transfers.seal(reply, opened.trace, self.name, on_path=False)).to_data()).message
+        answer = self.open((await node.parcels.seal(reply, opened.trace, self.name, on_path=False)).to_data()).message
         assert isinstance(answer, RenewReply)
         return answer
 

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -12,8 +13,12 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batonpass.actors.base.breakpoints import nowhere
+from batonpass.actors.base.clock import Bell
+from batonpass.authority.errors import MessageError, Refused
 from batonpass.authority.model.records import EntityRecord, GroupRecord, TransferRecord
 from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.placement.policy import Balance, relieve
 from batonpass.authority.procedures.group_table import is_behind
 from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.authority.trust.certificates import PassCertificate, token_hash
@@ -36,15 +41,18 @@ from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.verified import Verified
 from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.node.composition import Ports, Settings, build
+from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.homeserver.transfer.batch import letter_of
 from batonpass.homeserver.transfer.hierarchies import order_all
-from batonpass.homeserver.transfer.service import Transfers
+from batonpass.homeserver.transfer.service import in_nursery
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import directory_row
 from tests.authority.trust.test_certificate_reader import KEYS
 
 THIRD = "alpha.third"
-CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: 1.0)
+CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: 1.0, bell=Bell)
 
 
 def log_of_three() -> Log:
@@ -57,6 +65,7 @@ class Kept:
     """A store of one member; what was submitted to it, and whether it can be."""
 
     def __init__(self, log: Log) -> None:
+        self.tree = log.rows
         self.log = log
         self.submitted: list[str] = []
         self.passes: list[Any] = []
@@ -85,6 +94,12 @@ class Kept:
     def grave(self, entity: str) -> Any:
         return self.log.rows.get_or(("tombstones", entity), None)
 
+    def kind_of(self, _entity: str) -> str:
+        return "ball"
+
+    def open_rivals(self, _group: GroupRecord) -> list[GroupRecord]:
+        return []
+
     def group(self, group: str) -> GroupRecord | None:
         data = self.log.rows.get_or(("groups", group), None) if group else None
         return None if data is None else GroupRecord.from_data(data)
@@ -108,8 +123,8 @@ class Known:
         return KEYS[row.name].public
 
 
-class Home(Transfers):
-    """A homeserver that only notes what it sends."""
+class Home:
+    """A homeserver, built as it is shipped, that only notes what it sends."""
 
     def __init__(self, log: Log, spans: Spans = SILENT) -> None:
         self.kept = Kept(log)
@@ -117,13 +132,33 @@ class Home(Transfers):
         self.unreachable: set[str] = set()
         self.parcels = 0
         self.asked_far: list[list[Message]] = []
-        far = SimpleNamespace(exchange_all=self._far, hops_to=lambda _: 1)
-        directory = cast(Any, Known(log))
-        sealer = Sealer(HOMESERVER, KEYS[HOMESERVER])
-        store, clock, nothing = cast(Any, self.kept), cast(Any, CLOCK), cast(Any, None)
-        super().__init__(sealer, store, directory, cast(Any, far), nothing, clock, spans=spans)
+        self.far = SimpleNamespace(exchange_all=self._far, hops_to=lambda _: 1, is_silent=lambda _: False)
+        nothing: Any = None
+        ports = Ports(
+            sealer=Sealer(HOMESERVER, KEYS[HOMESERVER]),
+            store=cast(Any, self.kept),
+            directory=cast(Any, Known(log)),
+            federation=cast(Any, self.far),
+            # Looked up with each message, as tests exchange it.
+            post=cast(Any, self),
+            positions=nothing,
+            clock=cast(Any, CLOCK),
+            spans=spans,
+            leads=lambda: False,
+            leads_log=lambda: False,
+            is_better_elsewhere=lambda: False,
+            reached=nowhere,
+            beside_each_other=in_nursery,
+        )
+        settings = Settings(lease_term_s=1.0, balance=Balance(), policy=relieve, balancing=False, new_id=nothing)
         self.moves: list[str] = []
-        self.moved = lambda entity, _source, target: self.moves.append(f"{entity} to {target}")
+        with patch.object(
+            Balancer, "moved", lambda _, entity, _source, target: self.moves.append(f"{entity} to {target}")
+        ):
+            self.parts = build(ports, settings)
+        self.reply, self.replies = self.parts.transfers.reply, self.parts.transfers.replies
+        self.order_each, self.waiting = self.parts.orders.order_each, self.parts.waiting
+        self.certificates = self.parts.certificates
 
     async def _far(self, _instance: str, letters: Any, **_: Any) -> Any:
         self.asked_far.append([letter.message for letter in letters])
@@ -131,6 +166,9 @@ class Home(Transfers):
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         await self.post_all(to, [Letter(message, trace, on_path)])
+
+    async def show_log(self, to: str) -> None:
+        pass
 
     async def post_all(self, to: str, letters: Any) -> list[None]:
         if to in self.unreachable:
@@ -185,7 +223,15 @@ MESSAGES = st.lists(
 
 
 async def alone(home: Home, messages: list[Opened]) -> list[Any]:
-    return [(await home._reply_or_why_not(one)).message for one in messages]
+    answers = []
+    for one in messages:
+        answer: Letter | Exception | None
+        try:
+            answer = await home.reply(one)
+        except (MessageError, Refused, PeerUnreachable, NoQuorum) as error:
+            answer = error
+        answers.append(letter_of(one, answer).message)
+    return answers
 
 
 async def together(home: Home, messages: list[Opened]) -> list[Any]:
@@ -199,7 +245,8 @@ def test_together_they_come_to_what_they_come_to_one_by_one(before: list[Opened]
         one = Home(log_of_three())
         await alone(one, before)
         many = Home(copy.deepcopy(one.kept.log))
-        one.sent, one.moves = [], []
+        one.sent.clear()
+        one.moves.clear()
         answers = await together(many, messages)
         assert [told(answer) for answer in answers] == [told(answer) for answer in await alone(one, messages)]
         # What is not for the bulk goes beside it, in any order.
@@ -380,7 +427,9 @@ async def test_whose_group_was_decided_while_its_answer_was_under_way_is_told(mo
     assert not home.waiting
 
 
-async def test_all_of_a_group_are_ordered_in_one_parcel_to_each_server_and_who_cannot_be_told_keeps_nobody() -> None:
+async def test_all_of_a_group_are_ordered_in_one_parcel_to_each_server_and_who_cannot_be_told_keeps_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     home = Home(log_of_three())
     log = home.kept.log
     log.run("entity.create", entity="alpha.fourth", kind="ball", spawner=ADA, server=S3, rule="allow")
@@ -388,7 +437,13 @@ async def test_all_of_a_group_are_ordered_in_one_parcel_to_each_server_and_who_c
     log.run("group.propose", group="group-001", entities=names, target=S2, now_s=0.0)
     home.unreachable = {S1}
     ordered: list[str] = []
-    home.ordered = lambda transfer: ordered.append(transfer.id)
+    note = home.parts.orders.ordered
+
+    def noted(transfer: TransferRecord) -> None:
+        ordered.append(transfer.id)
+        note(transfer)
+
+    monkeypatch.setattr(home.parts.orders, "ordered", noted)
     store: Any = home.kept
     await order_all(store, home.order_each, "group-001")
     assert [(to, type(message), message.transfer_id) for to, message in home.sent if isinstance(message, Order)] == [
@@ -495,10 +550,12 @@ async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkey
     fields = {"group": "group-001", "entities": list(MEMBERS), "target": FAR, "now_s": 0.0, "check_target": False}
     home.kept.log.run("group.propose", **fields)
 
-    async def admitted(_home: str, asked: Any, _left_s: float) -> Any:
-        return [(AdmitReply(transfer_id=one.transfer_id, accepted=True, incarnation=1), trace) for one, trace in asked]
+    async def admitted(_home: str, asked: Any, **_: Any) -> Any:
+        return [
+            (AdmitReply(transfer_id=one.message.transfer_id, accepted=True, incarnation=1), one.trace) for one in asked
+        ]
 
-    monkeypatch.setattr(home.admissions, "ask_each", admitted)
+    monkeypatch.setattr(home.far, "exchange_all", admitted)
     requests = [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(3)]
     answers = await together(home, requests[:2])
     assert [answer.outcome for answer in answers] == ["pending", "pending"]
@@ -531,7 +588,7 @@ def admitting(home: Home, accepted: bool = True) -> None:
             for one in letters
         ]
 
-    home.admissions._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+    home.far.exchange_all = far
 
 
 async def test_there_is_one_question_abroad_and_one_step_of_the_log_for_all_of_a_group() -> None:
@@ -583,7 +640,7 @@ async def test_what_goes_elsewhere_does_not_wait_for_a_home_that_is_silent() -> 
         silent.set()
         return [PeerUnreachable("beta is silent")] * len(letters)
 
-    home.admissions._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+    home.far.exchange_all = far
     requests = [handoff("t-000001", THIRD), handoff("t-000002", BALL, FAR), handoff("t-000003", OTHER, FAR)]
     answers = await together(home, requests)
     assert silent.is_set()
@@ -614,7 +671,7 @@ async def test_what_is_about_visitors_goes_to_their_home_in_one_parcel() -> None
         reply = HandoffReply(transfer_id="t-000001", outcome="pending", authority=S1, epoch=1, sub=0)
         return [(reply, letter.trace) for letter in letters]
 
-    home.passing_on._federation.exchange_all = far  # type: ignore[assignment, method-assign]
+    home.far.exchange_all = far
     answers = await together(home, messages)
     assert home.asked_far == [[one.message for one in messages]]
     assert {answer.type for answer in answers} == {"handoff_reply"}

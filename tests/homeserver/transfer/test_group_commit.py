@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from batonpass.authority.errors import Reason, Refused
-from batonpass.authority.model.records import TransferRecord
 from batonpass.authority.procedures.batch import transfer_each
 from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.authority.trust.certificates import CommitCertificate
@@ -15,7 +14,7 @@ from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.verified import Verified
 from batonpass.homeserver.transfer.certificates import Certification
-from batonpass.homeserver.transfer.group_commit import Alone, Company, Means
+from batonpass.homeserver.transfer.group_commit import GroupCommit
 from batonpass.tree.raft.submissions import Aborted, NoQuorum
 from tests.authority.log import BALL, OTHER, S2, S3, new_log, request
 from tests.simserver.transfer.source.test_departures import TrioClock
@@ -51,20 +50,11 @@ def certification() -> Certification:
     return Certification(Sealer(HOMESERVER, IDENTITY), cast(Any, None), TrioClock())
 
 
-async def outcomes(means: Means, *steps: dict[str, Any]) -> list[Any]:
-    """What each hears who asks at the same moment for a commit."""
-    found: list[Any] = [None] * len(steps)
-
-    async def ask(place: int, args: dict[str, Any]) -> None:
-        try:
-            found[place] = (await means.submit("transfer.commit", **args))["outcome"]
-        except (Refused, NoQuorum) as error:
-            found[place] = error.reason if isinstance(error, Refused) else NoQuorum
-
-    async with trio.open_nursery() as nursery:
-        for place, args in enumerate(steps):
-            nursery.start_soon(ask, place, args)
-    return found
+async def outcomes(kept: Kept, *steps: dict[str, Any]) -> list[Any]:
+    """What each comes to of those who ask together for a commit."""
+    commit = GroupCommit(cast(Any, kept))
+    found = await commit.submit_all([("transfer.commit", args) for args in steps])
+    return [one.reason if isinstance(one, Refused) else one["outcome"] for one in found]
 
 
 THREE = (
@@ -75,46 +65,34 @@ THREE = (
 DESERVED = ["committed", Reason.NOT_FOUND, "committed"]
 
 
-async def test_what_is_asked_at_the_same_moment_is_one_command_with_a_verdict_for_each(kept: Kept) -> None:
-    company = Company(cast(Any, kept), certification())
-    assert await outcomes(company, *THREE) == DESERVED
+async def test_what_is_asked_together_is_one_command_with_a_verdict_for_each(kept: Kept) -> None:
+    assert await outcomes(kept, *THREE) == DESERVED
     assert kept.submitted == ["transfer.each"]
     assert (kept.log.rows.entity(BALL).authority, kept.log.rows.entity(OTHER).authority) == (S2, S3)
-    assert await outcomes(company, THREE[0]) == ["committed"]
+    assert await outcomes(kept, THREE[0]) == ["committed"]
     assert kept.submitted == ["transfer.each", "transfer.commit"], "alone, and a repetition"
 
 
 async def test_what_fails_together_is_done_one_by_one(kept: Kept) -> None:
     kept.fails = Aborted("procedure_crashed", "transfer.each raised KeyError")
-    assert await outcomes(Company(cast(Any, kept), certification()), *THREE) == DESERVED
+    assert await outcomes(kept, *THREE) == DESERVED
     assert kept.submitted == ["transfer.each", *["transfer.commit"] * 3]
 
 
 async def test_where_nothing_is_decided_everybody_hears_it(kept: Kept) -> None:
     kept.fails = NoQuorum("nobody leads")
-    assert await outcomes(Company(cast(Any, kept), certification()), *THREE) == [NoQuorum] * 3
+    with pytest.raises(NoQuorum):
+        await outcomes(kept, *THREE)
 
 
-async def test_who_is_alone_waits_for_nobody(kept: Kept) -> None:
-    assert await outcomes(Alone(cast(Any, kept), certification()), *THREE) == DESERVED
-    assert kept.submitted == ["transfer.commit"] * 3
-
-
-async def test_certificates_that_are_made_at_the_same_moment_share_a_signature(kept: Kept) -> None:
+async def test_certificates_that_are_made_together_share_a_signature(kept: Kept) -> None:
     transfers = []
     for args in (THREE[0], THREE[2]):
         kept.log.run("transfer.commit", **args)
         transfers.append(kept.log.transfer(args["transfer_id"]))
-    company, tokens = Company(cast(Any, kept), certification()), dict[str, str]()
-
-    async def certify(transfer: TransferRecord) -> None:
-        tokens[transfer.id] = await company.certify(transfer)
-
-    async with trio.open_nursery() as nursery:
-        for transfer in transfers:
-            nursery.start_soon(certify, transfer)
+    tokens = certification().commit_all(transfers)
     verified = Verified()
-    for transfer in transfers:
-        claims = jose.verify_untrusted(tokens[transfer.id], sender=IDENTITY.public, verified=verified)
+    for transfer, token in zip(transfers, tokens, strict=True):
+        claims = jose.verify_untrusted(token, sender=IDENTITY.public, verified=verified)
         assert CommitCertificate.from_claims_untrusted(claims).transfer_id == transfer.id
     assert len(verified) == 1

@@ -21,7 +21,7 @@ class Place:
         self.phases: dict[str, Phase] = {}
         self.looks: list[str] = []
         self.told: list[tuple[float, str]] = []
-        self.waiting = WaitingRequests()
+        self.waiting = WaitingRequests(AllVirtual().bell())
         store: Any = SimpleNamespace(transfer=self._transfer)
         self.news = GroupNews(store, self.waiting, self._tell, AllVirtual())
 

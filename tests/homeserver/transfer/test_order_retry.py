@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -51,7 +51,8 @@ class Place:
             open_rivals=lambda group: [self._group(name) for name in group.earlier],
             is_behind=lambda group, _now_s: group.id in self.behind,
         )
-        self.orders = Orders(store, self.order_each, AllVirtual(), lambda: self.in_office)
+        ordering: Any = SimpleNamespace(tell_each=self.order_each)
+        self.orders = Orders(store, ordering, AllVirtual(), lambda: self.in_office)
 
     def _permitted(self, names: list[str]) -> list[TransferRecord]:
         group_of = {name: group for group, members in self.groups.items() for name in members}
@@ -253,7 +254,7 @@ async def test_the_row_of_a_large_group_that_waits_for_its_turn_is_read_once_eac
     async def order_each(transfers: Sequence[TransferRecord]) -> None:
         told.extend(transfers)
 
-    orders = Orders(store, order_each, AllVirtual(), lambda: False)
+    orders = Orders(store, cast(Any, SimpleNamespace(tell_each=order_each)), AllVirtual(), lambda: False)
     orders.ordered(transfer_of("b-0", "b"))
     monkeypatch.setattr(Store, "group", noted)
     monkeypatch.setattr(Store, "entity", lambda _store, _name: object())

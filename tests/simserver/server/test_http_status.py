@@ -74,7 +74,7 @@ async def test_one_that_was_removed_and_runs_on_says_so_and_its_home_warns_once(
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
     assert "alpha.s1 is not registered" in answer.json()["message"]
     # It still tells of its load.
-    await until(lambda: home.node.dropped.get("unknown_sender", 0) >= 2)
+    await until(lambda: home.node.drops.counts.get("unknown_sender", 0) >= 2)
     warnings = [one for one in caplog.records if one.levelname == "WARNING" and "is not registered" in one.message]
     assert len([one for one in warnings if one.name == "batonpass.homeserver"]) == 1
 

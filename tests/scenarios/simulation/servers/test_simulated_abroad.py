@@ -95,8 +95,8 @@ class World:
 
     def seen_abroad(self) -> list[dict[str, Any]]:
         """What operators of the entity's home see."""
-        (home,) = (home for home in self.cluster.homes_of("alpha") if home.leases.granter.office)
-        return home.abroad.to_data()
+        (home,) = (home for home in self.cluster.homes_of("alpha") if home.parts.leases.granter.office)
+        return home.parts.abroad.to_data()
 
 
 def test_failures_row_8_a_server_abroad_dies_and_its_follower_there_goes_on() -> None:

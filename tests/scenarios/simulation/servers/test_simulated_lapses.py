@@ -323,7 +323,7 @@ def test_what_a_takeover_brought_home_is_looked_for_abroad_where_it_had_been_bef
     log.run("server.remove", {"server": SOURCE, "drain_id": "removed"})
     cluster.mail.heal()
     come_to_rest(cluster)
-    (last,) = [one for one in home.recoveries.recent if (one.entity, one.last) == (ENTITY, SOURCE)]
+    (last,) = [one for one in home.parts.recoveries.recent if (one.entity, one.last) == (ENTITY, SOURCE)]
     assert last.tick > there - COPY_TICKS, "it was gone on with from what there was before it had been abroad"
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
@@ -495,9 +495,9 @@ def test_a_pass_of_which_the_log_learns_while_a_server_is_swept_is_not_left_with
     """
     cluster = Cluster(MIXES["calm"], Random("swept"))
     log, source, target = cluster.logs["alpha"], cluster.servers[SOURCE], cluster.servers[TARGET]
-    (home,) = [one for one in cluster.homes_of("alpha") if one.leases.granter.office]
+    (home,) = [one for one in cluster.homes_of("alpha") if one.parts.leases.granter.office]
     log.run("entity.delegate", {"entity": ENTITY, "group": [SOURCE, TARGET]})
-    sweep, passed = home.leases._sweep, {"entity": ENTITY, "epoch": 1, "sub": 1, "kind": "pass", "incarnation": 1}
+    sweep, passed = home.parts.leases._sweep, {"entity": ENTITY, "epoch": 1, "sub": 1, "kind": "pass", "incarnation": 1}
     passed |= {"transfer_id": "transfer-1", "source": SOURCE, "target": TARGET, "tick": 1, "state_hash": "0" * 64}
 
     async def swept(lease: LeaseRow) -> bool:
@@ -517,7 +517,7 @@ def test_a_pass_of_which_the_log_learns_while_a_server_is_swept_is_not_left_with
             cluster.schedule.after(0.0, home.process.end)
         return answer
 
-    home.leases._sweep = swept
+    home.parts.leases._sweep = swept
     home.store.submit = submitted  # type: ignore[method-assign]
     target.crash()
     target.start()
@@ -635,7 +635,7 @@ def orphan_whose_follower_knows_more(parts: Parts) -> Cluster:
 def test_what_waited_for_its_server_goes_on_from_the_latest_copy_and_is_handed_back_to_it() -> None:
     """A durable input may be with a follower alone: the server's own checkpoint is of before it."""
     cluster = orphan_whose_follower_knows_more(Parts())
-    reports = [report for home in cluster.homes.values() for report in home.recoveries.recent]
+    reports = [report for home in cluster.homes.values() for report in home.parts.recoveries.recent]
     (report,) = [report for report in reports if report.entity == ENTITY]
     assert (report.last, report.source) == (SOURCE, "follower")
     assert report.target != SOURCE

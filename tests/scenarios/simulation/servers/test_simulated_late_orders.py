@@ -10,6 +10,7 @@ from batonpass.authority.model.records import Phase
 from batonpass.authority.wire.transfer import Order
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.entity.table import Holding
 
 ENTITY, HERE, THERE, HOME = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.h1"
@@ -20,11 +21,9 @@ class World:
     """A calm cluster with an entity that two servers may pass to each other, and what it was ordered to do."""
 
     def __init__(self, renew_after: int) -> None:
-        self.cluster = Cluster(MIXES["calm"], Random("late orders"))
+        self.cluster = Cluster(MIXES["calm"], Random("late orders"), Parts(renew_after=renew_after))
         self.orders: list[Order] = []
         self._send, self.cluster.mail.send = self.cluster.mail.send, self._sent  # type: ignore[method-assign]
-        for home in self.cluster.homes_of("alpha"):
-            home.renew_after = renew_after
         self.passing(1.0)
         home = self.cluster.homes[HOME]
         home.process.start_soon(home.delegate, ENTITY, (HERE, THERE))

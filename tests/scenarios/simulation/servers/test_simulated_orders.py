@@ -8,7 +8,7 @@ NEAR_TOO = "alpha.s2"
 
 def phases(world: World) -> list[Phase]:
     """Of everything that was asked for, in turn."""
-    (home,) = (home for home in world.cluster.homes_of("alpha") if home.leases.granter.office)
+    (home,) = (home for home in world.cluster.homes_of("alpha") if home.parts.leases.granter.office)
     found = [home.store.transfer(f"transfer-{number:06d}") for number in range(1, world.moves + 1)]
     return [transfer.phase for transfer in found if transfer is not None]
 

@@ -73,7 +73,9 @@ def give_away(cluster: Cluster) -> Ownership:
 
     async def give() -> None:
         change = {"entity": ENTITY, "by": before.master, "owner": other}
-        await home.tell_owner(EntityRecord.from_data(await home.store.submit("entity.change_rights", **change)))
+        await home.parts.notices.tell_owner(
+            EntityRecord.from_data(await home.store.submit("entity.change_rights", **change))
+        )
 
     home.process.start_soon(give)
     until(cluster, lambda: (now := cluster.record(ENTITY)) is not None and now.owner == other)

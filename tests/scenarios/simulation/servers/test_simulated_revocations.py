@@ -258,7 +258,7 @@ def test_a_chain_that_is_made_up_takes_an_entity_from_nobody_and_can_be_told_onc
 
     async def claim(epoch: int) -> None:
         try:
-            await home.learn_passes(ENTITY, made_up(epoch), TARGET)
+            await home.parts.notices.learn_passes(ENTITY, made_up(epoch), TARGET)
         except Refused as error:
             refused.append(error.reason)
 

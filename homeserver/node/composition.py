@@ -1,0 +1,340 @@
+"""The parts of a homeserver, and how they are wired: once, for servers that run and for those that are simulated.
+
+What a homeserver stands on (`Ports`) is given: its log, its way to servers and to other instances, time. Everything
+that decides is made here. `homeserver.server.main` has the ports of a server that runs, which are sockets, files and
+clocks; the simulation of the servers has others.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.machines.lease import Granter, LeaseTerms
+from batonpass.authority.model.records import Role
+from batonpass.authority.names import instance_of
+from batonpass.authority.node.breakpoints import BreakpointReached
+from batonpass.authority.node.spans import Spans
+from batonpass.authority.placement.policy import Balance, Policy
+from batonpass.authority.wire.log_position import HeldInquiry, LogInquiry
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import (
+    Adopted,
+    Census,
+    Collected,
+    Despawned,
+    LoadReport,
+    OwnerRequest,
+    Spawned,
+    StandingWord,
+)
+from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.leases import Leases, Starter
+from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
+from batonpass.homeserver.failover.outcome_queries import Inquiries
+from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.log.log_positions import LogPositions
+from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.names.directory import Directory, check_speaks_for
+from batonpass.homeserver.names.federation import Federation
+from batonpass.homeserver.names.foreign_admission import PATIENCE_S, Admissions
+from batonpass.homeserver.names.local_admission import Admitting
+from batonpass.homeserver.node.standings import Standings
+from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.homeserver.transfer.batch import Batches
+from batonpass.homeserver.transfer.certificate_chains import Chains
+from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.creation import Births
+from batonpass.homeserver.transfer.decided import Listeners
+from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.homeserver.transfer.foreign_relay import PassingOn
+from batonpass.homeserver.transfer.grant_retry import Reminders
+from batonpass.homeserver.transfer.group_commit import GroupCommit
+from batonpass.homeserver.transfer.group_result import GroupAnswers, GroupNews
+from batonpass.homeserver.transfer.hierarchies import Hierarchies
+from batonpass.homeserver.transfer.notices import Notices
+from batonpass.homeserver.transfer.order import Ordering
+from batonpass.homeserver.transfer.order_retry import Orders
+from batonpass.homeserver.transfer.owners import Owners
+from batonpass.homeserver.transfer.ownership_check import Held
+from batonpass.homeserver.transfer.parcels import Post
+from batonpass.homeserver.transfer.service import BesideEachOther, Transfers
+from batonpass.homeserver.transfer.spans import DecisionSpans
+from batonpass.homeserver.transfer.waiting_group import WaitingRequests
+
+__all__ = ["RENEW_AFTER", "Kinds", "Loop", "Parts", "Ports", "Settings", "build"]
+
+RENEW_AFTER: Final = 4
+"""A chain of so many direct passes is replaced by a new grant."""
+
+Loop = Callable[[Starter], Coroutine[Any, Any, None]]
+"""What a part does until it is cancelled; what takes time it starts beside that."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What a homeserver stands on.
+
+    Args:
+        sealer: its name and keys.
+        leads: whether this member leads its instance, as far as it knows.
+        leads_log: whether it leads the log now; None if that has no leader among the members.
+        is_better_elsewhere: whether the office of granting leases is left to others; see `Clocks`.
+        reached: where tests interrupt it.
+        beside_each_other: how several messages are dealt with at the same time.
+    """
+
+    sealer: Sealer
+    store: Store
+    directory: Directory
+    federation: Federation
+    post: Post
+    positions: LogPositions
+    clock: Clock
+    spans: Spans
+    leads: Callable[[], bool]
+    leads_log: Callable[[], bool | None]
+    is_better_elsewhere: Callable[[], bool]
+    reached: BreakpointReached
+    beside_each_other: BesideEachOther
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What operators decide, and how patient a homeserver is.
+
+    Args:
+        balancing: whether entities are moved away from busy servers.
+        new_id: names transfers that the balancer wants.
+        renew_after: see `Batches`.
+        patience_s: how long another instance may be silent about one of its servers before a transfer is refused.
+    """
+
+    lease_term_s: float
+    balance: Balance
+    policy: Policy
+    balancing: bool
+    new_id: Callable[[], str]
+    renew_after: int = RENEW_AFTER
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Of what classes a homeserver is made; those that lack a guard show what a test of that guard finds."""
+
+    certification: type[Certification] = Certification
+    granter: type[Granter] = Granter
+    recoveries: type[Recoveries] = Recoveries
+    farewells: type[Farewells] = Farewells
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """A homeserver, whatever it stands on."""
+
+    store: Store
+    federation: Federation
+    directory: Directory
+    spans: Spans
+    certificates: Certification
+    transfers: Transfers
+    notices: Notices
+    orders: Orders
+    waiting: WaitingRequests
+    leases: Leases
+    recoveries: Recoveries
+    abroad: Abroad
+    log_inquiries: LogInquiries
+    reminders: Reminders
+    farewells: Farewells
+    group_news: GroupNews
+    births: Births
+    owners: Owners
+    balancer: Balancer
+    hierarchies: Hierarchies
+    standings: Standings
+
+    def loops(self) -> Mapping[str, tuple[Loop, ...]]:
+        """What has to run for as long as the server does, by what is restarted together."""
+        return {
+            "leases": (self.leases.look_around,),
+            # What others left behind: entities, what was handed over, ordered, waits for a group, or has ended.
+            "recoveries": (
+                _alone(self.recoveries),
+                _alone(self.reminders),
+                _alone(self.orders),
+                _alone(self.group_news),
+                _alone(self.farewells),
+            ),
+            # What other instances have of this one, and where they are.
+            "abroad": (self.abroad.look_around, self.log_inquiries.look_around),
+            # What moves entities for the system's own reasons, and keeps hierarchies together at that.
+            "balancer": (_alone(self.hierarchies), _alone(self.balancer)),
+        }
+
+    def took(self, opened: Opened, drop: Callable[[str], None]) -> bool:
+        """Take a message that wants no answer; whether it was one. `drop` counts those that nobody waits for.
+
+        Raises:
+            MessageError: its sender may not say that.
+        """
+        sender = opened.sender
+        match opened.message:
+            case Spawned() as message:
+                if not self.births.spawned(message, sender):
+                    drop("unexpected_spawned")
+            case Despawned() as message:
+                self.farewells.heard(message, sender)
+            case Collected() as message:
+                # Of whichever instance: it must be one that was asked.
+                self.recoveries.collected(message, sender)
+            case Adopted() as message:
+                self.recoveries.adopted(message, sender)
+            case LoadReport() as message if self._is_ours(sender):
+                self.balancer.reported(sender, message.load, message.still)
+            case StandingWord() as message:
+                # Of whichever instance: it must be one that was asked.
+                if not self.standings.heard(message, sender):
+                    drop("unexpected_standing")
+            case Census() as message if self._is_ours(sender):
+                self.balancer.took_census(sender, message)
+            case _:
+                return False
+        return True
+
+    def _is_ours(self, sender: str) -> bool:
+        """Whether the sender is a simulation server of this instance, as far as this member knows."""
+        row = self.store.row(sender)
+        return row is not None and row.role is Role.SIMSERVER
+
+
+class _Served(Protocol):
+    async def serve(self) -> None:
+        """Until it is cancelled."""
+
+
+def _alone(part: _Served) -> Loop:
+    """What a part does by itself, beside which it starts nothing."""
+
+    async def loop(_: Starter) -> None:
+        await part.serve()
+
+    return loop
+
+
+def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  # it is frozen
+    """Wire the parts of one homeserver; nothing runs yet. Each is made of those before it."""
+    store, directory, federation, clock = ports.store, ports.directory, ports.federation, ports.clock
+    post, spans, positions, name = ports.post, ports.spans, ports.positions, ports.sealer.name
+    instance = instance_of(name)
+    granter = kinds.granter(LeaseTerms(round(settings.lease_term_s * 1e9)))
+
+    def in_office() -> bool:
+        return granter.office > 0
+
+    recoveries = kinds.recoveries(store, post.post, clock, in_office, spans)
+    witnesses = Witnesses(lambda other: federation.hops_to(other) is not None)
+    leases = Leases(
+        name,
+        store,
+        clock,
+        granter,
+        ports.leads_log,
+        recoveries.sweep,
+        positions,
+        witnesses.told,
+        ports.is_better_elsewhere,
+    )
+    certificates = kinds.certification(ports.sealer, directory, clock)
+    chains = Chains(certificates, store, lambda entity: recoveries.begun([entity]))
+    notices = Notices(store, post, certificates, chains)
+    orders = Orders(store, Ordering(store, post, clock), clock, in_office)
+    balancer = Balancer(
+        store,
+        post.post,
+        clock,
+        leads=ports.leads,
+        balance=settings.balance,
+        policy=settings.policy,
+        balancing=settings.balancing,
+        new_id=settings.new_id,
+        is_silent=federation.is_silent,
+        is_handed_back=recoveries.hands_back,
+    )
+    hierarchies = Hierarchies(instance, store, federation, orders.order_each, clock, balancer.is_passed_on)
+    listeners = Listeners(balancer.moved, hierarchies.refused)
+    abroad = Abroad(instance, store, federation, post, certificates, recoveries, clock, in_office)
+    log_inquiries = LogInquiries(
+        store,
+        directory,
+        federation,
+        positions,
+        witnesses,
+        lambda: None if in_office() else store.lease_office().holder,
+        leases.prove_went_back,
+        clock,
+    )
+    speaks_for = partial(check_speaks_for, directory)
+    held = Held(store, federation, positions, instance, speaks_for, leases.prove_went_back)
+    owners = Owners(instance, store, directory, federation, notices)
+    inquiries = Inquiries(store, directory, federation, abroad, certificates, notices, recoveries.begun, instance)
+    waiting, decisions = WaitingRequests(clock.bell()), DecisionSpans(spans)
+    groups = GroupAnswers(instance, store, waiting, post, certificates, decisions, listeners)
+    batches = Batches(
+        name=name,
+        store=store,
+        directory=directory,
+        post=post,
+        clock=clock,
+        certificates=certificates,
+        chains=chains,
+        notices=notices,
+        commit=GroupCommit(store, spans),
+        admissions=Admissions(federation, clock, settings.patience_s),
+        passing_on=PassingOn(federation, clock),
+        waiting=waiting,
+        groups=groups,
+        listeners=listeners,
+        decisions=decisions,
+        reached=ports.reached,
+        renew_after=settings.renew_after,
+    )
+    transfers = Transfers(
+        batches=batches,
+        admitting=Admitting(name, store, clock),
+        answers={
+            **inquiries.answers,
+            OwnerRequest: owners.answer,
+            LogInquiry: log_inquiries.answer,
+            HeldInquiry: held.answer,
+        },
+        directory=directory,
+        clock=clock,
+        why_undecided=lambda: leases.went_back,
+        beside_each_other=ports.beside_each_other,
+    )
+    return Parts(
+        store=store,
+        federation=federation,
+        directory=directory,
+        spans=spans,
+        certificates=certificates,
+        transfers=transfers,
+        notices=notices,
+        orders=orders,
+        waiting=waiting,
+        leases=leases,
+        recoveries=recoveries,
+        abroad=abroad,
+        log_inquiries=log_inquiries,
+        reminders=Reminders(instance, store, post.post, certificates.commit, clock, in_office),
+        farewells=kinds.farewells(store, post.post, clock, in_office),
+        group_news=GroupNews(store, waiting, groups.tell, clock),
+        births=Births(store, post.post, clock),
+        owners=owners,
+        balancer=balancer,
+        hierarchies=hierarchies,
+        standings=Standings(store, post.post, balancer.report, instance),
+    )
