@@ -19,7 +19,7 @@ class Reason(StrEnum):
     ATTACHED = "attached"
     """The entity has a parent or children that would stay behind: detach them first, or move what is above."""
     CANCELLED = "cancelled"
-    """Whoever made the request, or the master, took it back."""
+    """The requester, or the master, took it back."""
     CAPACITY = "capacity"
     """The target has no room for the entity, or for a state of this size."""
     CYCLE = "cycle"
@@ -29,9 +29,9 @@ class Reason(StrEnum):
     DRAINING = "draining"
     """The server is drained: it takes no entities."""
     EXPIRED = "expired"
-    """Nobody began with what was permitted for ten minutes, and many other transfers have come since."""
+    """What was permitted was not begun for ten minutes, and many other transfers have come since."""
     FREEZE_BUDGET = "freeze_budget"
-    """The entity would have stood still for longer than it may, so it goes on where it was."""
+    """The entity would have been frozen for longer than it may, so it is resumed where it was."""
     FULL = "full"
     """A bounded table has no room for another row."""
     GONE = "gone"
@@ -41,12 +41,12 @@ class Reason(StrEnum):
     HOME_UNREACHABLE = "home_unreachable"
     """The home instance of a server cannot be asked.
 
-    Whether its lease is over, so nobody goes on with its entities; or whether it would have an entity, so that stays.
+    Whether its lease is over, so no server takes its entities over; or whether it would have an entity, so that stays.
     """
     INCOMPATIBLE = "incompatible"
     """The target does not know the entity's kind, or a later version of its world has written the state.
 
-    Or nobody could read the state: it stays with the world that gave it.
+    Or no server could read the state: it stays with the world that gave it.
     """
     KEY_CONFLICT = "key_conflict"
     """Other keys are pinned to this name."""
@@ -55,13 +55,13 @@ class Reason(StrEnum):
     LEASE_OVER = "lease_over"
     """The lease of this incarnation of the simulation server is over, or it never had one."""
     LOCKED = "locked"
-    """Somebody holds a lock on who owns the entity."""
+    """A player holds a lock on who owns the entity."""
     MASTER_CHANGED = "master_changed"
     """Mastership changed between the master's permission and the commit; the new one is asked, if one was asked."""
     NO_DELEGATION = "no_delegation"
     """The entity was not delegated to both ends, so it cannot be passed directly."""
     NOT_AVAILABLE = "not_available"
-    """Somebody owns the entity, and it was asked for only if nobody does."""
+    """A player owns the entity, and it was asked for only if none does."""
     NOT_DRAINED = "not_drained"
     """The server is not drained, or not empty yet, so it cannot be removed."""
     NOT_FOUND = "not_found"
@@ -73,9 +73,9 @@ class Reason(StrEnum):
     NOT_OWNER = "not_owner"
     """Only the owner may do this."""
     NOT_REQUESTER = "not_requester"
-    """Only whoever made the request, or the master, may do this."""
+    """Only the requester, or the master, may do this."""
     NOT_WANTED = "not_wanted"
-    """Nobody waits for the entity, and it was to be given up only if somebody does."""
+    """No player waits for the entity, and it was to be given up only if one does."""
     OWNER_CHANGED = "owner_changed"
     """Ownership changed between the permission and the commit, or since the requester looked."""
     RULE_CHANGED = "rule_changed"
@@ -83,7 +83,7 @@ class Reason(StrEnum):
     SAME_SERVER = "same_server"
     """The target has authority already."""
     STALE_REVISION = "stale_revision"
-    """A right has another revision than the one that was named: somebody changed it meanwhile."""
+    """A right has another revision than the one that was named: it was changed meanwhile."""
     TARGET_FAILED = "target_failed"
     """The target did not answer in time."""
     TARGET_DOWN = "target_down"
@@ -99,7 +99,7 @@ class Reason(StrEnum):
     UNKNOWN_TARGET = "unknown_target"
     """No simulation server of this name is registered."""
     UNPROVEN = "unproven"
-    """The entity was passed directly with a key that is not good any more: whoever has it is looked for."""
+    """The entity was passed directly with a key that is not good any more: the server that has it is looked for."""
     WRONG_HOME = "wrong_home"
     """The record lives in another instance."""
 
@@ -119,4 +119,4 @@ class MessageError(ValueError):
 
 
 class UnknownSender(MessageError):
-    """Nobody is registered under the name that sealed this: it never was, or it was removed and its process runs on."""
+    """No server is registered under the name that sealed this: it never was, or it was removed and its process runs on."""

@@ -77,7 +77,7 @@ EXPECTED = {
     "value that stands for a whole column of a batch": f"{MAX_SHARED} characters",
     "servers known to read columns": f"{MAX_READERS:,}",
     "header of a key that is told ahead": f"{MAX_KEY_HEADER_BYTES:,} bytes",
-    "servers with whom a key is agreed on ahead": f"{MAX_AGREED:,}",
+    "servers with which a key is agreed on ahead": f"{MAX_AGREED:,}",
     "rows of a census": f"{MAX_CENSUS}",
     "requests of one player for an entity; for all, at one member; players and requests remembered": (
         f"{BURST} and {REQUESTS_PER_S:.0f} a second; {RATE.burst} and {RATE.per_s:.0f} a second; "
@@ -89,8 +89,8 @@ EXPECTED = {
     "parts of an entity beside its state; their names; all of them": (
         f"{MAX_PARTS}; {MAX_PART_NAME} characters; {MAX_PARTS_BYTES // MIB} MiB"
     ),
-    "why an entity stands still": f"{MAX_BROKEN_CHARS} characters",
-    "receivers for whom a key is ready": f"{MAX_READY:,}",
+    "why an entity is quarantined": f"{MAX_BROKEN_CHARS} characters",
+    "receivers for which a key is ready": f"{MAX_READY:,}",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "questions for room that wait for the home's word that a server is drained still": f"{MAX_UNSURE:,}",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
@@ -105,7 +105,7 @@ EXPECTED = {
     "members of a group, groups": f"{MAX_GROUP:,}, {MAX_GROUPS}",
     "open groups with some of the same entities, before one": f"{MAX_RIVALS}",
     "wait for the last member of a group": f"{GROUP_LIFETIME_S} s, and 1 s for each {MEMBERS_IN_A_SECOND} members",
-    "questions to another instance about entities that stand still": f"{AT_ONCE} at once",
+    "questions to another instance about entities that are frozen": f"{AT_ONCE} at once",
     "transfers in the log; those that it may not forget yet": f"{MAX_TRANSFERS:,}; {MAX_KEPT:,}",
     "notice before an entity leaves": f"{MAX_NOTICE_MS:,} ms",
     "input": f"{MAX_INPUT_BYTES:,} bytes",
@@ -119,7 +119,7 @@ EXPECTED = {
     "words of other instances' logs that a server keeps, of one instance; words of one that its homes show": (
         f"{MAX_FOREIGN_LOGS}, {MAX_OFFICES_ABROAD}; {MAX_WITNESSES}"
     ),
-    "entities in a question about what a server has; earlier stays of each": f"{MAX_HELD}; {MAX_WENT_ON}",
+    "entities in a question about what a server has; earlier custody terms of each": f"{MAX_HELD}; {MAX_WENT_ON}",
     "leases in a question of another home": f"{MAX_LEASES}",
     "copies in a message": f"{MAX_COPIES}, 64 KiB of states or one alone",
     "entities in a message of a recovery": f"{MAX_RECOVERED}",

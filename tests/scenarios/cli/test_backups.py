@@ -272,7 +272,7 @@ async def test_what_the_page_says_brings_an_instance_back_with_all_that_moved_si
         await execute("while it is stopped")
         async with coming_up(running, HOME):
             await until(health, running, HOME, code="log_went_back")
-            await execute("when everything stands still")
+            await execute("when nothing is simulated")
             await says(running, "ok", HOME, *SERVERS)
             record = (await running.until(partial(is_with, "alpha.s2")))[BALL]
         assert record["standing"] == "simulated"
