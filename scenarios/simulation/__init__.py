@@ -11,9 +11,8 @@ The judge
     calls, registers   what clients do, and what it must come to
     linearizability    judge a history of calls and answers (Wing and Gong, Lowe); knows nothing of the rest
 
-Systems under test
+System under test
     fence              real replicas                               weaknesses the same with one guard taken away
-    stock              PySyncObj as it comes; never in one process with the others
 
 Running it
     run                one seed                                    worker     a process that runs many

@@ -1,7 +1,7 @@
 """What clients do during a run, and what they were told: the histories that are judged afterwards.
 
 A client does one thing after the other: it calls a member, waits, and when it hears nothing in time calls another one,
-under the same number, if the system under test makes that safe. What it never hears of stays open in the history.
+under the same number. What it never hears of stays open in the history.
 """
 
 import random
@@ -97,15 +97,12 @@ class Client:
         dice: random.Random,
         history: History,
         service: Service,
-        *,
-        retries: bool,
     ) -> None:
         self.name: Final = name
         self._schedule: Final = schedule
         self._dice: Final = dice
         self._history: Final = history
         self._service: Final = service
-        self._retries: Final = retries
         self._number = 0
         self._seen: dict[str, Value] = {}
         self._call: Call | None = None
@@ -154,8 +151,6 @@ class Client:
 
     def _try(self, call: Call) -> None:
         members = self._service.reachable()
-        if call.attempts and not (self._retries or call.is_read):
-            call.attempts = MAX_ATTEMPTS
         if call.attempts >= MAX_ATTEMPTS:
             self._call = None
             self.think()

@@ -1,12 +1,12 @@
 """One simulated cluster: members of some system under test, their network, their clients, and everything that happens.
 
 The cluster is the world around the members: it lets things happen in their processes, ends and pauses these, and shows
-the oracle what they did. It knows nothing of the system under test but `Member`; see `fence` and `stock` for the two.
+the oracle what they did. It knows nothing of the system under test but `Member`; see `fence`.
 """
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from batonpass.scenarios.simulation.calls import Call, Client, History
@@ -108,13 +108,13 @@ class Member(Protocol):
         """What its own state holds, without asking anybody."""
 
     def transfer(self, target: str) -> None:
-        """As leader, hand the leadership to that member, if the system can do that."""
+        """As leader, hand the leadership to that member."""
 
     def change(self, wanted: Wanted) -> None:
         """As leader, begin to change the members like this, if that is possible now."""
 
     def seats(self) -> Seats | None:
-        """Who the members are, as far as it has applied the log; None if the system cannot change them."""
+        """Who the members are, as far as it has applied the log; None if it cannot know yet."""
 
     def meets(self, other: "Member") -> bool:
         """Whether the two let each other in. `other` is of the same system."""
@@ -122,14 +122,6 @@ class Member(Protocol):
 
 class System(Protocol):
     """A system under test."""
-
-    name: str
-    retries: bool
-    """Whether a command may be submitted again under the same number."""
-    stands_echoes: bool
-    """Whether what was sent before may arrive once more, which no transport does."""
-    changes_members: bool
-    """Whether members can be added and removed here."""
 
     def member(self, name: str, cluster: "Cluster") -> Member:
         """A member with an empty disk, not yet started."""
@@ -167,16 +159,14 @@ class Cluster:
         self._looks = 0
         self._looked_at = -1
         self.system: Final = system
-        spares = SPARES if mix.change and system.changes_members else 0
+        spares = SPARES if mix.change else 0
         self.names: Final = [f"h{number}" for number in range(size + spares)]
         self.doors: Final = self.names[:size]
         self._present = set(self.doors)
-        weather = mix.weather if system.stands_echoes else replace(mix.weather, remembers=False)
-        self.network: Final = Network(self.names, self.schedule, dice, weather, self)
+        self.network: Final = Network(self.names, self.schedule, dice, mix.weather, self)
         self._processes: Final = {name: _Process(system.member(name, self)) for name in self.names}
         self.clients: Final = [
-            Client(f"c{number}", self.schedule, dice, self.history, self, retries=system.retries)
-            for number in range(CLIENTS)
+            Client(f"c{number}", self.schedule, dice, self.history, self) for number in range(CLIENTS)
         ]
         for name in self.doors:
             self.start(name)

@@ -27,12 +27,6 @@ _COLUMNS: Final = {
 @click.command(name="raft", short_help="The replicated log under faults, thousands of virtual seconds a minute.")
 @campaign_options(MIXES)
 @click.option("--nodes", type=click.Choice(["3", "5"]), help="Members. [default: 3 for even seeds, 5 for odd ones]")
-@click.option(
-    "--system",
-    type=click.Choice(["fence", "stock"]),
-    default="fence",
-    help="Our replicas, or the PySyncObj package as it comes. [default: fence]",
-)
 def command(**flags: Any) -> int:
     """Run real replicas on a virtual clock, network and disk, with faults drawn from seeds, and judge what they did.
 
@@ -45,7 +39,6 @@ def command(**flags: Any) -> int:
       baton simulate raft --seeds 300
       baton simulate raft --mix slow --nodes 5 --seeds 2000 --from 5000
       baton simulate raft --mix slow --from 5123 --seeds 1 --nodes 5 --trace
-      baton simulate raft --system stock --seeds 300
     """
     if flags["weakness"]:
         from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
@@ -57,7 +50,6 @@ def command(**flags: Any) -> int:
         flags["seeds"],
         first=flags["first"],
         nodes=flags["nodes"] and int(flags["nodes"]),
-        system=flags["system"],
         weakness=flags["weakness"],
         workers=flags["jobs"] or os.cpu_count() or 1,
     )

@@ -163,8 +163,7 @@ class Faults:
         self._cluster.burst()
 
     def _change(self) -> None:
-        if self._cluster.system.changes_members:
-            self._dice.choice(self._operators).change()
+        self._dice.choice(self._operators).change()
 
     def _transfer(self) -> None:
         cluster = self._cluster

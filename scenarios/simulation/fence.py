@@ -58,11 +58,6 @@ _PROCEDURES: Final = {"simulation.append": _append}
 class Fence:
     """Real replicas; or weakened ones, to show that the simulation notices (see `weaknesses`)."""
 
-    name = "fence"
-    retries = True
-    stands_echoes = True
-    changes_members = True
-
     def __init__(
         self,
         make_raft: Callable[..., RaftCore] = RaftCore,

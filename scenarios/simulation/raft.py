@@ -25,20 +25,16 @@ def raft_campaign(
     seeds: int,
     *,
     nodes: int | None = None,
-    system: str = "fence",
     weakness: str = "",
     **how: Any,
 ) -> Campaign:
     """So many seeds of each mix. `nodes` is 3, 5, or None for both by turns; `how` as of `Campaign`."""
-    flags = {"system": system}
-    if weakness:
-        flags["weakness"] = weakness
+    flags = {"weakness": weakness} if weakness else {}
     if nodes:
         flags["nodes"] = str(nodes)
 
     def replay(outcome: Mapping[str, Any]) -> str:
-        what = f" --system {system}" if system != "fence" else ""
-        what += f" --weakness {weakness}" if weakness else ""
+        what = f" --weakness {weakness}" if weakness else ""
         run = f"--mix {outcome['mix']} --from {outcome['seed']} --seeds 1 --nodes {outcome['size']}"
         return f"baton simulate raft {run}{what} --trace"
 
