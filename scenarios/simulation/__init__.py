@@ -12,13 +12,14 @@ The judge
     linearizability    judge a history of calls and answers (Wing and Gong, Lowe); knows nothing of the rest
 
 System under test
-    fence              real replicas                               weaknesses the same with one guard taken away
+    fence              real replicas
 
 Running it
     run                one seed                                    worker     a process that runs many
-    campaign, share    many processes, and the share of each       show       their results in a terminal
-    pace               how fast they go, and how long to the end
-    raft, command      `baton simulate raft`
+    campaign           many processes                              show       their results in a terminal
+    pace               how fast they go, and how long to the end   command    `baton simulate raft`
+
+tests/mutants has the same with one guard taken away each.
 
 Whole clusters of servers
     servers            homeservers, simulation servers and players; `baton simulate servers`
@@ -29,7 +30,7 @@ Hand-overs, searched instead of drawn from seeds
     handover           the small model: three servers, a network without order, a budget of faults
     handover_host      one real server of either kind that can be stopped, copied and compared
     handover_memory    what was met, by number, and what was done to it; so that nothing is computed twice
-    handover_weaknesses  the same with one guard taken away      search_command    `baton simulate transfers-search`
+    search_command     `baton simulate transfers-search`
 
 docs/simulation.md says what is simulated and what it found.
 """

@@ -14,8 +14,9 @@ from typing import IO, Any, Final
 import trio
 
 from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.simulation import worker
 
-__all__ = ["Campaign", "Found", "MixResult", "WorkerFailed", "run_campaign"]
+__all__ = ["Campaign", "Found", "Kind", "MixResult", "WorkerFailed", "run_campaign"]
 
 _MAX_VIOLATIONS_KEPT: Final = 20
 _MEMORY_FILES: Final = "/dev/shm"  # noqa: S108 - a private directory is made in it
@@ -25,22 +26,51 @@ class WorkerFailed(EnvironmentFailed):
     """A process that runs seeds ended with an error of its own."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of simulation, and the command that runs it."""
+
+    command: str
+    run: str
+    """What runs one seed, as "module:function". It is called with the name of a mix and a seed, and what the campaign
+    has as `options`, and returns an `Outcome`."""
+    mixes: tuple[str, ...]
+    columns: Mapping[str, str]
+    """The figures of an outcome that are added up and shown, and their titles."""
+    counted: str
+    """The figure whose rate is told, ..."""
+    title: str
+    """...and how that is called."""
+    hidden: tuple[str, ...] = ()
+    """Figures that are added up as well, and not shown."""
+    again: Mapping[str, str] = field(default_factory=dict)
+    """Flags that run the same seed again, and the figures of its outcome that they name."""
+
+
 @dataclass(frozen=True)
 class Campaign:
     """What to run: so many seeds of each mix, from this one on.
 
-    `worker` is the module that runs them, `flags` what it is told beside the seeds, `figures` what it counts in each
-    run, and `replay` makes the command that runs one of them again.
+    `options` is what each run is told beside its mix and its seed.
     """
 
-    worker: str
-    figures: tuple[str, ...]
-    replay: Callable[[Mapping[str, Any]], str]
+    kind: Kind
     mixes: tuple[str, ...]
     seeds: int
     first: int = 0
-    flags: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """What is added up."""
+        return (*self.kind.columns, *self.kind.hidden)
+
+    def replay(self, outcome: Mapping[str, Any]) -> str:
+        """The command that runs one of them again."""
+        flags = "".join(f" --{flag} {outcome[figure]}" for flag, figure in self.kind.again.items())
+        which = f"--mix {outcome['mix']} --from {outcome['seed']} --seeds 1{flags}"
+        return f"{self.kind.command} {which} --trace"
 
     @property
     def shares(self) -> int:
@@ -114,18 +144,18 @@ async def run_campaign(
     for mix in campaign.mixes:
         results.setdefault(mix, MixResult(mix))
     async with trio.open_nursery() as nursery:
-        for worker in range(campaign.shares):
-            nursery.start_soon(_work, campaign, worker, results, lines, progress)
+        for share in range(campaign.shares):
+            nursery.start_soon(_work, campaign, share, results, lines, progress)
 
 
 async def _work(
     campaign: Campaign,
-    worker: int,
+    share: int,
     results: dict[str, MixResult],
     lines: bool,
     progress: Callable[[MixResult], None],
 ) -> None:
-    async with _worker_lines(_arguments(campaign, worker, lines=lines)) as outcomes:
+    async with _worker_lines(_arguments(campaign, share, lines=lines)) as outcomes:
         began_s = monotonic()
         async for line in outcomes:
             outcome = json.loads(line)
@@ -137,16 +167,17 @@ async def _work(
             progress(result)
 
 
-def _arguments(campaign: Campaign, worker: int, *, lines: bool) -> list[str]:
+def _arguments(campaign: Campaign, share: int, *, lines: bool) -> list[str]:
     flags: dict[str, Any] = {
-        **campaign.flags,
+        "run": campaign.kind.run,
+        "options": json.dumps(dict(campaign.options)),
         "mixes": ",".join(campaign.mixes),
         "from": campaign.first,
         "until": campaign.first + campaign.seeds,
-        "share": worker,
+        "share": share,
         "shares": campaign.shares,
     }
-    arguments = [sys.executable, "-m", campaign.worker, "--parent-pipe"]
+    arguments = [sys.executable, "-m", worker.MODULE, "--parent-pipe"]
     for name, value in flags.items():
         arguments += [f"--{name}", str(value)]
     return [*arguments, "--lines"] if lines else arguments

@@ -1,31 +1,38 @@
 """`baton simulate raft`: read the flags, run the campaign, show what it found."""
 
-import os
 from typing import Any, Final
 
 import click
 
+from batonpass.scenarios.simulation.campaign import Kind
 from batonpass.scenarios.simulation.mixes import MIXES
-from batonpass.scenarios.simulation.pace import Pace
-from batonpass.scenarios.simulation.raft import raft_campaign
-from batonpass.scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
+from batonpass.scenarios.simulation.show import campaign_options, run_from_command
 
-__all__ = ["command"]
+__all__ = ["RAFT", "command"]
 
-_COLUMNS: Final = {
-    "acknowledged": "acknowledged",
-    "unknown": "unknown",
-    "reads": "reads",
-    "elections": "terms",
-    "snapshots": "snapshots",
-    "crashes": "crashes",
-    "changes": "changes",
-    "virtual_s": "virtual s",
-}
+RAFT: Final = Kind(
+    command="baton simulate raft",
+    run="batonpass.scenarios.simulation.run:simulate_seed",
+    mixes=tuple(MIXES),
+    columns={
+        "acknowledged": "acknowledged",
+        "unknown": "unknown",
+        "reads": "reads",
+        "elections": "terms",
+        "snapshots": "snapshots",
+        "crashes": "crashes",
+        "changes": "changes",
+        "virtual_s": "virtual s",
+    },
+    counted="acknowledged",
+    title="writes",
+    hidden=("events",),
+    again={"nodes": "size"},
+)
 
 
 @click.command(name="raft", short_help="The replicated log under faults, thousands of virtual seconds a minute.")
-@campaign_options(MIXES)
+@campaign_options(RAFT.mixes)
 @click.option("--nodes", type=click.Choice(["3", "5"]), help="Members. [default: 3 for even seeds, 5 for odd ones]")
 def command(**flags: Any) -> int:
     """Run real replicas on a virtual clock, network and disk, with faults drawn from seeds, and judge what they did.
@@ -40,18 +47,5 @@ def command(**flags: Any) -> int:
       baton simulate raft --mix slow --nodes 5 --seeds 2000 --from 5000
       baton simulate raft --mix slow --from 5123 --seeds 1 --nodes 5 --trace
     """
-    if flags["weakness"]:
-        from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
-
-        if (status := listed_weaknesses(flags["weakness"], WEAKNESSES)) is not None:
-            return status
-    campaign = raft_campaign(
-        flags["mixes"] or tuple(MIXES),
-        flags["seeds"],
-        first=flags["first"],
-        nodes=flags["nodes"] and int(flags["nodes"]),
-        weakness=flags["weakness"],
-        workers=flags["jobs"] or os.cpu_count() or 1,
-    )
-    pace = Pace(campaign, "acknowledged", "writes")
-    return run_and_show(campaign, _COLUMNS, pace, trace=flags["trace"], json_file=flags["json_file"])
+    options = {"nodes": int(flags["nodes"])} if flags["nodes"] else {}
+    return run_from_command(RAFT, flags, options)

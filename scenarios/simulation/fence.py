@@ -56,7 +56,7 @@ _PROCEDURES: Final = {"simulation.append": _append}
 
 
 class Fence:
-    """Real replicas; or weakened ones, to show that the simulation notices (see `weaknesses`)."""
+    """Real replicas; or ones that lack a guard, to show that the simulation notices."""
 
     def __init__(
         self,

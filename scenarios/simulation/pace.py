@@ -13,15 +13,15 @@ SAY_EVERY_S: Final = 60.0
 
 
 class Pace:
-    """Counts runs, and one figure of them (`counted`, which is called `title`), since it was made.
+    """Counts runs, and the figure of them that their kind counts, since it was made.
 
     The estimate takes runs to come in evenly: a campaign runs each seed of every mix before the next seed.
     """
 
-    def __init__(self, campaign: Campaign, counted: str, title: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, campaign: Campaign, clock: Callable[[], float] = monotonic) -> None:
         self.total: Final = campaign.seeds * len(campaign.mixes)
-        self.counted: Final = counted
-        self.title: Final = title
+        self.counted: Final = campaign.kind.counted
+        self.title: Final = campaign.kind.title
         self._workers: Final = campaign.shares
         self._clock: Final = clock
         self._began_s: Final = clock()

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,11 +17,9 @@ from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.simulation.handover import Bounds, Handovers
 from batonpass.scenarios.simulation.handover_host import Parts
-from batonpass.scenarios.simulation.handover_weaknesses import WEAKNESSES
 from batonpass.scenarios.simulation.search import Search, TooManyStates, Violation
-from batonpass.scenarios.simulation.show import listed_weaknesses
 
-__all__ = ["SCOPES", "Searched", "command", "search_scope"]
+__all__ = ["SCOPES", "Searched", "command", "search_and_show", "search_scope"]
 
 # What is searched unless said otherwise: each is small enough to be searched in seconds, and each goes deep somewhere.
 SCOPES: Final[Mapping[str, Bounds]] = MappingProxyType(
@@ -107,7 +106,6 @@ def search_scope(
 @click.option("--inputs", type=click.IntRange(0, 9), help="Inputs of one player. [default: the scope's]")
 @click.option("--stale-ledger", is_flag=True, help="A crash may take a server's last note with it.")
 @click.option("--max-states", type=click.IntRange(1), default=5_000_000, help="Give up beyond. [default: 5000000]")
-@click.option("--weakness", default="", metavar="NAME", help="Take one guard away; `--weakness list` lists them.")
 @json_file_option()
 def command(**flags: Any) -> int:
     """Visit every state that one entity on three servers can reach, and judge each step.
@@ -121,19 +119,9 @@ def command(**flags: Any) -> int:
     Examples:
       baton simulate transfers-search
       baton simulate transfers-search --scope two-homes --repeats 1
-      baton simulate transfers-search --weakness deletes-at-commit
     """
-    if flags["weakness"]:
-        return _search_weakened(flags)
     searches = {name: _bounds(SCOPES[name], flags) for name in flags["scopes"] or SCOPES}
-    return _search_all({name: (bounds, None) for name, bounds in searches.items()}, flags)
-
-
-def _search_weakened(flags: dict[str, Any]) -> int:
-    if (status := listed_weaknesses(flags["weakness"], WEAKNESSES)) is not None:
-        return status
-    weakness = WEAKNESSES[flags["weakness"]]
-    return _search_all({weakness.name: (_bounds(weakness.bounds, flags), weakness.parts)}, flags)
+    return search_and_show(searches, max_states=flags["max_states"], json_file=flags["json_file"])
 
 
 def _bounds(bounds: Bounds, flags: dict[str, Any]) -> Bounds:
@@ -141,14 +129,20 @@ def _bounds(bounds: Bounds, flags: dict[str, Any]) -> Bounds:
     return replace(bounds, **changes, stale_ledger=flags["stale_ledger"] or bounds.stale_ledger)
 
 
-def _search_all(searches: dict[str, tuple[Bounds, Parts | None]], flags: dict[str, Any]) -> int:
+def search_and_show(
+    searches: Mapping[str, Bounds], parts: Parts | None = None, *, max_states: int, json_file: Path | None = None
+) -> int:
+    """Search each scope and print what came of it. The exit status.
+
+    1 if anything was violated, 130 if Ctrl-C ended it, 2 if a scope is larger than `max_states`, else 0.
+    """
     results: list[Searched] = []
     too_many: list[str] = []
     interrupted = False
-    for name, (bounds, parts) in searches.items():
+    for name, bounds in searches.items():
         try:
             progress = _progress(name)
-            results.append(search_scope(name, bounds, parts, max_states=flags["max_states"], progress=progress))
+            results.append(search_scope(name, bounds, parts, max_states=max_states, progress=progress))
         except TooManyStates as error:
             too_many.append(f"{name}: {error}")
         except KeyboardInterrupt:
@@ -157,9 +151,9 @@ def _search_all(searches: dict[str, tuple[Bounds, Parts | None]], flags: dict[st
     _show(results)
     for line in too_many:
         click.echo(line, err=True)
-    if flags["json_file"] is not None:
+    if json_file is not None:
         data = {"interrupted": interrupted, "scopes": [result.to_data() for result in results], "unfinished": too_many}
-        write_atomically(flags["json_file"], json.dumps(data, indent=2) + "\n")
+        write_atomically(json_file, json.dumps(data, indent=2) + "\n")
     sys.stdout.flush()
     if any(result.violation for result in results):
         return 1

@@ -1,11 +1,12 @@
 """Running a campaign in a terminal: a bar while it lasts, a table, what was violated and how to see it again."""
 
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import click
 import trio
@@ -15,10 +16,10 @@ from rich.table import Table
 
 from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.simulation.campaign import Campaign, Found, MixResult, run_campaign
+from batonpass.scenarios.simulation.campaign import Campaign, Found, Kind, MixResult, run_campaign
 from batonpass.scenarios.simulation.pace import Pace
 
-__all__ = ["campaign_options", "listed_weaknesses", "run_and_show"]
+__all__ = ["campaign_options", "run_and_show", "run_from_command"]
 
 _INTERRUPTED: Final = 130
 _MIN_WIDTH: Final = 176
@@ -40,9 +41,6 @@ def campaign_options(mixes: Iterable[str]) -> Callable[[Any], Any]:
             help="Only this fault mix; can be repeated. [default: all]",
         ),
         click.option("--jobs", type=click.IntRange(1), help="Worker processes. [default: one per core]"),
-        click.option(
-            "--weakness", default="", metavar="NAME", help="Take one guard away; `--weakness list` lists them."
-        ),
         click.option("--trace", is_flag=True, help="Print the end of what happened before each violation."),
         json_file_option(),
     )
@@ -55,42 +53,32 @@ def campaign_options(mixes: Iterable[str]) -> Callable[[Any], Any]:
     return decorate
 
 
-class _Weakness(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def sentence(self) -> str: ...
-
-
-def listed_weaknesses(wanted: str, weaknesses: Mapping[str, _Weakness]) -> int | None:
-    """Print them, if that is what is wanted, and return the exit status; None to go on.
-
-    Raises click.UsageError if there is no such one.
-    """
-    if wanted in weaknesses:
-        return None
-    if wanted != "list":
-        raise click.UsageError(f"there is no weakness {wanted!r:.80}; `--weakness list` lists them")
-    for weakness in weaknesses.values():
-        click.echo(f"{weakness.name:32}{weakness.sentence}")
-    return 0
+def run_from_command(kind: Kind, flags: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> int:
+    """Run what the flags of `campaign_options` say, and print what came of it. The exit status."""
+    campaign = Campaign(
+        kind,
+        flags["mixes"] or kind.mixes,
+        flags["seeds"],
+        flags["first"],
+        options or {},
+        workers=flags["jobs"] or os.cpu_count() or 1,
+    )
+    return run_and_show(campaign, trace=flags["trace"], json_file=flags["json_file"])
 
 
-def run_and_show(
-    campaign: Campaign, columns: Mapping[str, str], pace: Pace, *, trace: bool, json_file: Path | None
-) -> int:
-    """Run it and print what came of it; `columns` are figures and their titles. The exit status.
+def run_and_show(campaign: Campaign, *, trace: bool = False, json_file: Path | None = None) -> int:
+    """Run it and print what came of it. The exit status.
 
     1 if anything was violated, 130 if Ctrl-C or SIGTERM ended it (then of what was done so far), else 0.
     """
+    pace = Pace(campaign)
     results: dict[str, MixResult] = {}
     interrupted = _run(campaign, results, pace, lines=trace)
     found = [one for result in results.values() for one in result.found]
     screen = Console()
     if screen.width < _MIN_WIDTH:
         screen = Console(width=_MIN_WIDTH)
-    screen.print(_table(results, columns, pace))
+    screen.print(_table(results, campaign.kind))
     screen.print(pace.summary(results), highlight=False)
     _show(found, screen)
     if json_file is not None:
@@ -162,11 +150,11 @@ def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines
             return True
 
 
-def _table(results: Mapping[str, MixResult], columns: Mapping[str, str], pace: Pace) -> Table:
+def _table(results: Mapping[str, MixResult], kind: Kind) -> Table:
     """One line per mix; its rates are those of one worker."""
     table = Table(title="simulated clusters", title_justify="left")
     table.add_column("mix", no_wrap=True)
-    for title in ("runs", "violated", *columns.values(), "seeds/s", f"{pace.title}/s"):
+    for title in ("runs", "violated", *kind.columns.values(), "seeds/s", f"{kind.title}/s"):
         table.add_column(title, justify="right")
     table.add_column("violations, runs with each")
     for result in results.values():
@@ -174,9 +162,9 @@ def _table(results: Mapping[str, MixResult], columns: Mapping[str, str], pace: P
             result.mix,
             str(result.runs),
             str(result.violated),
-            *(f"{round(result.figures.get(name, 0)):,}" for name in columns),
+            *(f"{round(result.figures.get(name, 0)):,}" for name in kind.columns),
             f"{result.seeds_per_s:.1f}",
-            f"{result.per_s(pace.counted):,.0f}",
+            f"{result.per_s(kind.counted):,.0f}",
             ", ".join(f"{kind} {count}" for kind, count in sorted(result.kinds.items())),
             style="red" if result.violated else "",
         )

@@ -18,8 +18,8 @@ from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S, COPY_INTERVAL_S
-from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
 from batonpass.tree.raft.submissions import NoQuorum
+from tests.mutants.servers.table import MUTANTS
 
 ENTITY, SOURCE, TARGET, OUTSIDE = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
 COPY_TICKS = round(COPY_INTERVAL_S / 0.05)
@@ -646,5 +646,5 @@ def test_what_waited_for_its_server_goes_on_from_the_latest_copy_and_is_handed_b
 
 
 def test_its_servers_own_checkpoint_alone_would_undo_what_was_durable() -> None:
-    cluster = orphan_whose_follower_knows_more(WEAKNESSES["own-disk-only"].parts)
+    cluster = orphan_whose_follower_knows_more(MUTANTS["own-disk-only"].parts)
     assert {"durable-inputs", "durable-state"} & {violation.kind for violation in cluster.judge.violations}

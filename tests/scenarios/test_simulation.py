@@ -10,12 +10,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from batonpass.scenarios.simulation.campaign import MixResult, run_campaign
+from batonpass.scenarios.simulation.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.command import RAFT
 from batonpass.scenarios.simulation.fence import Fence
 from batonpass.scenarios.simulation.mixes import MIXES
-from batonpass.scenarios.simulation.raft import raft_campaign
 from batonpass.scenarios.simulation.run import simulate
-from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.worker import MODULE
+from tests.mutants.tree import MUTANTS
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "12"))
 
@@ -24,7 +25,7 @@ SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "12"))
 @pytest.mark.parametrize("mix", MIXES)
 async def test_no_seed_of_a_mix_breaks_a_promise(mix: str) -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(raft_campaign((mix,), SEEDS), results)
+    await run_campaign(Campaign(RAFT, (mix,), SEEDS), results)
     result = results[mix]
     assert result.runs == SEEDS
     assert not result.violated, "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
@@ -38,7 +39,7 @@ SOME_MIXES = ("crashes", "slow", "everything")
 
 
 def worker_output(*flags: str, environment: Mapping[str, str]) -> str:
-    arguments = [sys.executable, "-m", "batonpass.scenarios.simulation.worker", *flags]
+    arguments = [sys.executable, "-m", MODULE, "--run", RAFT.run, *flags]
     done = subprocess.run(arguments, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     return done.stdout
 
@@ -66,7 +67,7 @@ FOUND = {
 def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
     mix, first, count = FOUND[name]
     seeds = range(first, first + count)
-    outcomes = (simulate(WEAKNESSES[name].fence(), MIXES[mix], seed, (3, 5)[seed % 2]) for seed in seeds)
+    outcomes = (simulate(MUTANTS[name].fence(), MIXES[mix], seed, (3, 5)[seed % 2]) for seed in seeds)
     assert any(outcome.violations for outcome in outcomes)
 
 
@@ -75,7 +76,7 @@ def test_an_outcome_tells_what_happened_and_its_lines_only_when_something_was_vi
     assert not fine.violations
     assert fine.crashes
     assert fine.lines == ()
-    bad = simulate(WEAKNESSES["applies-again"].fence(), MIXES["slow"], 0, 3)
+    bad = simulate(MUTANTS["applies-again"].fence(), MIXES["slow"], 0, 3)
     assert bad.violations
     assert bad.lines
     assert bad.to_data()["violations"][0][0] == bad.violations[0].kind

@@ -9,12 +9,12 @@ from batonpass.authority.procedures import entity as entity_procedures
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import Despawn, Despawned, Spawn
 from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.scenarios.simulation.servers.group_weaknesses import changed
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.durability.creation_barrier import Newborns
 from batonpass.simserver.failover.spawn import Births, Refusal
+from tests.mutants.servers.groups import changed
 
-__all__ = ["BIRTH_WEAKNESSES"]
+__all__ = ["BIRTH_MUTANTS"]
 
 
 class _BeginsAgain(Births):
@@ -67,7 +67,7 @@ def _no_grave(_rows: Rows, _entity: str) -> None:
     return None
 
 
-BIRTH_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
+BIRTH_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
     (
         "names-again",
         "the name of what was deleted may be given again",

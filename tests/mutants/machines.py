@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import Final
 
 from batonpass.authority.machines.lease import Granter
-from batonpass.scenarios.simulation import handover_weaknesses
 from batonpass.scenarios.simulation.machines.keeping import Keeping
 from batonpass.scenarios.simulation.machines.parts import Parts
+from tests.mutants import search
 
-__all__ = ["WEAKNESSES", "Weakness"]
+__all__ = ["MUTANTS", "Mutant"]
 
 
 @dataclass(frozen=True)
-class Weakness:
+class Mutant:
     """A guard that is missing."""
 
     name: str
@@ -41,11 +41,11 @@ _MACHINES: Final = (
 )
 
 
-def _of_hand_overs(name: str) -> Weakness:
-    weakness = handover_weaknesses.WEAKNESSES[name]
-    weak = weakness.parts
+def _of_hand_overs(name: str) -> Mutant:
+    mutant = search.MUTANTS[name]
+    weak = mutant.parts
     procedures = {**Parts().procedures, **weak.procedures}
-    return Weakness(name, weakness.sentence, Parts(weak.outgoing, weak.incoming, procedures=procedures))
+    return Mutant(name, mutant.sentence, Parts(weak.outgoing, weak.incoming, procedures=procedures))
 
 
 class _NeverStops(Keeping):
@@ -69,21 +69,21 @@ class _HastyGranter(Granter):
 
 
 _DEATHS: Final = (
-    Weakness("never-stops", "a server goes on when its lease has run out", Parts(keeping=_NeverStops)),
-    Weakness(
+    Mutant("never-stops", "a server goes on when its lease has run out", Parts(keeping=_NeverStops)),
+    Mutant(
         "acts-for-another-life",
         "a server that came back begins with what an earlier life of it was given",
         Parts(keeping=_ActsForAnotherLife),
     ),
-    Weakness("keeps-its-entities", "a server whose lease is over keeps what it has", Parts(keeping=_KeepsItsEntities)),
-    Weakness("hasty-granter", "leases are ended before those who have them have stopped", Parts(granter=_HastyGranter)),
+    Mutant("keeps-its-entities", "a server whose lease is over keeps what it has", Parts(keeping=_KeepsItsEntities)),
+    Mutant("hasty-granter", "leases are ended before those who have them have stopped", Parts(granter=_HastyGranter)),
 )
 
 _ALL: Final = (
     *_DEATHS,
     *map(_of_hand_overs, _MACHINES),
-    Weakness("forgets-on-arrival", "how far inputs had come stays behind", Parts(keeps_cursors=False)),
-    Weakness("goes-on-after-freezing", "an entity goes on while it is on its way", Parts(freezes=False)),
+    Mutant("forgets-on-arrival", "how far inputs had come stays behind", Parts(keeps_cursors=False)),
+    Mutant("goes-on-after-freezing", "an entity goes on while it is on its way", Parts(freezes=False)),
 )
 
-WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})
+MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({mutant.name: mutant for mutant in _ALL})

@@ -9,23 +9,23 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from batonpass.authority.machines.target import Incoming
-from batonpass.scenarios.simulation import handover_weaknesses
-from batonpass.scenarios.simulation.servers.birth_weaknesses import BIRTH_WEAKNESSES
-from batonpass.scenarios.simulation.servers.death_weaknesses import DEATH_WEAKNESSES
-from batonpass.scenarios.simulation.servers.group_weaknesses import GROUP_WEAKNESSES
-from batonpass.scenarios.simulation.servers.leaving_weaknesses import LEAVING_WEAKNESSES
-from batonpass.scenarios.simulation.servers.owner_weaknesses import OWNER_WEAKNESSES
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.entity.inputs import Cursor
 from batonpass.simserver.transfer.source.departure import Plan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
+from tests.mutants import search
+from tests.mutants.servers.births import BIRTH_MUTANTS
+from tests.mutants.servers.deaths import DEATH_MUTANTS
+from tests.mutants.servers.groups import GROUP_MUTANTS
+from tests.mutants.servers.leaving import LEAVING_MUTANTS
+from tests.mutants.servers.owners import OWNER_MUTANTS
 
-__all__ = ["WEAKNESSES", "Weakness"]
+__all__ = ["MUTANTS", "Mutant"]
 
 
 @dataclass(frozen=True)
-class Weakness:
+class Mutant:
     """A guard that is missing."""
 
     name: str
@@ -33,9 +33,9 @@ class Weakness:
     parts: Parts
 
 
-def _with_machines(weakness: handover_weaknesses.Weakness) -> Parts:
+def _with_machines(mutant: search.Mutant) -> Parts:
     """Servers whose machines are these."""
-    weak = weakness.parts
+    weak = mutant.parts
 
     class WeakDepartures(Departures):
         def _depart(self, *args: Any) -> Any:
@@ -85,30 +85,25 @@ _MACHINES: Final = (
 )
 
 _ALL: Final = (
-    *(
-        Weakness(
-            name, handover_weaknesses.WEAKNESSES[name].sentence, _with_machines(handover_weaknesses.WEAKNESSES[name])
-        )
-        for name in _MACHINES
-    ),
-    Weakness(
+    *(Mutant(name, search.MUTANTS[name].sentence, _with_machines(search.MUTANTS[name])) for name in _MACHINES),
+    Mutant(
         "forgets-on-arrival",
         "how far the sources of inputs had come stays behind",
         Parts(arrivals=_ForgetsOnArrival),
     ),
-    Weakness(
+    Mutant(
         "goes-on-after-freezing", "an entity ticks on while it is on its way", Parts(departures=_GoesOnAfterFreezing)
     ),
     *(
-        Weakness(*weakness)
-        for weakness in (
-            *DEATH_WEAKNESSES,
-            *GROUP_WEAKNESSES,
-            *BIRTH_WEAKNESSES,
-            *LEAVING_WEAKNESSES,
-            *OWNER_WEAKNESSES,
+        Mutant(*mutant)
+        for mutant in (
+            *DEATH_MUTANTS,
+            *GROUP_MUTANTS,
+            *BIRTH_MUTANTS,
+            *LEAVING_MUTANTS,
+            *OWNER_MUTANTS,
         )
     ),
 )
 
-WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})
+MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({mutant.name: mutant for mutant in _ALL})

@@ -21,7 +21,7 @@ from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.precopy import CopyingAhead
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 
-__all__ = ["GROUP_WEAKNESSES", "changed"]
+__all__ = ["GROUP_MUTANTS", "changed"]
 
 Procedure = Callable[[Any, Any], Any]
 
@@ -130,7 +130,7 @@ class _Swapped:
     DIVEST = LeavePolicy.DIVEST
 
 
-GROUP_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
+GROUP_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
     (
         "parts-families",
         "a hand-over that nobody has proposed leaves parent and children behind",

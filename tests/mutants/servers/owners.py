@@ -8,7 +8,7 @@ from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.owner_hints import OwnerHints
 
-__all__ = ["OWNER_WEAKNESSES"]
+__all__ = ["OWNER_MUTANTS"]
 
 
 class _Silent(OwnerHints):
@@ -31,7 +31,7 @@ class _Trusting(Certification):
         return 2**63 - 1
 
 
-OWNER_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
+OWNER_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
     (
         "passed-owners",
         "of an owner who came after a direct pass, and before its report, nobody hears",

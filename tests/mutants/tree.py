@@ -1,6 +1,6 @@
 """Replicas with one guard taken away each: a simulation that finds nothing must show that it can find something.
 
-The names T5, T6... are those of docs/decisions/0001-raft-fence.md. Each weakness overrides the guard by its private
+The names T5, T6... are those of docs/decisions/0001-raft-fence.md. Each mutant overrides the guard by its private
 name, because a guard that could be switched off from outside would be a guard that is switched off one day.
 """
 
@@ -17,13 +17,13 @@ from batonpass.tree.member.read_index import ReadIndex
 from batonpass.tree.net.frames import encode_message
 from batonpass.tree.raft.raft import RaftCore
 
-__all__ = ["WEAKNESSES", "Weakness"]
+__all__ = ["MUTANTS", "Mutant"]
 
 Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Weakness:
+class Mutant:
     """A guard that is missing."""
 
     name: str
@@ -148,58 +148,58 @@ class _LyingDisk(SimulatedDisk):
 
 
 _ALL: Final = (
-    Weakness(
+    Mutant(
         "acknowledgements-of-any-term",
         "T5 undone: an acknowledgement counts in whatever term it arrives",
         partial(Fence, _AcknowledgementsOfAnyTerm),
     ),
-    Weakness(
+    Mutant(
         "commit-index-beside-snapshot",
         "T6 undone: a commit index that comes with a snapshot is believed",
         partial(Fence, _CommitIndexBesideSnapshot),
     ),
-    Weakness(
+    Mutant(
         "rejections-forgotten",
         "T7 undone: every message that does not fit is rejected anew, one entry at a time",
         partial(Fence, _RejectionsForgotten),
     ),
-    Weakness(
+    Mutant(
         "eager-truncation",
         "T3 undone in part: entries that a message repeats are dropped first",
         partial(Fence, _EagerTruncation),
     ),
-    Weakness(
+    Mutant(
         "commits-forgotten",
         "T16 undone in part: nobody remembers that a change of the members is committed",
         partial(Fence, _CommitsForgotten),
     ),
-    Weakness(
+    Mutant(
         "several-changes",
         "a leader proposes a change of the members while another one is open",
         partial(Fence, _SeveralChanges),
     ),
-    Weakness("votes-forgotten", "a vote is not written to the journal", partial(Fence, _VotesForgotten)),
-    Weakness(
+    Mutant("votes-forgotten", "a vote is not written to the journal", partial(Fence, _VotesForgotten)),
+    Mutant(
         "speaks-before-sync",
         "votes and acknowledgements leave before the journal is synced",
         partial(Fence, make_replica=_SpeaksBeforeSync),
     ),
-    Weakness("lying-disk", "fsync returns without having synced", partial(Fence, make_disk=_LyingDisk)),
-    Weakness(
+    Mutant("lying-disk", "fsync returns without having synced", partial(Fence, make_disk=_LyingDisk)),
+    Mutant(
         "reads-without-round",
         "a leader answers reads without asking whether it still leads",
         partial(Fence, make_replica=_ReadsWithoutRound),
     ),
-    Weakness(
+    Mutant(
         "reads-before-commit",
         "a new leader answers reads before it committed an entry of its own term",
         partial(Fence, make_replica=_ReadsBeforeCommit),
     ),
-    Weakness(
+    Mutant(
         "applies-again",
         "a command submitted twice is applied twice",
         partial(Fence, make_replica=_AppliesAgain),
     ),
 )
 
-WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})
+MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({mutant.name: mutant for mutant in _ALL})

@@ -9,13 +9,13 @@ from batonpass.authority.model.records import Phase, TransferRecord
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures import group_request as group_requests
 from batonpass.authority.wire.transfer import HandoffReply
-from batonpass.scenarios.simulation.servers.group_weaknesses import changed
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.transfer.source.departure import Departure, Plan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
+from tests.mutants.servers.groups import changed
 
-__all__ = ["LEAVING_WEAKNESSES"]
+__all__ = ["LEAVING_MUTANTS"]
 
 
 class _WithoutEnd(LeaveTaking):
@@ -65,7 +65,7 @@ class _BlindToBlocks(Departures):
 
 _REAL: Final = group_requests._permitted_or_refused
 
-LEAVING_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
+LEAVING_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
     ("endless-notices", "a notice ends only when all that were told have finished", Parts(departures=_Patient)),
     ("hasty-notices", "an entity leaves at once when its notice was given", Parts(departures=_Hurried)),
     ("blind-to-blocks", "what the log gives in a new block was given on already", Parts(departures=_BlindToBlocks)),

@@ -25,11 +25,11 @@ from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.seen_orders import Begun
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 
-__all__ = ["WEAKNESSES", "Weakness"]
+__all__ = ["MUTANTS", "Mutant"]
 
 
 @dataclass(frozen=True)
-class Weakness:
+class Mutant:
     """A guard that is missing, and bounds that are enough to notice; `kind` is the promise that breaks."""
 
     name: str
@@ -186,61 +186,61 @@ _STAGED: Final = Bounds(transfers=1, repeats=0, inputs=0, staged=True)
 _CRASH: Final = Bounds(repeats=0, inputs=0, crashes=1)
 
 _ALL: Final = (
-    Weakness(
+    Mutant(
         "fence-not-raised",
         "what arrives is read before the fence of what this server knows itself is raised",
         Parts(incoming=_FenceNotRaised),
         _CRASH,
     ),
-    Weakness(
+    Mutant(
         "stale-certificates",
         "a late state or certificate of an older epoch is taken for a new one",
         Parts(incoming=_StaleCertificates),
         Bounds(inputs=0),
     ),
-    Weakness(
+    Mutant(
         "any-certificate",
         "a state is simulated with the certificate of another transfer",
         Parts(incoming=_AnyCertificate),
         _REFUSAL,
     ),
-    Weakness(
+    Mutant(
         "activates-at-once",
         "a state is taken for permitted before the log has decided",
         Parts(incoming=_ActivatesAtOnce),
         kind="recovery",
     ),
-    Weakness(
+    Mutant(
         "answers-once",
         "a certificate that comes again is not answered again",
         Parts(incoming=_AnswersOnce),
         kind="recovery",
     ),
-    Weakness("resumes-on-timeout", "silence is taken for a refusal", Parts(outgoing=_ResumesOnTimeout)),
-    Weakness(
+    Mutant("resumes-on-timeout", "silence is taken for a refusal", Parts(outgoing=_ResumesOnTimeout)),
+    Mutant(
         "deletes-before-commit",
         "the state is deleted as soon as it was sent, before the commit is seen",
         Parts(outgoing=_DeletesBeforeCommit),
     ),
-    Weakness(
+    Mutant(
         "deletes-at-commit",
         "the state is deleted when the log has decided, before anybody else has it",
         Parts(outgoing=_DeletesAtCommit),
     ),
-    Weakness("asks-once", "nothing that was lost is repeated", Parts(outgoing=_AsksOnce), kind="recovery"),
-    Weakness(
+    Mutant("asks-once", "nothing that was lost is repeated", Parts(outgoing=_AsksOnce), kind="recovery"),
+    Mutant(
         "refuses-without-raising",
         "a refusal leaves the epoch as it was",
         _with("transfer.commit", _refuses_without_raising),
         Bounds(transfers=1, losses=0, repeats=0, inputs=0, refusals=True),
         "recovery",
     ),
-    Weakness(
+    Mutant(
         "forgets-at-once",
         "the log does not remember what it decided",
         _with("transfer.commit", _forgets_at_once),
     ),
-    Weakness(
+    Mutant(
         "commits-for-anybody",
         "the log moves an entity for a server that is not its authority",
         _with("transfer.commit", _commits_for_anybody),
@@ -248,7 +248,7 @@ _ALL: Final = (
 )
 
 _LATE: Final = (
-    Weakness(
+    Mutant(
         "trusts-its-memory",
         "an order is followed directly unless this life of the server remembers that it was begun",
         Parts(departures=_TrustsItsMemory),
@@ -257,13 +257,13 @@ _LATE: Final = (
 )
 
 _LIVES: Final = (
-    Weakness(
+    Mutant(
         "acts-for-another-life",
         "a server that came back begins with what an earlier life of it was given",
         Parts(arrivals=_ActsForAnotherLife),
         replace(_CRASH, transfers=1, leases=True, stale_ledger=True),
     ),
-    Weakness(
+    Mutant(
         "names-no-life-abroad",
         "the log gives an entity to a server of another instance, whichever life of it that is",
         _with("transfer.commit", lambda original, rows, args: original(rows, {**args, "incarnation": 0})),
@@ -272,25 +272,25 @@ _LIVES: Final = (
 )
 
 _STAGING: Final = (
-    Weakness(
+    Mutant(
         "asks-before-staged",
         "in staged mode the commit is asked for before the target has the state",
         Parts(outgoing=_AsksBeforeStaged),
         _STAGED,
     ),
-    Weakness(
+    Mutant(
         "resumes-without-the-log",
         "a state that could not be staged is resumed without asking the log",
         Parts(outgoing=_ResumesWithoutTheLog),
         _STAGED,
     ),
-    Weakness(
+    Mutant(
         "answers-before-it-is-on-disk",
         "the target says that a state is staged and has it in memory only",
         Parts(arrivals=_AnswersBeforeItIsOnDisk),
         _STAGED,
     ),
-    Weakness(
+    Mutant(
         "hears-no-word",
         "a target that wonders what became of a staged state does not act on the answer",
         Parts(arrivals=_HearsNoWord),
@@ -299,6 +299,6 @@ _STAGING: Final = (
     ),
 )
 
-WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType(
-    {weakness.name: weakness for weakness in (*_ALL, *_LATE, *_LIVES, *_STAGING)}
+MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType(
+    {mutant.name: mutant for mutant in (*_ALL, *_LATE, *_LIVES, *_STAGING)}
 )

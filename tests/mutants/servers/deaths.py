@@ -22,7 +22,7 @@ from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 
-__all__ = ["DEATH_WEAKNESSES"]
+__all__ = ["DEATH_MUTANTS"]
 
 
 class _NeverStops(LeaseKeeper):
@@ -235,7 +235,7 @@ class _LateFirstCheckpoint(Copier):
         return
 
 
-DEATH_WEAKNESSES: Final = (
+DEATH_MUTANTS: Final = (
     ("never-stops", "a server goes on when its lease has run out", Parts(lease=_NeverStops)),
     ("trusts-its-timer", "a lease is counted from the answer, without margin", Parts(lease=_TrustsItsTimer)),
     ("keeps-its-entities", "a server whose lease is over keeps its entities", Parts(recovery=_KeepsItsEntities)),
