@@ -189,13 +189,13 @@ def chaos() -> None:
             "batonpass.scenarios.simulation.machines.command",
             "whole clusters of the pure machines, as fast as can be",
         ),
-        "raft": ("batonpass.scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
+        "raft": ("batonpass.scenarios.simulation.tree.command", "real replicas on a virtual clock, network and disk"),
         "servers": (
             "batonpass.scenarios.simulation.servers.command",
             "whole clusters of servers; what flags alone mean",
         ),
         "transfers-search": (
-            "batonpass.scenarios.simulation.search_command",
+            "batonpass.scenarios.simulation.search.command",
             "every state that a small hand-over can reach",
         ),
     },

@@ -21,7 +21,7 @@ from batonpass.authority.machines import source as outgoing
 from batonpass.authority.machines.source import Case, Outgoing, OutgoingPhase
 from batonpass.authority.model.records import Rule
 from batonpass.authority.wire.transfer import HandoffReply
-from batonpass.scenarios.simulation.handover_host import Parts
+from batonpass.scenarios.simulation.search.host import Parts
 from tests.authority.handover_model import HandoverWorld
 from tests.authority.handover_walks import random_walk
 from tests.authority.model_server import HOME, MASTER, SERVERS, STRANGER, TARGETS, Broken, Variant

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from batonpass.scenarios.simulation.show import run_and_show
+from batonpass.scenarios.simulation.kernel.show import run_and_show
 from tests.mutants.runs import KINDS, SENTENCES, campaign_of
 
 

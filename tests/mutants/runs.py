@@ -5,16 +5,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from batonpass.scenarios.simulation.campaign import Campaign, Kind
-from batonpass.scenarios.simulation.command import RAFT
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, Kind
 from batonpass.scenarios.simulation.machines.command import MACHINES
 from batonpass.scenarios.simulation.machines.run import MachinesOutcome
 from batonpass.scenarios.simulation.machines.run import simulate_seed as simulate_machines
-from batonpass.scenarios.simulation.run import LogOutcome
-from batonpass.scenarios.simulation.run import simulate_seed as simulate_tree
 from batonpass.scenarios.simulation.servers.command import SERVERS
 from batonpass.scenarios.simulation.servers.run import ServersOutcome
 from batonpass.scenarios.simulation.servers.run import simulate_seed as simulate_servers
+from batonpass.scenarios.simulation.tree.command import RAFT
+from batonpass.scenarios.simulation.tree.run import LogOutcome
+from batonpass.scenarios.simulation.tree.run import simulate_seed as simulate_tree
 from tests.mutants import machines as of_machines
 from tests.mutants import tree as of_tree
 from tests.mutants.servers import table as of_servers

@@ -16,9 +16,9 @@ from batonpass.authority.machines.target import Incoming, Offer, Permission
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.procedures import table as procedures
 from batonpass.authority.wire.transfer import Stage, StageWord
-from batonpass.scenarios.simulation.handover import Bounds
-from batonpass.scenarios.simulation.handover_host import ENTITY, Parts
-from batonpass.scenarios.simulation.handover_keys import HOME
+from batonpass.scenarios.simulation.search.handover import Bounds
+from batonpass.scenarios.simulation.search.host import ENTITY, Parts
+from batonpass.scenarios.simulation.search.keys import HOME
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import Plan
 from batonpass.simserver.transfer.source.departures import Departures

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from batonpass.scenarios.simulation.disk import SimulatedDisk
-from batonpass.scenarios.simulation.fence import Fence, SimulatedReplica
+from batonpass.scenarios.simulation.tree.disk import SimulatedDisk
+from batonpass.scenarios.simulation.tree.fence import Fence, SimulatedReplica
 from batonpass.tree.member.read_index import ReadIndex
 from batonpass.tree.net.frames import encode_message
 from batonpass.tree.raft.raft import RaftCore

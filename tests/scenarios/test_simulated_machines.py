@@ -15,7 +15,9 @@ import pytest
 
 from batonpass.authority.fence import Fence
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.show import run_and_show
+from batonpass.scenarios.simulation.kernel.worker import MODULE
 from batonpass.scenarios.simulation.machines.command import MACHINES
 from batonpass.scenarios.simulation.machines.judge import Judge
 from batonpass.scenarios.simulation.machines.lives import State
@@ -23,8 +25,6 @@ from batonpass.scenarios.simulation.machines.mixes import MIXES
 from batonpass.scenarios.simulation.machines.parts import Parts
 from batonpass.scenarios.simulation.machines.rows import CheckedRows
 from batonpass.scenarios.simulation.machines.run import simulate
-from batonpass.scenarios.simulation.show import run_and_show
-from batonpass.scenarios.simulation.worker import MODULE
 from tests.mutants.machines import MUTANTS
 from tests.mutants.runs import campaign_of
 

@@ -11,12 +11,12 @@ import sys
 import pytest
 
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.show import run_and_show
+from batonpass.scenarios.simulation.kernel.worker import MODULE
 from batonpass.scenarios.simulation.servers.command import SERVERS
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.run import simulate
-from batonpass.scenarios.simulation.show import run_and_show
-from batonpass.scenarios.simulation.worker import MODULE
 from tests.mutants.runs import campaign_of
 from tests.mutants.servers.table import MUTANTS
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from batonpass.scenarios.simulation.campaign import Campaign, MixResult, run_campaign
-from batonpass.scenarios.simulation.command import RAFT
-from batonpass.scenarios.simulation.fence import Fence
-from batonpass.scenarios.simulation.mixes import MIXES
-from batonpass.scenarios.simulation.run import simulate
-from batonpass.scenarios.simulation.worker import MODULE
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.worker import MODULE
+from batonpass.scenarios.simulation.tree.command import RAFT
+from batonpass.scenarios.simulation.tree.fence import Fence
+from batonpass.scenarios.simulation.tree.mixes import MIXES
+from batonpass.scenarios.simulation.tree.run import simulate
 from tests.mutants.tree import MUTANTS
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "12"))

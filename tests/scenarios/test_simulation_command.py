@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.campaign import Campaign, Kind, MixResult
-from batonpass.scenarios.simulation.pace import SAY_EVERY_S, Pace
-from batonpass.scenarios.simulation.show import run_and_show
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, Kind, MixResult
+from batonpass.scenarios.simulation.kernel.pace import SAY_EVERY_S, Pace
+from batonpass.scenarios.simulation.kernel.show import run_and_show
 from tests.mutants.runs import campaign_of
 
 
@@ -39,7 +39,7 @@ def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.C
 def works(pid: int) -> bool:
     """Whether a process has a worker that has become one."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return any(b"simulation.worker" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    return any(b"simulation.kernel.worker" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
 
 
 # A shell without job control, as in a script, has what it runs in the background ignore SIGINT.

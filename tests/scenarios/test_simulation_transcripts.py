@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from batonpass.scenarios.simulation.cluster import Cluster
-from batonpass.scenarios.simulation.fence import Fence, FencedMember
-from batonpass.scenarios.simulation.mixes import FaultMix
-from batonpass.scenarios.simulation.network import Weather
+from batonpass.scenarios.simulation.tree.cluster import Cluster
+from batonpass.scenarios.simulation.tree.fence import Fence, FencedMember
+from batonpass.scenarios.simulation.tree.mixes import FaultMix
+from batonpass.scenarios.simulation.tree.network import Weather
 from batonpass.tree.net.frames import decode_message_untrusted
 from tests.mutants.tree import MUTANTS
 

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.search_command import SCOPES, search_and_show, search_scope
+from batonpass.scenarios.simulation.search.command import SCOPES, search_and_show, search_scope
 from tests.mutants.search import MUTANTS, Mutant
 
 SIMULATION_PAGE: Final = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")

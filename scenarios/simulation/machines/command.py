@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import click
 
-from batonpass.scenarios.simulation.campaign import Kind
+from batonpass.scenarios.simulation.kernel.campaign import Kind
+from batonpass.scenarios.simulation.kernel.show import campaign_options, run_from_command
 from batonpass.scenarios.simulation.machines.mixes import MIXES
-from batonpass.scenarios.simulation.show import campaign_options, run_from_command
 
 __all__ = ["MACHINES", "command"]
 

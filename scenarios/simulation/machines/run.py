@@ -5,11 +5,11 @@ import traceback
 from dataclasses import dataclass
 from typing import Final
 
+from batonpass.scenarios.simulation.kernel.outcome import Outcome
 from batonpass.scenarios.simulation.machines.cluster import Cluster
 from batonpass.scenarios.simulation.machines.faults import Faults
 from batonpass.scenarios.simulation.machines.mixes import MIXES, FaultMix
 from batonpass.scenarios.simulation.machines.parts import Parts
-from batonpass.scenarios.simulation.outcome import Outcome
 
 __all__ = ["HEAL_S", "MachinesOutcome", "simulate", "simulate_seed"]
 

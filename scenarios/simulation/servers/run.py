@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.scenarios.simulation.outcome import Outcome
+from batonpass.scenarios.simulation.kernel.outcome import Outcome
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.faults import Faults
 from batonpass.scenarios.simulation.servers.mixes import MIXES, ServerMix

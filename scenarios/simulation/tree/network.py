@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, Protocol
 
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
 __all__ = ["Endpoint", "Network", "Weather"]
 

@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 import trio
 
 from batonpass.scenarios.common.errors import EnvironmentFailed
-from batonpass.scenarios.simulation import worker
+from batonpass.scenarios.simulation.kernel import worker
 
 __all__ = ["Campaign", "Found", "Kind", "MixResult", "WorkerFailed", "run_campaign"]
 

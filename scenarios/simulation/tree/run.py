@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.scenarios.simulation.calls import Call
-from batonpass.scenarios.simulation.cluster import Cluster, System
-from batonpass.scenarios.simulation.faults import Faults
-from batonpass.scenarios.simulation.fence import Fence
-from batonpass.scenarios.simulation.linearizability import NotLinearizable, Undecided, check_linearizable
-from batonpass.scenarios.simulation.mixes import MIXES, FaultMix
-from batonpass.scenarios.simulation.outcome import Outcome
-from batonpass.scenarios.simulation.registers import ABSENT, Append, apply_action
+from batonpass.scenarios.simulation.kernel.outcome import Outcome
+from batonpass.scenarios.simulation.tree.calls import Call
+from batonpass.scenarios.simulation.tree.cluster import Cluster, System
+from batonpass.scenarios.simulation.tree.faults import Faults
+from batonpass.scenarios.simulation.tree.fence import Fence
+from batonpass.scenarios.simulation.tree.linearizability import NotLinearizable, Undecided, check_linearizable
+from batonpass.scenarios.simulation.tree.mixes import MIXES, FaultMix
+from batonpass.scenarios.simulation.tree.registers import ABSENT, Append, apply_action
 
 __all__ = ["LogOutcome", "simulate", "simulate_seed"]
 

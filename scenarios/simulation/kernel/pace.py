@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from batonpass.scenarios.simulation.campaign import Campaign, MixResult
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult
 
 __all__ = ["Pace"]
 

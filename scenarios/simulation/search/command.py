@@ -15,9 +15,9 @@ from rich.table import Table
 
 from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.simulation.handover import Bounds, Handovers
-from batonpass.scenarios.simulation.handover_host import Parts
-from batonpass.scenarios.simulation.search import Search, TooManyStates, Violation
+from batonpass.scenarios.simulation.search.handover import Bounds, Handovers
+from batonpass.scenarios.simulation.search.host import Parts
+from batonpass.scenarios.simulation.search.search import Search, TooManyStates, Violation
 
 __all__ = ["SCOPES", "Searched", "command", "search_and_show", "search_scope"]
 

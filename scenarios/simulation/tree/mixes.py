@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Final
 
-from batonpass.scenarios.simulation.network import Weather
+from batonpass.scenarios.simulation.tree.network import Weather
 
 __all__ = ["MIXES", "FaultMix"]
 

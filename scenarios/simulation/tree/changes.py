@@ -8,7 +8,7 @@ so that its name may be used again.
 from collections.abc import Callable
 from typing import Final
 
-from batonpass.scenarios.simulation.cluster import Cluster, Wanted
+from batonpass.scenarios.simulation.tree.cluster import Cluster, Wanted
 
 __all__ = ["Operator"]
 

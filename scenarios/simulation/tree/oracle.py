@@ -1,21 +1,10 @@
 """What must never happen, watched during a run: Raft's safety sentences (Raft paper, figure 3) and clients' trust."""
 
-from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Oracle", "Violation"]
+from batonpass.scenarios.simulation.kernel.outcome import Violation
 
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A broken promise: `kind` is a stable word, `sentence` says who, where and what."""
-
-    kind: str
-    sentence: str
-
-    def __str__(self) -> str:
-        """A line for a report."""
-        return f"{self.kind}: {self.sentence}"
+__all__ = ["Oracle"]
 
 
 class Oracle:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from batonpass.scenarios.simulation.linearizability import Operation
-from batonpass.scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put, Value
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
+from batonpass.scenarios.simulation.tree.linearizability import Operation
+from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put, Value
 
 __all__ = ["Call", "Client", "History", "Service"]
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from batonpass.scenarios.simulation.calls import Call, Client, History
-from batonpass.scenarios.simulation.mixes import FaultMix
-from batonpass.scenarios.simulation.network import Frame, Network
-from batonpass.scenarios.simulation.oracle import Oracle
-from batonpass.scenarios.simulation.registers import Append, Value
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
+from batonpass.scenarios.simulation.tree.calls import Call, Client, History
+from batonpass.scenarios.simulation.tree.mixes import FaultMix
+from batonpass.scenarios.simulation.tree.network import Frame, Network
+from batonpass.scenarios.simulation.tree.oracle import Oracle
+from batonpass.scenarios.simulation.tree.registers import Append, Value
 
 __all__ = ["Cluster", "Crashed", "Member", "Seats", "System", "Wanted"]
 

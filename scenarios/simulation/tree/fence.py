@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from batonpass.scenarios.simulation.calls import Call
-from batonpass.scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
-from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
-from batonpass.scenarios.simulation.network import Frame
-from batonpass.scenarios.simulation.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
+from batonpass.scenarios.simulation.tree.calls import Call
+from batonpass.scenarios.simulation.tree.cluster import Cluster, Crashed, Member, Seats, Wanted
+from batonpass.scenarios.simulation.tree.disk import PowerCut, SimulatedDisk
+from batonpass.scenarios.simulation.tree.network import Frame
+from batonpass.scenarios.simulation.tree.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
 from batonpass.tree.data.errors import Abort
 from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
 from batonpass.tree.machine.state import LoadedState

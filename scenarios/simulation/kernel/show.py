@@ -16,8 +16,8 @@ from rich.table import Table
 
 from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.simulation.campaign import Campaign, Found, Kind, MixResult, run_campaign
-from batonpass.scenarios.simulation.pace import Pace
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, Found, Kind, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.pace import Pace
 
 __all__ = ["campaign_options", "run_and_show", "run_from_command"]
 

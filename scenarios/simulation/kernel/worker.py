@@ -1,6 +1,6 @@
 """One process of a campaign: runs its share of the seeds, and prints a line of JSON about each.
 
-python -m batonpass.scenarios.simulation.worker --run MODULE:FUNCTION --mixes crashes,slow --from 0 --until 300
+python -m batonpass.scenarios.simulation.kernel.worker --run MODULE:FUNCTION --mixes crashes,slow --from 0 --until 300
 """
 
 import argparse
@@ -14,11 +14,11 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from batonpass.scenarios.cluster.subreaper import die_with_parent
-from batonpass.scenarios.simulation.outcome import Outcome
+from batonpass.scenarios.simulation.kernel.outcome import Outcome
 
 __all__ = ["MODULE", "main"]
 
-MODULE: Final = "batonpass.scenarios.simulation.worker"
+MODULE: Final = "batonpass.scenarios.simulation.kernel.worker"
 # A run takes some ten megabytes; a system under test that goes in circles takes everything.
 _MEMORY_BYTES: Final = 2 << 30
 # What so many runs leave behind is thrown away at once.

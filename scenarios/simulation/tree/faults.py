@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from batonpass.scenarios.simulation.changes import Operator
-from batonpass.scenarios.simulation.cluster import Cluster
+from batonpass.scenarios.simulation.tree.changes import Operator
+from batonpass.scenarios.simulation.tree.cluster import Cluster
 
 __all__ = ["Faults"]
 

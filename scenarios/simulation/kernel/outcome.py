@@ -1,11 +1,21 @@
-"""What came of a run, whatever was run."""
+"""What came of a run, whatever was run, and what was violated in it."""
 
 from dataclasses import dataclass, fields
 from typing import Any
 
-from batonpass.scenarios.simulation.oracle import Violation
+__all__ = ["Outcome", "Violation"]
 
-__all__ = ["Outcome"]
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise: `kind` is a stable word, `sentence` says who, where and what."""
+
+    kind: str
+    sentence: str
+
+    def __str__(self) -> str:
+        """A line for a report."""
+        return f"{self.kind}: {self.sentence}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,15 @@ from typing import Any, Final
 
 import click
 
-from batonpass.scenarios.simulation.campaign import Kind
-from batonpass.scenarios.simulation.mixes import MIXES
-from batonpass.scenarios.simulation.show import campaign_options, run_from_command
+from batonpass.scenarios.simulation.kernel.campaign import Kind
+from batonpass.scenarios.simulation.kernel.show import campaign_options, run_from_command
+from batonpass.scenarios.simulation.tree.mixes import MIXES
 
 __all__ = ["RAFT", "command"]
 
 RAFT: Final = Kind(
     command="baton simulate raft",
-    run="batonpass.scenarios.simulation.run:simulate_seed",
+    run="batonpass.scenarios.simulation.tree.run:simulate_seed",
     mixes=tuple(MIXES),
     columns={
         "acknowledged": "acknowledged",

@@ -1,6 +1,6 @@
 """The small model: one entity, three simulation servers, one log, a network without order, and a budget of faults.
 
-A state is what the hosts are (`handover_host`), what the log holds, which messages are under way, and what is left of
+A state is what the hosts are (`host`), what the log holds, which messages are under way, and what is left of
 the budget. Hosts, logs and messages are numbered as they are met, so a state is a few small numbers; what an event does
 to a host is computed once and remembered, because it follows from the host and the event alone.
 
@@ -32,11 +32,11 @@ from batonpass.authority.model.records import EntityRecord, Phase
 from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
 from batonpass.crypto import jose
-from batonpass.scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
-from batonpass.scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
-from batonpass.scenarios.simulation.handover_memory import Change, Decision, Envelope, Numbers, Server
-from batonpass.scenarios.simulation.handover_words import details, told, transfer_of
-from batonpass.scenarios.simulation.search import Step
+from batonpass.scenarios.simulation.search.host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
+from batonpass.scenarios.simulation.search.keys import HOME, Keys, homeserver_for
+from batonpass.scenarios.simulation.search.memory import Change, Decision, Envelope, Numbers, Server
+from batonpass.scenarios.simulation.search.search import Step
+from batonpass.scenarios.simulation.search.words import details, told, transfer_of
 from batonpass.simserver.entity.state import state_hash
 from batonpass.simserver.transfer.source.departure import Plan
 

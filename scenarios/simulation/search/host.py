@@ -29,10 +29,10 @@ from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
 from batonpass.homeserver.failover.outcome_queries import Inquiries as InquiriesAtHome
 from batonpass.homeserver.transfer.service import Transfers
-from batonpass.scenarios.simulation.attendance import Attendant
-from batonpass.scenarios.simulation.copying import deep_copy
-from batonpass.scenarios.simulation.durable_stages import DurableStages
-from batonpass.scenarios.simulation.handover_keys import HOME, Keys, identity_of
+from batonpass.scenarios.simulation.kernel.attendance import Attendant
+from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
+from batonpass.scenarios.simulation.search.copying import deep_copy
+from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
 from batonpass.simserver.entity.actor import NewInput, TickNow
 from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.state import EntityEnvironment
