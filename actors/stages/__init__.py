@@ -1,6 +1,6 @@
 """Demand-driven stages: pipelines in which nobody is sent more than it asked for. The contract is Elixir's GenStage's.
 
-Start reading with `behaviours` (what you write) and `docs/actors.md` (an example). The rest:
+Start reading with `stage` (what you write, and the actor around it) and `docs/actors.md` (an example). The rest:
 
 =================  ================================================================================================
 `results`          what the callbacks of a stage may return beyond what those of a `Server` may (pure)
@@ -10,7 +10,6 @@ Start reading with `behaviours` (what you write) and `docs/actors.md` (an exampl
 `buffer`           what waits for demand, its bound, and what is dropped (pure)
 `outlet`           the producing half of a stage: the three above, put together (pure)
 `intake`           the consuming half (pure)
-`stage_server`     the actor around both halves
 `client`           subscribe, ask, cancel, ...
 `sources`          producers made from iterables
 `streaming`        consumers that are `async for` loops
@@ -19,7 +18,6 @@ Start reading with `behaviours` (what you write) and `docs/actors.md` (an exampl
 Not here: stages on several nodes. A subscription joins actors of one system.
 """
 
-from batonpass.actors.stages.behaviours import Consumer, Producer, ProducerConsumer
 from batonpass.actors.stages.buffer import Keep
 from batonpass.actors.stages.client import (
     ask,
@@ -52,6 +50,7 @@ from batonpass.actors.stages.protocol import (
 )
 from batonpass.actors.stages.results import Emit, Finish, Manual, StageOk
 from batonpass.actors.stages.sources import from_async_iterable, from_iterable
+from batonpass.actors.stages.stage import Consumer, Producer, ProducerConsumer
 from batonpass.actors.stages.streaming import stream
 
 __all__ = [

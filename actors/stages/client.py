@@ -17,7 +17,7 @@ from batonpass.actors.stages.protocol import (
     SubscribeTo,
     Subscription,
 )
-from batonpass.actors.stages.stage_server import post
+from batonpass.actors.stages.stage import post
 
 if TYPE_CHECKING:
     from batonpass.actors.core.exits import Reason

@@ -12,8 +12,8 @@ import trio
 from batonpass.actors.core.exits import NORMAL, Reason
 from batonpass.actors.core.messages import Down
 from batonpass.actors.core.service import ServiceProcess
-from batonpass.actors.stages.behaviours import Producer
 from batonpass.actors.stages.results import Emit, Finish, StageOk
+from batonpass.actors.stages.stage import Producer
 
 if TYPE_CHECKING:
     from batonpass.actors.core.messages import Monitor

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 import trio
 
 from batonpass.actors.core.exits import Exit, is_orderly
-from batonpass.actors.stages.behaviours import Consumer
 from batonpass.actors.stages.results import StageOk
+from batonpass.actors.stages.stage import Consumer
 
 if TYPE_CHECKING:
     from batonpass.actors.core.exits import Reason

@@ -1,7 +1,8 @@
 """What clients did and were told, and the judgement on it: lost, doubled or out of order. Pure.
 
-Registers are judged by the search for a linearization (`scenarios.simulation.linearizability`). Each round of a run has
-registers of its own, so histories stay short; what a register held when its round ended must be there ever after.
+Registers are judged by the search for a linearization (`scenarios.simulation.tree.linearizability`). Each round of a
+run has registers of its own, so histories stay short; what a register held when its round ended must be there ever
+after.
 
 Counters live as long as the run. Every addition to one is submitted again, under its id, until it is answered, and is
 answered with the sum. So the judgement is exact and cheap: the answers are 1, 2, 3, ... without a gap (a gap is an
@@ -13,8 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from batonpass.scenarios.simulation.linearizability import NotLinearizable, Operation, Undecided, check_linearizable
-from batonpass.scenarios.simulation.registers import ABSENT, Get, Value, apply_action
+from batonpass.scenarios.simulation.tree.linearizability import (
+    NotLinearizable,
+    Operation,
+    Undecided,
+    check_linearizable,
+)
+from batonpass.scenarios.simulation.tree.registers import ABSENT, Get, Value, apply_action
 
 __all__ = ["Addition", "CounterLedger", "RegisterLedger", "counter_problems"]
 

@@ -16,8 +16,8 @@ from batonpass.scenarios.chaos.history import Addition, CounterLedger, RegisterL
 from batonpass.scenarios.chaos.instance import Instance
 from batonpass.scenarios.chaos.link import MemberGone, NoAnswer, NotAccepted
 from batonpass.scenarios.chaos.member import ROOT_NAME
-from batonpass.scenarios.simulation.linearizability import Operation
-from batonpass.scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put, Value
+from batonpass.scenarios.simulation.tree.linearizability import Operation
+from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put, Value
 
 __all__ = ["COUNTERS", "Workload"]
 

@@ -4,20 +4,16 @@ Only what every command needs is imported at the top; each command imports the r
 typing mistakes are answered at once.
 """
 
-import gc
-import logging
 import sys
-import tomllib
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from batonpass.scenarios.cli.groups import DefaultGroup, LazyGroup
+from batonpass.scenarios.cli.server_commands import LOG_LEVEL, homeserver, key_and_value, relay, simserver
 from batonpass.scenarios.common.options import FiniteRange, telemetry_handler_option
 from batonpass.scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
 
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["BAD_RESULT", "BAD_USAGE", "CLUSTER_FAILED", "INTERRUPTED", "OK", "cli", "main", "run_command"]
 
 SECONDS = FiniteRange(min=0.0, max=86_400.0)
-LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
 
 # Those of scenarios.remote.observe, which is imported only when it is used.
 _OBSERVE_ACTIONS = ("state", "replace", "suspend", "resume", "trace", "statistics", "terminate")
@@ -57,47 +52,8 @@ Exit status:
 """
 
 
-class _LazyGroup(click.Group):
-    """A group whose commands live in modules that are imported when one of them is used."""
-
-    def __init__(self, *args: Any, members: dict[str, tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._members = members
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*self.commands, *self._members})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._members:
-            return super().get_command(ctx, cmd_name)
-        module, _, name = self._members[cmd_name][0].partition(":")
-        command = getattr(import_module(module), name or "command")
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{name or 'command'} of {module} is not a click command")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        here = {name: command.get_short_help_str(limit=100) for name, command in self.commands.items()}
-        lazy = {name: member[1] for name, member in self._members.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted((here | lazy).items()))
-
-
-class _DefaultGroup(_LazyGroup):
-    """A group that takes flags without a command as those of one of its commands."""
-
-    def __init__(self, *args: Any, default: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._default = default
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
-            args = [self._default, *args]
-        return super().parse_args(ctx, args)
-
-
 @click.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "backup": (
             "batonpass.scenarios.cli.backups:backup",
@@ -128,7 +84,7 @@ def cli() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "cases": (
             "batonpass.scenarios.cases.cases",
@@ -143,7 +99,7 @@ def run() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "actors": (
             "batonpass.scenarios.bench.actors.command",
@@ -167,7 +123,7 @@ def bench() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "transfers": (
             "batonpass.scenarios.chaos.transfers",
@@ -182,20 +138,20 @@ def chaos() -> None:
 
 
 @cli.group(
-    cls=_DefaultGroup,
+    cls=DefaultGroup,
     default="servers",
     members={
         "machines": (
             "batonpass.scenarios.simulation.machines.command",
             "whole clusters of the pure machines, as fast as can be",
         ),
-        "raft": ("batonpass.scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
+        "raft": ("batonpass.scenarios.simulation.tree.command", "real replicas on a virtual clock, network and disk"),
         "servers": (
             "batonpass.scenarios.simulation.servers.command",
             "whole clusters of servers; what flags alone mean",
         ),
         "transfers-search": (
-            "batonpass.scenarios.simulation.search_command",
+            "batonpass.scenarios.simulation.search.command",
             "every state that a small hand-over can reach",
         ),
     },
@@ -212,7 +168,7 @@ def simulate() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "delete": ("batonpass.scenarios.remote.tree:delete", "remove a node and everything below it"),
         "export": ("batonpass.scenarios.remote.tree:export", "write nodes as JSON lines to stdout"),
@@ -241,7 +197,7 @@ def tree() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "accept-loss": (
             "batonpass.scenarios.remote.cluster:accept_loss",
@@ -268,7 +224,7 @@ def cluster() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "add": ("batonpass.scenarios.remote.servers:add", "start one more in a running `baton up`"),
         "balance": (
@@ -295,7 +251,7 @@ def server() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     members={
         "export": ("batonpass.scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
         "forget": ("batonpass.scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
@@ -447,7 +403,7 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         "relays": flags["relays"],
         "routes": tuple(parse_route(route) for route in flags["routes"]) or None,
         "world": flags["world"],
-        "world_options": dict(_key_and_value(option) for option in flags["world_options"]) or None,
+        "world_options": dict(key_and_value(option) for option in flags["world_options"]) or None,
         "directory": flags["directory"] and flags["directory"].absolute(),
         "log_level": flags["log_level"],
         "telemetry_handlers": flags["telemetry_handlers"],
@@ -465,132 +421,8 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
 # ---- the servers ----
 
 
-def _server_options(command: Callable[..., int]) -> Callable[..., int]:
-    """The options that all servers share: where the configuration is, and what overrides it."""
-    options = (
-        click.option(
-            "--config",
-            "config_file",
-            required=True,
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="The TOML file.",
-        ),
-        click.option("--name", metavar="INSTANCE.LOCAL", help="Override its name."),
-        click.option("--listen", metavar="HOST:PORT", help="Override where REST listens."),
-        click.option("--directory", metavar="DIR", help="Override where its state lives."),
-        click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Override any field, dotted."),
-        click.option("--log-level", type=LOG_LEVEL, help="Override it."),
-        click.option("--parent-pipe", is_flag=True, help="End when stdin, a pipe held by the parent, closes."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-@cli.command(short_help="Run one homeserver.")
-@_server_options
-@click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
-def homeserver(**flags: Any) -> int:
-    """Run one homeserver: a member of an instance's log, with its REST interface."""
-    with _starting(flags):
-        from batonpass.homeserver.config import HomeserverConfig
-        from batonpass.scenarios.common.import_path import look_here_first
-
-        look_here_first()
-        config = HomeserverConfig.load(flags["config_file"], _overrides(flags))
-        _start_logging(config.log_level)
-        from batonpass.homeserver.server.main import main as serve
-    return serve(config)
-
-
-@cli.command(short_help="Run one simulation server.")
-@_server_options
-@click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
-def simserver(**flags: Any) -> int:
-    """Run one simulation server: entities as actors, and their hand-over."""
-    with _starting(flags):
-        from batonpass.scenarios.common.import_path import look_here_first
-        from batonpass.simserver.server.config import SimserverConfig
-
-        look_here_first()
-        config = SimserverConfig.load(flags["config_file"], _overrides(flags))
-        _start_logging(config.log_level)
-        from batonpass.simserver.server.main import main as serve
-    return serve(config)
-
-
-@cli.command(short_help="Run one relay.")
-@_server_options
-def relay(**flags: Any) -> int:
-    """Run one relay: it passes sealed messages on between instances and can read none of them."""
-    with _starting(flags):
-        from batonpass.homeserver.config import RelayConfig
-
-        config = RelayConfig.load(flags["config_file"], _overrides(flags))
-        _start_logging(config.log_level)
-        from batonpass.homeserver.server.relay import main as serve
-    return serve(config)
-
-
-@contextmanager
-def _starting(flags: dict[str, Any]) -> Iterator[None]:
-    """Around everything that a server does before it serves, which is mostly importing."""
-    # First of all: an orphan shall not even finish its imports.
-    if flags["parent_pipe"]:
-        from batonpass.scenarios.cluster.subreaper import die_with_parent
-
-        die_with_parent()
-    # Imports make some 150,000 objects and hardly any garbage. Not looking for it saves an eighth of the start-up time,
-    # and what is frozen afterwards is never looked through again while the server serves.
-    gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        gc.enable()
-
-
-def _overrides(flags: dict[str, Any]) -> dict[str, Any]:
-    overrides: dict[str, Any] = dict(_key_and_value(setting) for setting in flags["settings"])
-    overrides |= {field: flags[field] for field in ("name", "directory", "log_level") if flags[field] is not None}
-    for flag, field in (("listen", "rest"), ("link", "link")):
-        if flags.get(flag) is not None:
-            overrides[f"{field}.host"], overrides[f"{field}.port"] = _host_and_port(f"--{flag}", flags[flag])
-    return overrides
-
-
-def _start_logging(level: str) -> None:
-    import time
-
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-    if level.upper() != "DEBUG":
-        # It reports every request that it makes, several for each hand-over.
-        logging.getLogger("httpx").setLevel(logging.WARNING)
-
-
-# ---- reading the command line ----
-
-
-def _host_and_port(flag: str, text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit():
-        raise click.UsageError(f"{flag} {text!r} is not HOST:PORT, for example 127.0.0.1:8080")
-    return host.strip("[]"), int(port)
-
-
-def _key_and_value(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise click.UsageError(f"{text!r} is not KEY=VALUE")
-    try:
-        # A TOML value if it is one (4, true, [1, 2]), else the text as it stands, so that words need no quotes.
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key, value
+for one in (homeserver, simserver, relay):
+    cli.add_command(one)
 
 
 # ---- the end ----

@@ -1,36 +1,11 @@
-"""Whole clusters in one thread: real consensus code on a virtual clock, network and disk, all from one seed.
+"""Whole clusters in one thread: real code on a virtual clock, network and disk, all from one seed.
 
-The world
-    schedule           virtual time and the trace of a run         network    connections, delays, cuts
-    disk               a file system in memory that forgets what was not synced, tears writes, and fails on demand
-    mixes, faults      what goes wrong, as data; and making it happen
-    cluster            members, clients and faults together; start reading here
+    kernel      what all of them need: virtual time, outcomes, and campaigns of many seeds in many processes
+    tree        replicas of the log, their network and disks: `baton simulate raft`
+    servers     homeservers, simulation servers and players: `baton simulate servers`
+    machines    the pure machines alone, and as fast as can be: `baton simulate machines`
+    search      hand-overs, searched instead of drawn from seeds: `baton simulate transfers-search`
 
-The judge
-    oracle             what must never happen, watched during a run
-    calls, registers   what clients do, and what it must come to
-    linearizability    judge a history of calls and answers (Wing and Gong, Lowe); knows nothing of the rest
-
-Systems under test
-    fence              real replicas                               weaknesses the same with one guard taken away
-    stock              PySyncObj as it comes; never in one process with the others
-
-Running it
-    run                one seed                                    worker     a process that runs many
-    campaign, share    many processes, and the share of each       show       their results in a terminal
-    pace               how fast they go, and how long to the end
-    raft, command      `baton simulate raft`
-
-Whole clusters of servers
-    servers            homeservers, simulation servers and players; `baton simulate servers`
-    machines           the pure machines alone, and as fast as can be; `baton simulate machines`
-
-Hand-overs, searched instead of drawn from seeds
-    search             every reachable state, breadth first; knows nothing of the rest
-    handover           the small model: three servers, a network without order, a budget of faults
-    handover_host      one real server of either kind that can be stopped, copied and compared
-    handover_memory    what was met, by number, and what was done to it; so that nothing is computed twice
-    handover_weaknesses  the same with one guard taken away      search_command    `baton simulate transfers-search`
-
-docs/simulation.md says what is simulated and what it found.
+The last four know the first, and nothing of each other. tests/mutants has what they run with one guard taken away
+each. docs/simulation.md says what is simulated and what it found.
 """

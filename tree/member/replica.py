@@ -29,7 +29,7 @@ from batonpass.tree.member.deadlines import Deadlines
 from batonpass.tree.member.local_tree import LocalTree
 from batonpass.tree.member.patience import MAX_TIMEOUT_S, answered_by, bounded_s, taken_by
 from batonpass.tree.member.read_index import ReadIndex
-from batonpass.tree.member.status import MemberStatus, ReplicaConfig, ReplicaStatus
+from batonpass.tree.member.status import ReplicaConfig, ReplicaStatus, status_of
 from batonpass.tree.member.steward import Steward
 from batonpass.tree.member.triggering import TriggerProcedure, run_triggers
 from batonpass.tree.net.certificates import Credentials
@@ -466,48 +466,9 @@ class Replica(LocalTree):
     @property
     def status(self) -> ReplicaStatus:
         """What this member knows now."""
-        config, raft = self._config, self._raft
-        leader = None if raft is None else raft.leader_name()
-        members = () if raft is None else self._member_statuses(raft)
-        return ReplicaStatus(
-            name=config.name,
-            leader=leader,
-            term=0 if raft is None else raft.raftCurrentTerm,
-            members=members,
-            commit_index=0 if raft is None else raft.raftCommitIndex,
-            applied_index=self.applied_index,
-            is_leader=leader == config.name,
-            ready=leader is not None and raft is not None and raft.has_committed_in_term(),
-            rounds=0 if raft is None else raft.entry_rounds(),
-            latency=self._latencies.summary(),
-            configuration_index=-1 if raft is None else raft.configuration.index,
-            why_no_leader="" if raft is None else raft.why_no_leader(),
-        )
-
-    def _member_statuses(self, raft: RaftCore) -> tuple[MemberStatus, ...]:
-        progress, last = raft.progress(), _running(self._journal).last_index
-        return tuple(
-            MemberStatus(
-                name=seat.name,
-                host=seat.member.host,
-                port=seat.member.port,
-                connected=seat.name == self._config.name or self._is_heard(raft, seat.name),
-                role=str(seat.role),
-                replaces=seat.replaces,
-                match_index=progress[seat.name].match_index if seat.name in progress else None,
-                lag_entries=last - progress[seat.name].match_index if seat.name in progress else None,
-            )
-            for seat in raft.configuration.seats
-        )
-
-    def _is_heard(self, raft: RaftCore, name: str) -> bool:
-        """Whether there is a connection, and the peer spoke regularly if it should: the leader, or to it everybody."""
-        if raft.is_leader():
-            progress = raft.progress().get(name)
-            return progress is not None and progress.connected
-        if name == raft.followed():
-            return raft.leader_name() is not None
-        return _running(self._peers).is_connected(name)
+        last_index = 0 if self._journal is None else self._journal.last_index
+        latency = self._latencies.summary()
+        return status_of(self._config.name, self._raft, self._peers, self.applied_index, last_index, latency)
 
     # --- what Raft and the connections call -----------------------------------------------------------------------
 

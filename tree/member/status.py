@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from batonpass.tree.net.transport import Member
-from batonpass.tree.raft.raft import Timing
+from batonpass.tree.net.membership import Member
+from batonpass.tree.net.transport import Peers
+from batonpass.tree.raft.raft import RaftCore, Timing
 
-__all__ = ["Latencies", "Latency", "MemberStatus", "ReplicaConfig", "ReplicaStatus"]
+__all__ = ["Latencies", "Latency", "MemberStatus", "ReplicaConfig", "ReplicaStatus", "status_of"]
 
 _LATENCIES_KEPT: Final = 1024
 
@@ -137,3 +138,51 @@ class ReplicaStatus:
     latency: Latency
     configuration_index: int = 0
     why_no_leader: str = ""
+
+
+def status_of(
+    name: str, raft: RaftCore | None, peers: Peers | None, applied_index: int, last_index: int, latency: Latency
+) -> ReplicaStatus:
+    """What the member `name` knows now. Without `raft` and `peers` it does not run; `last_index` is its journal's."""
+    leader = None if raft is None else raft.leader_name()
+    return ReplicaStatus(
+        name=name,
+        leader=leader,
+        term=0 if raft is None else raft.raftCurrentTerm,
+        members=() if raft is None or peers is None else _member_statuses(name, raft, peers, last_index),
+        commit_index=0 if raft is None else raft.raftCommitIndex,
+        applied_index=applied_index,
+        is_leader=leader == name,
+        ready=leader is not None and raft is not None and raft.has_committed_in_term(),
+        rounds=0 if raft is None else raft.entry_rounds(),
+        latency=latency,
+        configuration_index=-1 if raft is None else raft.configuration.index,
+        why_no_leader="" if raft is None else raft.why_no_leader(),
+    )
+
+
+def _member_statuses(name: str, raft: RaftCore, peers: Peers, last_index: int) -> tuple[MemberStatus, ...]:
+    progress = raft.progress()
+    return tuple(
+        MemberStatus(
+            name=seat.name,
+            host=seat.member.host,
+            port=seat.member.port,
+            connected=seat.name == name or _is_heard(raft, peers, seat.name),
+            role=str(seat.role),
+            replaces=seat.replaces,
+            match_index=progress[seat.name].match_index if seat.name in progress else None,
+            lag_entries=last_index - progress[seat.name].match_index if seat.name in progress else None,
+        )
+        for seat in raft.configuration.seats
+    )
+
+
+def _is_heard(raft: RaftCore, peers: Peers, name: str) -> bool:
+    """Whether there is a connection, and the peer spoke regularly if it should: the leader, or to it everybody."""
+    if raft.is_leader():
+        progress = raft.progress().get(name)
+        return progress is not None and progress.connected
+    if name == raft.followed():
+        return raft.leader_name() is not None
+    return peers.is_connected(name)

@@ -9,7 +9,7 @@ from batonpass.scenarios.bench.side_by_side import Course
 
 __all__ = ["COURSE"]
 
-_LIBRARIES: Final = ("pykka", "triotp", "thespian", "xoscar")
+_LIBRARIES: Final = ("pykka", "triotp")
 _CEILINGS: Final = ("trio deque", "trio channel")
 _FLOORS: Final = ("sealed link", "trio UDP", "raw UDP")
 

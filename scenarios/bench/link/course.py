@@ -12,7 +12,7 @@ __all__ = ["COURSE"]
 _RAW, _RAW_TRIO = "UDP, blocking", "UDP, trio"
 _TLS, _TLS_TRIO = "TLS, blocking", "TLS, trio"
 _CURVE, _QUIC = "pyzmq", "aioquic"
-_JOSERFC, _JWCRYPTO, _PRIMITIVES = "joserfc", "jwcrypto", "primitives"
+_JOSERFC, _PRIMITIVES = "joserfc", "primitives"
 
 _ROWS: Final = (
     Row(
@@ -71,15 +71,15 @@ _ROWS: Final = (
         "envelope",
         "sealing and opening an envelope of 100 bytes",
         Unit.MICROSECONDS,
-        (_PRIMITIVES, _JOSERFC, _JWCRYPTO),
-        (Limit(1.6, _PRIMITIVES), Limit(0.77, _JOSERFC), Limit(0.4, _JWCRYPTO)),
+        (_PRIMITIVES, _JOSERFC),
+        (Limit(1.6, _PRIMITIVES), Limit(0.77, _JOSERFC)),
         "primitives: a fresh key, two agreements, two AES-GCM, a signature, its verification, reading a point",
     ),
     Row(
         "envelope-1M",
         "sealing and opening an envelope of 1 MiB",
         Unit.MS,
-        (_JOSERFC, _JWCRYPTO),
+        (_JOSERFC,),
     ),
 )
 
@@ -99,7 +99,6 @@ COURSE: Final = Course(
         Peer(_CURVE, ("pyzmq",)),
         Peer(_QUIC, ("aioquic",)),
         Peer(_JOSERFC, ("joserfc",)),
-        Peer(_JWCRYPTO, ("jwcrypto",)),
     ),
     work={
         (subject, work): f"{kind}-{'bulk' if work == 'bulk-1200' else work}"

@@ -16,7 +16,7 @@ signatures, the network, time.
     rows         rows by reference, and taken back        tokens            certificates that nobody signs
     mixes        what goes wrong, as data                 faults            making it happen
     judge        the promises, watched at every step      run               one seed in, what happened out
-    weaknesses   the same with one guard taken away       worker, command   `baton simulate machines`
+    command      `baton simulate machines`
 
 docs/simulation-machines.md says what is simulated, what it notices and how fast it is.
 """

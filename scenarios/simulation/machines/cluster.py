@@ -6,6 +6,7 @@ from typing import Any, Final
 from batonpass.authority.machines.source import Mode
 from batonpass.authority.model.records import Role, TransferRecord
 from batonpass.authority.names import instance_of
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 from batonpass.scenarios.simulation.machines.home import Home, home_of
 from batonpass.scenarios.simulation.machines.judge import Judge
 from batonpass.scenarios.simulation.machines.mixes import FaultMix
@@ -14,7 +15,6 @@ from batonpass.scenarios.simulation.machines.parts import Parts
 from batonpass.scenarios.simulation.machines.player import Player
 from batonpass.scenarios.simulation.machines.server import Server
 from batonpass.scenarios.simulation.machines.tokens import Tokens
-from batonpass.scenarios.simulation.schedule import Schedule
 from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["INSTANCES", "Cluster"]

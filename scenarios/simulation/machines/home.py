@@ -40,6 +40,7 @@ from batonpass.homeserver.names.foreign_admission import Unanswered
 from batonpass.homeserver.transfer.batch import args_of_report, not_learned
 from batonpass.homeserver.transfer.certificates import delegation_grant
 from batonpass.homeserver.transfer.decided import reply_of
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 from batonpass.scenarios.simulation.machines.granting import Granting
 from batonpass.scenarios.simulation.machines.judge import Judge
 from batonpass.scenarios.simulation.machines.mixes import FaultMix
@@ -48,7 +49,6 @@ from batonpass.scenarios.simulation.machines.orders import Orders
 from batonpass.scenarios.simulation.machines.rows import MachineRows
 from batonpass.scenarios.simulation.machines.tokens import Tokens
 from batonpass.scenarios.simulation.machines.words import Answered, Asked, Untold
-from batonpass.scenarios.simulation.schedule import Schedule
 
 _EPOCH: Final[int] = EntityRecord.model_fields["epoch"].default
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from batonpass.authority.fence import Fence
+from batonpass.scenarios.simulation.kernel.debts import Debts
+from batonpass.scenarios.simulation.kernel.outcome import Violation
 from batonpass.scenarios.simulation.machines.lives import State
-from batonpass.scenarios.simulation.oracle import Violation
-from batonpass.scenarios.simulation.servers.debts import Debts
 from batonpass.simserver.entity.inputs import fold
 
 __all__ = ["Judge", "Thread"]

@@ -8,8 +8,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 from batonpass.scenarios.simulation.machines.mixes import FaultMix
-from batonpass.scenarios.simulation.schedule import Schedule
 
 __all__ = ["Network", "Node"]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import Phase
 from batonpass.authority.wire.transfer import Order
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.machines.home import Home

@@ -1,4 +1,4 @@
-"""Of what simulated clusters of machines are made: the real parts, of which a weakened variant exchanges one."""
+"""Of what simulated clusters of machines are made: the real parts, of which a mutant exchanges one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

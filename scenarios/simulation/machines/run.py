@@ -5,13 +5,13 @@ import traceback
 from dataclasses import dataclass
 from typing import Final
 
+from batonpass.scenarios.simulation.kernel.outcome import Outcome
 from batonpass.scenarios.simulation.machines.cluster import Cluster
 from batonpass.scenarios.simulation.machines.faults import Faults
-from batonpass.scenarios.simulation.machines.mixes import FaultMix
+from batonpass.scenarios.simulation.machines.mixes import MIXES, FaultMix
 from batonpass.scenarios.simulation.machines.parts import Parts
-from batonpass.scenarios.simulation.outcome import Outcome
 
-__all__ = ["HEAL_S", "MachinesOutcome", "simulate"]
+__all__ = ["HEAL_S", "MachinesOutcome", "simulate", "simulate_seed"]
 
 HEAL_S: Final = 40.0
 """What is repeated is so within a second; a few of each."""
@@ -31,6 +31,11 @@ class MachinesOutcome(Outcome):
     messages: int
     takeovers: int
     lost: int
+
+
+def simulate_seed(mix: str, seed: int, parts: Parts | None = None) -> MachinesOutcome:
+    """As `simulate`, by the name of the mix: what a campaign calls."""
+    return simulate(MIXES[mix], seed, parts)
 
 
 def simulate(mix: FaultMix, seed: int, parts: Parts | None = None) -> MachinesOutcome:

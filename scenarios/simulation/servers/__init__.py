@@ -12,7 +12,7 @@ Simulated: time, the network, processes that crash and pause, and the log, which
     families     hierarchies, watched at every step      absences             owners that go away, and orphans
     company      what travels, and is done, together
     judge        the promises, watched at every step     run          one seed in, what happened out
-    weaknesses   the same with one guard taken away
+    command      `baton simulate servers`
 
 docs/simulation.md says what is simulated and what it found.
 """

@@ -11,7 +11,7 @@ from batonpass.authority.model.records import EntityRecord, GroupPhase, Phase
 from batonpass.authority.model.standing import OrphanPolicy, Standing
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.foreign_custody import is_abroad
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 from batonpass.scenarios.simulation.servers.absences import Absences
 from batonpass.scenarios.simulation.servers.apart import Apart
 from batonpass.scenarios.simulation.servers.births import Births

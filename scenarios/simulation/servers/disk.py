@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from batonpass.authority.fence import Fence
-from batonpass.scenarios.simulation.durable_stages import DurableStages
+from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
 from batonpass.scenarios.simulation.servers.tasks import Answer, Process, pause
 from batonpass.simserver.durability.ledger import LINGER_S
 from batonpass.simserver.durability.ledger_rows import ENTITIES, Interrupted, LedgerRows

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from batonpass.authority.fence import Fence
-from batonpass.scenarios.simulation.oracle import Violation
-from batonpass.scenarios.simulation.servers.debts import Debts
+from batonpass.scenarios.simulation.kernel.debts import Debts
+from batonpass.scenarios.simulation.kernel.outcome import Violation
 from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.state import Life
 

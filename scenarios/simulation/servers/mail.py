@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
 __all__ = ["Mail", "MailWeather"]
 

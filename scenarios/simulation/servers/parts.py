@@ -1,4 +1,4 @@
-"""Of what simulated servers are made: the real parts, of which a weakened variant exchanges one."""
+"""Of what simulated servers are made: the real parts, of which a mutant exchanges one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.scenarios.simulation.outcome import Outcome
+from batonpass.scenarios.simulation.kernel.outcome import Outcome
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.faults import Faults
-from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.mixes import MIXES, ServerMix
 from batonpass.scenarios.simulation.servers.parts import Parts
 
-__all__ = ["ServersOutcome", "simulate"]
+__all__ = ["ServersOutcome", "simulate", "simulate_seed"]
 
 FAULTS_S: Final = 8.0
 HEAL_S: Final = 40.0
@@ -37,6 +37,11 @@ class ServersOutcome(Outcome):
     lost: int
     born: int
     ended: int
+
+
+def simulate_seed(mix: str, seed: int, parts: Parts | None = None) -> ServersOutcome:
+    """As `simulate`, by the name of the mix: what a campaign calls."""
+    return simulate(MIXES[mix], seed, parts)
 
 
 def simulate(mix: ServerMix, seed: int, parts: Parts | None = None) -> ServersOutcome:

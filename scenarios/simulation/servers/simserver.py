@@ -31,7 +31,7 @@ from batonpass.authority.wire.transfer import (
     decode_link_untrusted,
 )
 from batonpass.crypto.keys import Identity
-from batonpass.scenarios.simulation.attendance import Attendant
+from batonpass.scenarios.simulation.kernel.attendance import Attendant
 from batonpass.scenarios.simulation.servers.calls import Calls
 from batonpass.scenarios.simulation.servers.company import Batch, Outbox
 from batonpass.scenarios.simulation.servers.disk import Disk, LateStages, Nonces

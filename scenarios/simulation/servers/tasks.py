@@ -11,7 +11,7 @@ from types import coroutine
 from typing import Any, Final
 
 from batonpass.actors.base.clock import Bell, Clock
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
 __all__ = ["Answer", "Process", "VirtualClock", "pause"]
 

@@ -286,25 +286,6 @@ async def test_keys_are_looked_up_again_although_nobody_opens_a_session(monkeypa
         await until(lambda: not alpha._links["beta.s1"].is_open)
 
 
-async def test_a_full_inbox_makes_the_sender_wait_and_loses_nothing() -> None:
-    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA, inbox_capacity=32) as beta:
-        sent = 0
-
-        async def send_many() -> None:
-            nonlocal sent
-            for number in range(200):
-                await alpha.send("beta.s1", beta.address, number.to_bytes(2, "big"))
-                sent += 1
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send_many)
-            await until(lambda: sent == 32)
-            await until(lambda: alpha._links["beta.s1"].is_credit_awaited)
-            assert sent == 32
-            received = [int.from_bytes((await receive(beta)).message, "big") for _ in range(200)]
-        assert received == list(range(200))
-
-
 async def test_a_cancelled_send_is_not_sent() -> None:
     async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA, inbox_capacity=32) as beta:
         for _ in range(32):
@@ -525,45 +506,6 @@ async def test_what_the_kernel_does_not_take_at_once_is_sent_later() -> None:
         # From the backlog, or on a busy machine by a probe that was earlier: each once, in order, and nothing is left.
         assert [(await receive(beta)).message for _ in range(2)] == [b"one", b"two"]
         await until(lambda: not alpha._backlog)
-
-
-async def test_a_closed_inbox_takes_no_more() -> None:
-    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
-        await alpha.send("beta.s1", beta.address, b"one")
-        await until(lambda: bool(beta.inbox._ready))
-        await beta.inbox.aclose()
-        assert (await receive(beta)).message == b"one"
-        with pytest.raises(trio.EndOfChannel):
-            await beta.inbox.receive()
-
-
-async def test_a_claimed_channel_has_an_inbox_of_its_own() -> None:
-    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
-        await alpha.send("beta.s1", beta.address, b"early", channel=5)
-        await until(lambda: bool(beta.inbox._ready))
-        five = beta.claim(5)
-        assert beta.claim(5) is five
-        await alpha.send("beta.s1", beta.address, b"for everybody")
-        await alpha.send("beta.s1", beta.address, b"for five", channel=5)
-        with trio.fail_after(90):
-            # Nobody has taken what came for everybody, and five does not wait for that.
-            assert [(await five.receive()).message for _ in range(2)] == [b"early", b"for five"]
-        assert await receive(beta) == Received("alpha.s1", b"for everybody", 0, alpha.address)
-        with pytest.raises(trio.WouldBlock):
-            five.receive_nowait()
-        with pytest.raises(ValueError, match="channel 32"):
-            beta.claim(32)
-
-
-async def test_a_claimed_inbox_gives_credit_back_and_ends_with_the_endpoint() -> None:
-    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA, inbox_capacity=32) as beta:
-        five = beta.claim(5)
-        for number in range(100):
-            await alpha.send("beta.s1", beta.address, bytes([number]), channel=5)
-            with trio.fail_after(90):
-                assert (await five.receive()).message == bytes([number])
-    with pytest.raises(trio.EndOfChannel):
-        five.receive_nowait()
 
 
 async def test_whoever_listens_hears_what_becomes_of_links() -> None:

@@ -32,7 +32,7 @@ from batonpass.actors.stages import (
     Subscription,
     demand,
     from_iterable,
-    stage_server,
+    stage,
 )
 from batonpass.actors.stages.buffer import Buffer
 from batonpass.actors.stages.dispatchers import Delivery
@@ -240,7 +240,7 @@ layers = st.builds(
 @given(pipeline=st.lists(layers, min_size=1, max_size=3), total=st.integers(0, 80))
 def test_whatever_time_stages_take(pipeline: list[Layer], total: int) -> None:
     books = Books()
-    with mock.patch.object(stage_server, "post", books.post):
+    with mock.patch.object(stage, "post", books.post):
         last = trio.run(_run, pipeline, total, books, clock=trio.testing.MockClock(autojump_threshold=0))
     assert books.handled == books.sent, "nothing is lost, repeated or reordered on its way"
     copies = 1

@@ -21,11 +21,11 @@ from batonpass.authority.machines import source as outgoing
 from batonpass.authority.machines.source import Case, Outgoing, OutgoingPhase
 from batonpass.authority.model.records import Rule
 from batonpass.authority.wire.transfer import HandoffReply
-from batonpass.scenarios.simulation.handover_host import Parts
-from batonpass.scenarios.simulation.handover_weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.search.host import Parts
 from tests.authority.handover_model import HandoverWorld
 from tests.authority.handover_walks import random_walk
 from tests.authority.model_server import HOME, MASTER, SERVERS, STRANGER, TARGETS, Broken, Variant
+from tests.mutants.search import MUTANTS
 
 PLACES = st.integers(0, 11)
 REQUESTERS = st.sampled_from(("", MASTER, STRANGER))
@@ -271,11 +271,11 @@ class BelievesEveryAnswer(Outgoing):
 
 # The search through all states is shown the same ones. Servers do not crash here, so three of them go unnoticed.
 MUTATIONS = {
-    weakness.name: Variant(weakness.parts.outgoing, weakness.parts.incoming, weakness.parts.procedures)
-    for weakness in WEAKNESSES.values()
+    mutant.name: Variant(mutant.parts.outgoing, mutant.parts.incoming, mutant.parts.procedures)
+    for mutant in MUTANTS.values()
     # The walks have no disks and no real `Arrivals`.
-    if weakness.parts.arrivals is Parts().arrivals
-    if weakness.name not in ("fence-not-raised", "names-no-life-abroad", "trusts-its-memory")
+    if mutant.parts.arrivals is Parts().arrivals
+    if mutant.name not in ("fence-not-raised", "names-no-life-abroad", "trusts-its-memory")
 } | {
     "keeps-the-wrong-tombstone": Variant(outgoing=TombstoneOfTheDay, given=the_logs_own),
     "believes-every-answer": Variant(outgoing=BelievesEveryAnswer),

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, cast
 
-from batonpass.scenarios.simulation.disk import SimulatedDisk
+from batonpass.scenarios.simulation.tree.disk import SimulatedDisk
 from batonpass.tree.data.data import decode_array_untrusted, decode_untrusted, encode
 from batonpass.tree.data.errors import BadData, BadPath, MalformedCommand
 from batonpass.tree.data.json_form import from_json_untrusted

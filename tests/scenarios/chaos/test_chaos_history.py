@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.scenarios.chaos.history import Addition, CounterLedger, RegisterLedger, counter_problems
-from batonpass.scenarios.simulation.linearizability import Operation
-from batonpass.scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put
+from batonpass.scenarios.simulation.tree.linearizability import Operation
+from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put
 
 
 @st.composite

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from batonpass.scenarios.simulation.servers.parts import Parts
-from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
+from tests.mutants.servers.table import MUTANTS
 from tests.scenarios.cluster_walk import FATES, MIX, PromiseBroken, Walk
 
 _TOLD: Final = ("moves", "inputs", "crashes", "takeovers")
@@ -147,7 +147,7 @@ def test_no_step_that_may_happen_breaks_a_promise(record_property: Callable[[str
 )
 def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
     class Weakened(Clusters):
-        parts = WEAKNESSES[name].parts
+        parts = MUTANTS[name].parts
 
     enough = settings(max_examples=400, stateful_step_count=30, deadline=None, phases=(Phase.generate,), database=None)
     with pytest.raises(PromiseBroken):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batonpass.scenarios.simulation.search import Search, Step, TooManyStates
+from batonpass.scenarios.simulation.search.search import Search, Step, TooManyStates
 
 
 class Jugs:

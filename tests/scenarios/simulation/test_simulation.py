@@ -10,12 +10,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from batonpass.scenarios.simulation.campaign import MixResult, run_campaign
-from batonpass.scenarios.simulation.fence import Fence
-from batonpass.scenarios.simulation.mixes import MIXES
-from batonpass.scenarios.simulation.raft import raft_campaign
-from batonpass.scenarios.simulation.run import simulate
-from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.worker import MODULE
+from batonpass.scenarios.simulation.tree.command import RAFT
+from batonpass.scenarios.simulation.tree.fence import Fence
+from batonpass.scenarios.simulation.tree.mixes import MIXES
+from batonpass.scenarios.simulation.tree.run import simulate
+from tests.mutants.tree import MUTANTS
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "12"))
 
@@ -24,7 +25,7 @@ SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "12"))
 @pytest.mark.parametrize("mix", MIXES)
 async def test_no_seed_of_a_mix_breaks_a_promise(mix: str) -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(raft_campaign((mix,), SEEDS), results)
+    await run_campaign(Campaign(RAFT, (mix,), SEEDS), results)
     result = results[mix]
     assert result.runs == SEEDS
     assert not result.violated, "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
@@ -34,21 +35,20 @@ async def test_no_seed_of_a_mix_breaks_a_promise(mix: str) -> None:
     assert result.figures["reads"] > 5 * result.runs
 
 
-MIXES_OF_BOTH = ("crashes", "slow", "everything")
+SOME_MIXES = ("crashes", "slow", "everything")
 
 
 def worker_output(*flags: str, environment: Mapping[str, str]) -> str:
-    arguments = [sys.executable, "-m", "batonpass.scenarios.simulation.worker", *flags]
+    arguments = [sys.executable, "-m", MODULE, "--run", RAFT.run, *flags]
     done = subprocess.run(arguments, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     return done.stdout
 
 
-@pytest.mark.parametrize("system", ["fence", "stock"])
-def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed(system: str) -> None:
-    flags = ("--system", system, "--mixes", ",".join(MIXES_OF_BOTH), "--from", "2", "--until", "4")
+def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
+    flags = ("--mixes", ",".join(SOME_MIXES), "--from", "2", "--until", "4")
     first = worker_output(*flags, environment={"PYTHONHASHSEED": "1"})
     second = worker_output(*flags, environment={"PYTHONHASHSEED": "2"})
-    assert first.count('"trace"') == 2 * len(MIXES_OF_BOTH)
+    assert first.count('"trace"') == 2 * len(SOME_MIXES)
     assert first == second
 
 
@@ -67,17 +67,8 @@ FOUND = {
 def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
     mix, first, count = FOUND[name]
     seeds = range(first, first + count)
-    outcomes = (simulate(WEAKNESSES[name].fence(), MIXES[mix], seed, (3, 5)[seed % 2]) for seed in seeds)
+    outcomes = (simulate(MUTANTS[name].fence(), MIXES[mix], seed, (3, 5)[seed % 2]) for seed in seeds)
     assert any(outcome.violations for outcome in outcomes)
-
-
-@pytest.mark.timeout(300)
-async def test_the_package_as_it_comes_breaks_promises() -> None:
-    results: dict[str, MixResult] = {}
-    await run_campaign(raft_campaign(("compaction",), 30, system="stock"), results)
-    assert results["compaction"].violated
-    assert results["compaction"].kinds.get("state-machine")
-    assert "--system stock" in results["compaction"].found[0].replay
 
 
 def test_an_outcome_tells_what_happened_and_its_lines_only_when_something_was_violated() -> None:
@@ -85,7 +76,7 @@ def test_an_outcome_tells_what_happened_and_its_lines_only_when_something_was_vi
     assert not fine.violations
     assert fine.crashes
     assert fine.lines == ()
-    bad = simulate(WEAKNESSES["applies-again"].fence(), MIXES["slow"], 0, 3)
+    bad = simulate(MUTANTS["applies-again"].fence(), MIXES["slow"], 0, 3)
     assert bad.violations
     assert bad.lines
     assert bad.to_data()["violations"][0][0] == bad.violations[0].kind

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.campaign import Campaign, MixResult
-from batonpass.scenarios.simulation.pace import SAY_EVERY_S, Pace
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, Kind, MixResult
+from batonpass.scenarios.simulation.kernel.pace import SAY_EVERY_S, Pace
+from batonpass.scenarios.simulation.kernel.show import run_and_show
+from tests.mutants.runs import campaign_of
 
 
 def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,27 +29,17 @@ def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.
 
 
 def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["simulate", "raft", "--mix", "slow", "--from", "4", "--seeds", "1", "--weakness", "applies-again"]
-    assert run_command([*arguments, "--trace"]) == 1
+    assert run_and_show(campaign_of("raft", "applies-again", ("slow",), 1, first=4), trace=True) == 1
     printed = capsys.readouterr().out
-    again = "baton simulate raft --mix slow --from 4 --seeds 1 --nodes 3 --weakness applies-again --trace"
+    again = "python -m tests.mutants raft applies-again --mix slow --from 4 --seeds 1 --nodes 3 --trace"
     assert again in printed
     assert "fault " in printed  # of the trace
-
-
-def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["simulate", "raft", "--weakness", "list"]) == 0
-    assert "reads-without-round" in capsys.readouterr().out
-    assert run_command(["simulate", "raft", "--weakness", "none"]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert "there is no weakness 'none'; `--weakness list` lists them" in err
 
 
 def works(pid: int) -> bool:
     """Whether a process has a worker that has become one."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return any(b"simulation.worker" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    return any(b"simulation.kernel.worker" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
 
 
 # A shell without job control, as in a script, has what it runs in the background ignore SIGINT.
@@ -95,10 +87,19 @@ def test_ctrl_c_and_sigterm_show_what_was_done_so_far(
     assert [mix["writes_per_s"] >= 0 for mix in report["mixes"]] == [True]
 
 
+KIND = Kind(
+    command="baton simulate some",
+    run="some:simulate_seed",
+    mixes=("calm", "lossy", "cuts"),
+    columns={"moves": "moves"},
+    counted="moves",
+    title="transfers",
+)
+
+
 def test_a_campaign_says_how_fast_it_is_and_how_long_it_still_takes() -> None:
     now_s = 0.0
-    campaign = Campaign("worker", ("moves",), lambda outcome: "", ("calm", "lossy"), 500, workers=2)
-    pace = Pace(campaign, "moves", "transfers", lambda: now_s)
+    pace = Pace(Campaign(KIND, ("calm", "lossy"), 500, workers=2), lambda: now_s)
     calm, lossy = MixResult("calm", 130, figures={"moves": 50_000}), MixResult("lossy", 120, figures={"moves": 10_000})
     results = {"calm": calm, "lossy": lossy}
     now_s = 60.0
@@ -112,5 +113,5 @@ def test_a_campaign_says_how_fast_it_is_and_how_long_it_still_takes() -> None:
 
 
 def test_more_workers_than_seeds_share_the_mixes_of_a_seed() -> None:
-    campaign = Campaign("worker", (), lambda outcome: "", ("calm", "lossy", "cuts"), 1, workers=2)
+    campaign = Campaign(KIND, KIND.mixes, 1, workers=2)
     assert campaign.shares == 2

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.authority.fence import Fence
-from batonpass.scenarios.simulation.copying import deep_copy
+from batonpass.scenarios.simulation.search.copying import deep_copy
 
 
 class Colour(Enum):

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from batonpass.scenarios.simulation.linearizability import NotLinearizable, Operation, Undecided, check_linearizable
-from batonpass.scenarios.simulation.registers import Action, Append, CompareAndSwap, Get, Put, Value, apply_action
+from batonpass.scenarios.simulation.tree.linearizability import (
+    NotLinearizable,
+    Operation,
+    Undecided,
+    check_linearizable,
+)
+from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put, Value, apply_action
 
 
 def operation(

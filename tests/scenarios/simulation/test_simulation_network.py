@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from batonpass.scenarios.simulation.network import Frame, Network, Weather
-from batonpass.scenarios.simulation.schedule import Schedule
+from batonpass.scenarios.simulation.kernel.schedule import Schedule
+from batonpass.scenarios.simulation.tree.network import Frame, Network, Weather
 
 
 class Endpoints:

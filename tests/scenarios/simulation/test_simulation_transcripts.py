@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from batonpass.scenarios.simulation.cluster import Cluster
-from batonpass.scenarios.simulation.fence import Fence, FencedMember
-from batonpass.scenarios.simulation.mixes import FaultMix
-from batonpass.scenarios.simulation.network import Weather
-from batonpass.scenarios.simulation.weaknesses import WEAKNESSES
+from batonpass.scenarios.simulation.tree.cluster import Cluster
+from batonpass.scenarios.simulation.tree.fence import Fence, FencedMember
+from batonpass.scenarios.simulation.tree.mixes import FaultMix
+from batonpass.scenarios.simulation.tree.network import Weather
 from batonpass.tree.net.frames import decode_message_untrusted
+from tests.mutants.tree import MUTANTS
 
 CALM = FaultMix(name="calm", purpose="nothing goes wrong by itself", weather=Weather(remembers=True))
 
@@ -67,7 +67,7 @@ class Story:
 
 @pytest.mark.parametrize(
     ("fence", "counted"),
-    [(Fence, False), (WEAKNESSES["acknowledgements-of-any-term"].fence, True)],
+    [(Fence, False), (MUTANTS["acknowledgements-of-any-term"].fence, True)],
     ids=["fence", "weakened"],
 )
 def test_an_acknowledgement_counts_in_its_own_term_only(fence: Callable[[], Fence], counted: bool) -> None:
@@ -90,7 +90,7 @@ def test_an_acknowledgement_counts_in_its_own_term_only(fence: Callable[[], Fenc
 
 @pytest.mark.parametrize(
     ("fence", "believed"),
-    [(Fence, False), (WEAKNESSES["commit-index-beside-snapshot"].fence, True)],
+    [(Fence, False), (MUTANTS["commit-index-beside-snapshot"].fence, True)],
     ids=["fence", "weakened"],
 )
 def test_a_commit_index_beside_a_piece_of_a_snapshot_commits_nothing_of_a_log_that_was_not_compared(

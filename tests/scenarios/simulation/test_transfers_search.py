@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.handover_weaknesses import WEAKNESSES, Weakness
-from batonpass.scenarios.simulation.search_command import SCOPES, search_scope
+from batonpass.scenarios.simulation.search.command import SCOPES, search_and_show, search_scope
 from tests.collected import ROOT
+from tests.mutants.search import MUTANTS, Mutant
 
 SIMULATION_PAGE: Final = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
 
@@ -47,7 +47,7 @@ def test_no_reachable_state_breaks_a_promise(scope: str, record_property: Callab
     assert found.states >= STATES[scope]
 
 
-def test_every_scope_and_the_number_of_weaknesses_are_in_the_documentation() -> None:
+def test_every_scope_and_the_number_of_mutants_are_in_the_documentation() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \| ([\d,]+) \| [\d,]+ \| \d+ \|$", SIMULATION_PAGE, re.MULTILINE)
     assert [scope for scope, _, _ in rows] == list(SCOPES)
     for scope, budget, states in rows:
@@ -63,24 +63,24 @@ def test_every_scope_and_the_number_of_weaknesses_are_in_the_documentation() -> 
         }
         assert said == {word: number for word, number in spent.items() if number}, scope
         assert int(states.replace(",", "")) >= STATES[scope], scope
-    weaknesses = re.search(r"Each of (\d+) weakened variants", SIMULATION_PAGE)
-    assert weaknesses is not None
-    assert int(weaknesses[1]) == len(WEAKNESSES)
+    mutants = re.search(r"Each of (\d+) mutants", SIMULATION_PAGE)
+    assert mutants is not None
+    assert int(mutants[1]) == len(MUTANTS)
 
 
-@pytest.mark.parametrize("weakness", WEAKNESSES.values(), ids=list(WEAKNESSES))
-def test_a_missing_guard_has_a_counterexample(weakness: Weakness) -> None:
-    violation = search_scope(weakness.name, weakness.bounds, weakness.parts, max_states=30_000).violation
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
+def test_a_missing_guard_has_a_counterexample(mutant: Mutant) -> None:
+    violation = search_scope(mutant.name, mutant.bounds, mutant.parts, max_states=30_000).violation
     assert violation is not None
-    assert violation.kind == weakness.kind
+    assert violation.kind == mutant.kind
     assert len(violation.transcript) < 30
 
 
-@pytest.mark.parametrize("weakness", WEAKNESSES.values(), ids=list(WEAKNESSES))
-def test_with_the_guard_the_same_bounds_are_safe_at_the_beginning(weakness: Weakness) -> None:
-    """The counterexamples are the weakness's, not the bounds'."""
-    bounds = replace(weakness.bounds, transfers=1)
-    assert search_scope(weakness.name, bounds, max_states=50_000).violation is None
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
+def test_with_the_guard_the_same_bounds_are_safe_at_the_beginning(mutant: Mutant) -> None:
+    """The counterexamples are the mutant's, not the bounds'."""
+    bounds = replace(mutant.bounds, transfers=1)
+    assert search_scope(mutant.name, bounds, max_states=50_000).violation is None
 
 
 def test_without_leases_a_note_that_a_crash_takes_along_lets_a_fence_begin_twice() -> None:
@@ -111,19 +111,11 @@ def test_a_search_without_a_violation_is_a_success(tmp_path: Path, capsys: pytes
 
 
 def test_a_violation_is_a_failure_and_a_transcript(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["simulate", "transfers-search", "--weakness", "deletes-before-commit"]) == 1
+    mutant = MUTANTS["deletes-before-commit"]
+    assert search_and_show({mutant.name: mutant.bounds}, mutant.parts, max_states=30_000) == 1
     printed = capsys.readouterr().out
     assert "safety: alpha.s1 deleted the newest state, which nobody else simulates" in printed
     assert "1  transfer-1: the entity is to go to alpha.s2" in printed
-
-
-def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["simulate", "transfers-search", "--weakness", "list"]) == 0
-    assert "deletes-at-commit" in capsys.readouterr().out
-    assert run_command(["simulate", "transfers-search", "--weakness", "none"]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert "there is no weakness 'none'; `--weakness list` lists them" in err
 
 
 def test_a_search_that_is_given_up_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.scenarios.simulation.tree.disk import PowerCut, SimulatedDisk
 from batonpass.tree.disk.collector import TreeGrowth, uncollected
 from batonpass.tree.disk.compaction import CompactionPolicy, Snapshots
 from batonpass.tree.disk.journal import Journal

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.scenarios.simulation.tree.disk import PowerCut, SimulatedDisk
 from batonpass.tree.disk.disk import DiskFailed
 from batonpass.tree.disk.journal import Entry, Journal, JournalDamaged, JournalForeign
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.scenarios.simulation.tree.disk import PowerCut, SimulatedDisk
 from batonpass.tree.disk.batches import JournalDamaged
 from batonpass.tree.disk.journal import Journal
 from batonpass.tree.member.replica import Replica

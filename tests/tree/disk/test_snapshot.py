@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from batonpass.scenarios.simulation.disk import SimulatedDisk
+from batonpass.scenarios.simulation.tree.disk import SimulatedDisk
 from batonpass.tree.data.data import decode, encode
 from batonpass.tree.data.errors import Abort, BadData
 from batonpass.tree.data.path import Path as TreePath

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from batonpass.scenarios.simulation.disk import SimulatedDisk
+from batonpass.scenarios.simulation.tree.disk import SimulatedDisk
 from batonpass.tree import DiskFailed, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
 from batonpass.tree.disk.journal import JournalDamaged
 from tests.tree.instances import PROCEDURES, configs

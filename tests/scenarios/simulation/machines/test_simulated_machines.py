@@ -15,15 +15,18 @@ import pytest
 
 from batonpass.authority.fence import Fence
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.campaign import MixResult, run_campaign
-from batonpass.scenarios.simulation.machines.command import machines_campaign
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.show import run_and_show
+from batonpass.scenarios.simulation.kernel.worker import MODULE
+from batonpass.scenarios.simulation.machines.command import MACHINES
 from batonpass.scenarios.simulation.machines.judge import Judge
 from batonpass.scenarios.simulation.machines.lives import State
 from batonpass.scenarios.simulation.machines.mixes import MIXES
 from batonpass.scenarios.simulation.machines.parts import Parts
 from batonpass.scenarios.simulation.machines.rows import CheckedRows
 from batonpass.scenarios.simulation.machines.run import simulate
-from batonpass.scenarios.simulation.machines.weaknesses import WEAKNESSES
+from tests.mutants.machines import MUTANTS
+from tests.mutants.runs import campaign_of
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_MACHINES", "1"))
 ENOUGH = 8
@@ -32,7 +35,7 @@ ENOUGH = 8
 @pytest.mark.timeout(900)
 async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(machines_campaign(tuple(MIXES), SEEDS), results)
+    await run_campaign(Campaign(MACHINES, MACHINES.mixes, SEEDS), results)
     for mix, result in results.items():
         assert result.runs == SEEDS
         again = "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
@@ -48,8 +51,8 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
 @pytest.mark.timeout(300)
 def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
     def output(hash_seed: str) -> str:
-        flags = ["--mixes", "everything,deaths", "--from", "2", "--until", "3"]
-        arguments = [sys.executable, "-m", "batonpass.scenarios.simulation.machines.worker", *flags]
+        flags = ["--run", MACHINES.run, "--mixes", "everything,deaths", "--from", "2", "--until", "3"]
+        arguments = [sys.executable, "-m", MODULE, *flags]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
 
@@ -96,7 +99,7 @@ FOUND = {
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
-    runs = (simulate(MIXES[FOUND[name]], seed, WEAKNESSES[name].parts) for seed in range(ENOUGH))
+    runs = (simulate(MIXES[FOUND[name]], seed, MUTANTS[name].parts) for seed in range(ENOUGH))
     assert any(run.violations for run in runs)
 
 
@@ -140,20 +143,10 @@ def test_who_takes_over_an_earlier_state_than_the_last_of_somebody_alive_is_noti
 
 
 def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["simulate", "machines", "--mix", "log", "--seeds", "1", "--weakness", "deletes-at-commit"]
-    assert run_command([*arguments, "--trace"]) == 1
+    assert run_and_show(campaign_of("machines", "deletes-at-commit", ("log",), 1), trace=True) == 1
     printed = capsys.readouterr().out
-    assert "baton simulate machines --mix log --from 0 --seeds 1 --weakness deletes-at-commit --trace" in printed
+    assert "python -m tests.mutants machines deletes-at-commit --mix log --from 0 --seeds 1 --trace" in printed
     assert "violated: lost" in printed  # of the trace
-
-
-def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["simulate", "machines", "--weakness", "list"]) == 0
-    assert "resumes-on-timeout" in capsys.readouterr().out
-    assert run_command(["simulate", "machines", "--weakness", "none"]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert "there is no weakness 'none'; `--weakness list` lists them" in err
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

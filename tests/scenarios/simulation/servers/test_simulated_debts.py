@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from batonpass.scenarios.simulation.servers.debts import Debts
+from batonpass.scenarios.simulation.kernel.debts import Debts
 
 amounts = st.integers(0, 5)
 

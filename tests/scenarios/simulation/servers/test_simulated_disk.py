@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.simulation.disk import PowerCut, SimulatedDisk
+from batonpass.scenarios.simulation.tree.disk import PowerCut, SimulatedDisk
 from batonpass.tree.disk.disk import REAL_DISK, Disk, DiskFailed, DiskFile, replace_file, replacing_file
 
 HERE = Path("/member")

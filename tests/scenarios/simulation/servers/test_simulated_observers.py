@@ -10,7 +10,7 @@ from batonpass.authority.machines.replica_choice import followers_of
 from batonpass.authority.wire.transfer import Copies, InputAck, decode_link_untrusted
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
+from tests.mutants.servers.table import MUTANTS
 
 SOURCE, TARGET, FOLLOWER = SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3")
 ORDER = {"transport": "link", "mode": "eager", "requester": ""}
@@ -66,8 +66,8 @@ def moved(cluster: Cluster, entity: str, *, direct: bool) -> None:
     until(cluster, lambda: any(stream.fence == tuple(held.fence) for stream in streams))
 
 
-def heard_again(weakness: str, monkeypatch: pytest.MonkeyPatch, *, direct: bool) -> Cluster:
-    parts = WEAKNESSES[weakness].parts if weakness else None
+def heard_again(mutant: str, monkeypatch: pytest.MonkeyPatch, *, direct: bool) -> Cluster:
+    parts = MUTANTS[mutant].parts if mutant else None
     cluster = Cluster(MIXES["calm"], Random(f"observers {direct}"), parts)
     words = last_words(cluster, monkeypatch)
     entity = followed_alike(cluster)
@@ -92,9 +92,9 @@ def test_failures_row_44_neither_followers_nor_players_are_taken_back_by_late_wo
 
 
 @pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("weakness", ["takes-older-copies", "believes-anybody"])
+@pytest.mark.parametrize("mutant", ["takes-older-copies", "believes-anybody"])
 def test_failures_row_44_whoever_is_taken_back_is_seen(
-    monkeypatch: pytest.MonkeyPatch, weakness: str, direct: bool
+    monkeypatch: pytest.MonkeyPatch, mutant: str, direct: bool
 ) -> None:
-    cluster = heard_again(weakness, monkeypatch, direct=direct)
+    cluster = heard_again(mutant, monkeypatch, direct=direct)
     assert [violation.kind for violation in cluster.judge.violations] == ["went-back"]

@@ -11,11 +11,14 @@ import sys
 import pytest
 
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.campaign import MixResult, run_campaign
-from batonpass.scenarios.simulation.servers.command import servers_campaign
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.show import run_and_show
+from batonpass.scenarios.simulation.kernel.worker import MODULE
+from batonpass.scenarios.simulation.servers.command import SERVERS
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.run import simulate
-from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
+from tests.mutants.runs import campaign_of
+from tests.mutants.servers.table import MUTANTS
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_CLUSTERS", "1"))
 ENOUGH = 40
@@ -24,7 +27,7 @@ ENOUGH = 40
 @pytest.mark.timeout(900)
 async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(servers_campaign(tuple(MIXES), SEEDS), results)
+    await run_campaign(Campaign(SERVERS, SERVERS.mixes, SEEDS), results)
     for mix, result in results.items():
         assert result.runs == SEEDS
         again = "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
@@ -38,8 +41,8 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
 @pytest.mark.timeout(300)
 def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
     def output(hash_seed: str) -> str:
-        flags = ["--mixes", "everything,leases,drains", "--from", "2", "--until", "3"]
-        arguments = [sys.executable, "-m", "batonpass.scenarios.simulation.servers.worker", *flags]
+        flags = ["--run", SERVERS.run, "--mixes", "everything,leases,drains", "--from", "2", "--until", "3"]
+        arguments = [sys.executable, "-m", MODULE, *flags]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
 
@@ -94,7 +97,7 @@ RARE = {"passed-owners": 30}
 @pytest.mark.parametrize("name", FOUND)
 def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
     first = RARE.get(name, 0)
-    runs = (simulate(MIXES[FOUND[name]], seed, WEAKNESSES[name].parts) for seed in range(first, first + ENOUGH))
+    runs = (simulate(MIXES[FOUND[name]], seed, MUTANTS[name].parts) for seed in range(first, first + ENOUGH))
     assert any(run.violations for run in runs)
 
 
@@ -104,17 +107,7 @@ def test_flags_alone_mean_clusters_of_servers(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["simulate", "servers", "--mix", "lossy", "--seeds", "1", "--weakness", "activates-at-once"]
-    assert run_command([*arguments, "--trace"]) == 1
+    assert run_and_show(campaign_of("servers", "activates-at-once", ("lossy",), 1), trace=True) == 1
     printed = capsys.readouterr().out
-    again = "baton simulate servers --mix lossy --from 0 --seeds 1 --weakness activates-at-once --trace"
+    again = "python -m tests.mutants servers activates-at-once --mix lossy --from 0 --seeds 1 --trace"
     assert again in printed
-
-
-def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["simulate", "servers", "--weakness", "list"]) == 0
-    assert "resumes-on-timeout" in capsys.readouterr().out
-    assert run_command(["simulate", "servers", "--weakness", "none"]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert "there is no weakness 'none'; `--weakness list` lists them" in err

@@ -14,7 +14,7 @@ from batonpass.scenarios.simulation.servers.homeserver import LEASE_TERM_S
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S
-from batonpass.scenarios.simulation.servers.weaknesses import WEAKNESSES
+from tests.mutants.servers.table import MUTANTS
 
 HOW = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
 PLACES = ("at home", "abroad")
@@ -118,7 +118,7 @@ def test_nobody_goes_on_from_an_earlier_stay_while_those_of_the_last_one_may_ret
 @pytest.mark.parametrize("kill", [False, True], ids=["paused", "killed"])
 @pytest.mark.parametrize("place", PLACES)
 def test_whoever_goes_on_from_an_earlier_stay_is_seen(place: str, kill: bool) -> None:
-    world = World(place, WEAKNESSES["earlier-stays"].parts)
+    world = World(place, MUTANTS["earlier-stays"].parts)
     world.stop(kill=kill)
     assert [violation.kind for violation in world.cluster.judge.violations] == ["earlier-stay"]
 

@@ -1,0 +1,202 @@
+"""How the process of a server starts: its `init`, which may be `async def`, and what ends a start that is not over.
+
+What `init` returns is given its meaning by `actors.core.server_process`, like what any callback returns.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Self, final
+
+import trio
+
+from batonpass.actors.base.interrupts import interruptibly, protected
+from batonpass.actors.core.exits import KILLED, SHUTDOWN, NoProc, Reason, StartError, reason_of
+from batonpass.actors.core.process import ALIVE_STILL, KILL_GRACE_S, Process
+from batonpass.actors.core.ref import current_process
+from batonpass.actors.core.server import Server
+from batonpass.actors.core.system_messages import ControlledProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable
+
+    from batonpass.actors.core.system import System
+
+
+@final
+class Starting:
+    """An `async def init` at work: whoever waits for it waits for `over`, and raises `error` if there is one then."""
+
+    __slots__ = ("error", "over")
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.error: StartError | None = None
+
+
+def _made_by(factory: Callable[[], Server[Any]]) -> Server[Any]:
+    return factory().behaviour()
+
+
+class StartingProcess(ControlledProcess):
+    """A server's process until its `init` is over; see the head of the module."""
+
+    __slots__ = ("_handling", "_starting")
+
+    @abstractmethod
+    def __init__(self, system: System, server: Server[Any], label: str, parent: Process | None) -> None:
+        super().__init__(system, label, parent)
+        self._handling = False
+        self._starting: Starting | None = None  # only while an async init is at work
+
+    @abstractmethod
+    def settle_init(self, result: Any) -> None:
+        """Do what `init` returned. Raises `StartError`, `Ignored`."""
+
+    @classmethod
+    @protected
+    def begin(
+        cls,
+        system: System,
+        factory: Callable[[], Server[Any]],
+        arg: Any,
+        name: Hashable,
+        parent: Process | None,
+        starter: Process | None = None,
+    ) -> tuple[Self, Any]:
+        """Make the process and call `init`; whatever that returned comes back for `settle_init`.
+
+        It ends with its `parent`, if it has one, or is linked to its `starter`, if that one is linked to it.
+
+        Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
+        """
+        system.loop.require(system)
+        label = getattr(factory, "__name__", None) or type(factory).__name__
+        label = label if name is None else f"{label} {name!r}"
+        if system.closing:
+            raise StartError(label, SHUTDOWN)
+        if starter is not None and not starter.alive:
+            raise StartError(label, NoProc(str(starter.ref)))
+        try:
+            server = interruptibly(_made_by, factory)
+        except Exception as error:
+            raise StartError(label, error) from error
+        process = cls(system, server, label, parent)
+        process._handling = True
+        try:
+            if name is not None:
+                system.registry.claim(name, process.ref)
+        except Exception as error:
+            process._fail_start(error)
+            raise
+        if starter is not None:
+            process.parent = starter
+            process.link(starter.ref)
+        try:
+            result = interruptibly(server.init, arg)
+        except Exception as error:
+            process._fail_start(error)
+            raise StartError(process.label, error) from error
+        except BaseException:
+            process.abandon()
+            raise
+        return process, result
+
+    @classmethod
+    @protected
+    def start_nowait(
+        cls,
+        system: System,
+        factory: Callable[[], Server[Any]],
+        arg: Any,
+        name: Hashable,
+        parent: Process | None,
+        starter: Process | None = None,
+    ) -> Self:
+        """Start as far as that goes without waiting: an `async def init` runs on in its own task; see `wait_started`.
+
+        Raises what `begin` and `settle_init` raise.
+        """
+        process, result = cls.begin(system, factory, arg, name, parent, starter)
+        if inspect.iscoroutine(result):
+            process._starting = starting = Starting()
+            system.spawn(process, process._run_init, result, starting)
+        else:
+            process.finish_init(result)
+        return process
+
+    async def _run_init(self, coroutine: Coroutine[Any, Any, Any], starting: Starting) -> None:
+        """Run an `async def init` in its own task."""
+        current_process.set(self)
+        self.system.debug.began(self, "init", coroutine)
+        try:
+            result = await self._await_init(coroutine)
+            self.settle_init(result)
+        except StartError as error:
+            starting.error = error
+        except BaseException:
+            starting.error = StartError(self.label, KILLED)
+            raise
+        finally:
+            self.scope = None
+            self.system.debug.running.pop(self, None)
+            starting.over.set()
+
+    async def _await_init(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            # Shielded: only `exit` and `kill` may end it; whoever waits for it sees to that.
+            with trio.CancelScope(shield=True) as self.scope:
+                if self.pending_exit is ALIVE_STILL:
+                    return await coroutine
+                coroutine.close()
+        except Exception as error:
+            reason = reason_of(error)
+            self._fail_start(reason)
+            raise StartError(self.label, reason) from error
+        finally:
+            self.scope = None
+        return None
+
+    async def wait_started(self, timeout_s: float | None) -> None:
+        """Wait until a start that could not be finished at once is over. Raises `StartError`, and `Ignored`.
+
+        After `timeout_s`, if the waiting task is cancelled or the system closes, the start is given up and this ends.
+        """
+        starting, self._starting = self._starting, None
+        if starting is None:
+            return
+        try:
+            given_up = await self.start_over(starting.over, timeout_s)
+        except BaseException:
+            await self._give_up_start(KILLED)
+            raise
+        if given_up is not None:
+            await self._give_up_start(given_up)
+            raise StartError(self.label, given_up)
+        if starting.error is not None:
+            raise starting.error
+
+    async def _give_up_start(self, reason: Reason) -> None:
+        # As in OTP this is no reason for the starter to end, so the link must not say so.
+        if self.parent is not None:
+            self.parent.unlink(self.ref)
+        self._end(reason)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + KILL_GRACE_S):
+            await self.wait_dead()
+
+    @protected
+    def finish_init(self, result: Any) -> None:
+        """`settle_init`, after which, if it is interrupted, there is no such actor."""
+        try:
+            interruptibly(self.settle_init, result)
+        except Exception:
+            raise
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _fail_start(self, reason: Reason) -> None:
+        # Quietly: the starter is told by StartError, and a log line would say the same twice.
+        if self.alive:
+            self._die(reason, quiet=True)

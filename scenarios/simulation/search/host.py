@@ -1,0 +1,627 @@
+"""One real simulation server, and one real homeserver, that can be stopped, compared, copied and gone on with.
+
+Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of messages in `simserver.server.dispatch`,
+the entity's actor (its callbacks), a homeserver as `homeserver.node.composition.build` makes it, and every machine,
+procedure, certificate and signature below them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes
+one event at a time and says what it sent.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from batonpass.actors.base.breakpoints import nowhere
+from batonpass.actors.base.clock import Clock, InstanceClock
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines import source as outgoing
+from batonpass.authority.machines.capacity import Need
+from batonpass.authority.machines.source import ASK_EVERY, ATTEMPTS_WITHOUT_HOME, Outgoing
+from batonpass.authority.machines.target import Incoming
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.records import EntityRecord, RecoveryRow, TransferRecord
+from batonpass.authority.node.spans import SILENT
+from batonpass.authority.placement.policy import Balance, relieve
+from batonpass.authority.procedures import table as procedures
+from batonpass.authority.wire.batch import Letter
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.transfer import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
+from batonpass.homeserver.node.composition import Ports, Settings, build
+from batonpass.scenarios.simulation.kernel.attendance import Attendant
+from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
+from batonpass.scenarios.simulation.search.copying import deep_copy
+from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
+from batonpass.simserver.entity.actor import NewInput, TickNow
+from batonpass.simserver.entity.custody_log import Stint
+from batonpass.simserver.entity.state import EntityEnvironment
+from batonpass.simserver.entity.table import Holding, Holdings, Tombstone
+from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+
+__all__ = ["ENTITY", "PLAYER", "ROOMS", "Host", "Note", "Parts", "TransfersAtHome"]
+
+ENTITY: Final = "alpha.ball"
+PLAYER: Final = "alpha.ada"
+# Rights and rules are not searched: the owner stays the first one.
+_OWNED: Final = Ownership(PLAYER, 1)
+# Attempts from here on are alike: the machine does nothing new. Of them, those that ask home are looked at.
+_ATTEMPTS_APART: Final = ATTEMPTS_WITHOUT_HOME + 1
+_BEFORE_ONE_THAT_ASKS: Final = ASK_EVERY - 1
+
+
+def _run_now(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stopped:
+        return stopped.value
+    coroutine.close()
+    raise AssertionError("waited for something that does not exist in a search")
+
+
+class _StoppedClock(Clock):
+    """Timers are steps of the search, so nobody needs the time."""
+
+    def monotonic_ns(self) -> int:
+        return 0
+
+    def unix_s(self) -> float:
+        return 0.0
+
+
+# --- a simulation server -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Of what hosts are made; a weakened variant exchanges one of them."""
+
+    outgoing: type[Outgoing] = Outgoing
+    incoming: type[Incoming] = Incoming
+    departures: type[Departures] = Departures
+    arrivals: type[Arrivals] = Arrivals
+    procedures: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: procedures.PROCEDURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A row of a server's ledger: where the entity went, or nowhere, and the fence of that."""
+
+    moved_to: str
+    fence: Fence
+
+
+class _Ledger:
+    """What is on disk, and what was before the last note."""
+
+    def __init__(self) -> None:
+        self.row: Note | None = None
+        self.row_before: Note | None = None
+
+    def _note(self, row: Note) -> None:
+        self.row_before, self.row = self.row, row
+
+    def lives(self, entity: str, kind: str, fence: Fence, since: int = 0) -> None:
+        self._note(Note("", fence))
+
+    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
+        self._note(Note(moved_to, fence))
+
+    def forget(self, entity: str) -> None:
+        raise AssertionError("one entity is not too many")
+
+
+class _History:
+    """A world whose state is the list of all inputs that were ever applied."""
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> list[int]:
+        return []
+
+    def step(self, state: list[int], inputs: Any, dt_s: float) -> list[int]:
+        return [*state, *(item.seq for item in inputs)]
+
+    def destination(self, state: list[int], here: str, ticks_here: int) -> None:
+        return None
+
+
+class _Rooms:
+    """There is room everywhere: asking for it comes before anything that a search is about.
+
+    `incarnations` are those of the servers that would answer now.
+    """
+
+    def __init__(self) -> None:
+        self.incarnations: dict[str, int] = {}
+
+    def ask(self, target: str, need: Need, decided: Callable[[str], None], *, afresh: bool = False) -> None:
+        decided("")
+
+    def incarnation_of(self, target: str) -> int:
+        return self.incarnations.get(target, 0)
+
+    def arrived(self, source: str) -> None:
+        pass
+
+    def why_not(self, kind: str, schema_version: int, state_bytes: int) -> str:
+        return ""
+
+
+ROOMS: Final = _Rooms()
+
+
+def _always(_now_ns: int) -> bool:
+    return True
+
+
+class Host:
+    """One simulation server. `load` a saved one, let something happen, read `sent` and `begun`, `save` it."""
+
+    def __init__(self, name: str, keys: Keys, parts: Parts) -> None:
+        self.name: Final = name
+        self._parts: Final = parts
+        self.sent: list[tuple[str, Message]] = []
+        self.begun: list[Stint] = []
+        self.acknowledged = 0
+        self.incarnation = 0
+        clock, counts = InstanceClock(_StoppedClock(), name), Counter[str]()
+        environment = EntityEnvironment(
+            server=name,
+            world=cast(Any, _History()),
+            period_s=0.05,
+            custody=cast(Any, self),
+            monotonic_ns=clock.monotonic_ns,
+            acknowledge=self._acknowledge,
+            correct=self.tell_player,
+            wants_word_of_owner=lambda entity: None,
+            wants_to_go=lambda entity, destination: None,
+            count=lambda what: None,
+            # There are no leases here, nor copies, and home always answers.
+            may_act=_always,
+            is_lost_by=lambda began_ns, done_ns: False,
+            keeps_copies=lambda: False,
+        )
+        sealer, attendant = Sealer(name, identity_of(name)), Attendant(environment)
+        nothing = cast(Any, None)
+        self._node: Final = Node(
+            nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
+            nothing, nothing, nothing, nothing, nothing, nothing, nothing, counts, nothing, nothing,
+        )  # fmt: skip
+        # What all copies have in common, because nothing in it changes, or nothing that matters.
+        self._shared: Final = {
+            id(part): part
+            for part in (self, keys, clock, counts, environment, attendant.entity, sealer, attendant, ROOMS, SILENT)
+        }
+        self._attendant: Final = attendant
+        self.counts: Final = counts
+
+    # --- what its parts are given ----------------------------------------------------------------------------------
+
+    def send(self, message: Message, trace: Trace, to: str, **how: Any) -> None:
+        """As `Courier.send`: traces are for people, and stay behind."""
+        if isinstance(message, Activated) and message.trace is not None:
+            message = message.model_copy(update={"trace": Trace(message.transfer_id)})
+        self.sent.append((to, message))
+
+    def tell_player(self, player: str, message: Any) -> None:
+        """As `Courier.tell_player`: players repeat whatever was not acknowledged anyway."""
+
+    def start(self, stint: Stint) -> Stint:
+        """As `CustodyLog.start`."""
+        self.begun.append(stint)
+        return stint
+
+    def changed(self, stint: Stint) -> None:
+        """As `CustodyLog.changed`."""
+
+    def _acknowledge(self, source: str, message: Any) -> None:
+        self.acknowledged = max(self.acknowledged, message.applied)
+
+    # --- saved and loaded ------------------------------------------------------------------------------------------
+
+    def first(self) -> None:
+        """Start it with an empty disk."""
+        self.incarnation = 0
+        self._node.stages = cast(Any, DurableStages())
+        self.new()
+
+    def new(self, note: Note | None = None) -> None:
+        """Start it, with what a ledger remembers and with what is staged (as `simserver.server.main` does)."""
+        node, ledger = self._node, _Ledger()
+        node.ledger = cast(Any, ledger)
+        node.holdings = Holdings(node.environment, ledger)
+        node.holdings.caretaker = cast(Any, self._attendant)
+        node.departures = self._parts.departures(
+            node.sealer,
+            node.home,
+            node.courier,
+            node.holdings,
+            ROOMS,
+            node.clock,
+            node.counts,
+            may_act=_always,
+            home_answers=_always,
+        )
+        node.arrivals = self._parts.arrivals(
+            node.sealer,
+            node.home,
+            node.courier,
+            node.holdings,
+            node.departures,
+            cast(Any, ROOMS),
+            node.stages,
+            node.clock,
+            node.counts,
+            incarnation=lambda: self.incarnation,
+            may_act=_always,
+        )
+        node.inquiries = Inquiries(
+            self.name,
+            node.home,
+            node.stages,
+            node.holdings,
+            node.clock,
+            node.counts,
+            node.arrivals.stage_word,
+            lambda: True,
+        )
+        self.incarnation += 1
+        node.arrivals._machines[ENTITY] = self._parts.incoming()
+        ledger.row = note
+        if note is not None and note.moved_to:
+            node.holdings.remember(ENTITY, Tombstone(note.moved_to, note.fence))
+        elif note is not None:
+            self.remember_lived(note.fence)
+        for stage in node.stages.waiting():
+            node.arrivals.restage(stage)
+
+    def remember_lived(self, fence: Fence) -> None:
+        """It knows from its ledger that the entity lived here under this fence when it stopped."""
+        self._node.holdings.remember_lived(ENTITY, fence)
+
+    def spawn(self) -> None:
+        """The entity begins here."""
+        self._node.holdings.spawn(ENTITY, "ball", {}, Fence(1), _OWNED)
+
+    def save(self) -> tuple[Any, ...]:
+        """All of it that changes; good for any number of `load`s."""
+        node = self._node
+        if self.departure is not None:
+            machine = self.departure.machine
+            machine.__class__ = self._parts.outgoing
+            # The clock stands still, so the next timer is due.
+            machine._retry_at_ns = 0
+            if machine.attempt >= _ATTEMPTS_APART:
+                machine.attempt = _BEFORE_ONE_THAT_ASKS
+        parts = (node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries)
+        return (*parts, self.incarnation)
+
+    def load(self, saved: tuple[Any, ...]) -> None:
+        """Go on from a copy of what was saved."""
+        node = self._node
+        parts = deep_copy(saved, dict(self._shared))
+        node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries = parts[:-1]
+        self.incarnation = parts[-1]
+        self.sent, self.begun, self.acknowledged = [], [], 0
+        node.counts.clear()
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def take(self, sender: str, message: Message) -> None:
+        """A message arrives. Raises what the server's inbox would log and drop."""
+        _run_now(self._node._dispatch(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))))
+
+    def begin(self, plan: Plan) -> None:
+        """Its world wants the entity elsewhere."""
+        self._node.departures.begin(plan)
+
+    def timer(self) -> None:
+        """Time passes until the departure under way repeats what it asked."""
+        self._node.departures._event(self.departure, outgoing.Tick())
+
+    def about_staging(self, transfer_id: str = "") -> None:
+        """It asks what became of a state that it has staged; or without one: its own state was not staged in time."""
+        if not transfer_id:
+            self._node.departures._event(self.departure, outgoing.StageRefused("target_failed"))
+        stage = self._node.stages.get(transfer_id)
+        if stage is not None:
+            self.sent.append((HOME, self._node.inquiries.inquiry(stage)))
+
+    def stage_word(self, word: StageWord) -> None:
+        """The answer."""
+        stage = self._node.stages.get(word.transfer_id)
+        if stage is not None:
+            _run_now(self._node.arrivals.stage_word(stage, word))
+
+    def report(self, transfer_id: str) -> Report:
+        """What it tells home of a transfer that is over."""
+        report = self._node.departures.reports.untold[transfer_id]
+        # For people only, and different each time.
+        nothing = {"trace": Trace(transfer_id), "off_path": {}, "counters": {}}
+        return cast(Report, report.model_copy(update=nothing))
+
+    def reported(self, transfer_id: str) -> None:
+        """Home has heard the report."""
+        self._node.departures.reports.untold.pop(transfer_id, None)
+
+    def tick(self) -> None:
+        """The entity ticks, if it does."""
+        if self.holding is not None:
+            self.holding.cast(TickNow())
+
+    def input(self, seq: int) -> None:
+        """The player's input of this number arrives."""
+        if self.holding is not None:
+            self.holding.cast(NewInput(PLAYER, _OWNED.rev, seq, b""))
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def holding(self) -> Holding | None:
+        """The entity, if it lives here."""
+        return self._node.holdings.get(ENTITY)
+
+    @property
+    def departure(self) -> Any:
+        """The departure under way, or None."""
+        return self._node.departures._leaving.get(ENTITY)
+
+    @property
+    def note(self) -> Note | None:
+        """What its ledger says of the entity."""
+        return cast(_Ledger, self._node.ledger).row
+
+    @property
+    def note_before(self) -> Note | None:
+        """What its ledger said before that."""
+        return cast(_Ledger, self._node.ledger).row_before
+
+    @property
+    def staged(self) -> tuple[tuple[str, str], ...]:
+        """Transfers and hashes of the states on its disk."""
+        stages = cast(DurableStages, self._node.stages).kept.values()
+        return tuple(sorted((stage.transfer_id, stage.state_hash) for stage in stages))
+
+    @property
+    def wondering(self) -> tuple[str, ...]:
+        """The transfers whose staged states it would ask about."""
+        node = self._node
+        return tuple(stage.transfer_id for stage in node.stages.waiting() if not node.inquiries._has_begun(stage))
+
+    @property
+    def unreported(self) -> tuple[str, ...]:
+        """The transfers that home has not heard of."""
+        return tuple(sorted(self._node.departures.reports))
+
+    def snapshot(self) -> bytes:
+        """The entity as it stands; empty when it is not here."""
+        return self.holding.life.snapshot().encode() if self.holding is not None else b""
+
+    def world(self) -> list[int]:
+        """The inputs that were ever applied to the entity as it stands here."""
+        return list(self.holding.life.world) if self.holding is not None else []
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Everything on which its future depends, and nothing else: no times, traces, counters or numbers of tries."""
+        departures = self._node.departures
+        return (
+            self._fingerprint_of_life(),
+            self._node.holdings.gone(ENTITY),
+            self._node.holdings.lived(ENTITY),
+            (self.note, self.note_before),
+            self._fingerprint_of_departure(),
+            tuple(sorted((name, tuple(getattr(one, "chain", ()))) for name, one in departures.reports.untold.items())),
+            tuple(sorted(departures._begun.items())),
+            self._fingerprint_of_arrivals(),
+            (self.staged, cast(DurableStages, self._node.stages).begun),
+            self.incarnation,
+        )
+
+    def _fingerprint_of_life(self) -> tuple[Any, ...]:
+        holding = self.holding
+        if holding is None:
+            return ()
+        life = holding.life
+        journal = tuple(item.seq for item in life._journal or ())
+        return (life.fence, life.frozen, self.snapshot(), life._next_ownership, journal, holding.chain, holding.group)
+
+    def _fingerprint_of_departure(self) -> tuple[Any, ...]:
+        departure = self.departure
+        if departure is None:
+            return ()
+        machine = departure.machine
+        frozen, journal = departure.frozen, tuple(item.seq for item in departure.journal)
+        fences = (machine.fence, machine.leads_to, frozen.fence, frozen.state_hash)
+        attempt = min(machine.attempt, _ATTEMPTS_APART)
+        doing = (machine.case, machine.phase, attempt, machine._certificate, machine._abort_reason)
+        return (departure.plan, departure.chain, journal, fences, doing, departure.holding is self.holding)
+
+    def _fingerprint_of_arrivals(self) -> tuple[Any, ...]:
+        arrivals = self._node.arrivals
+        contexts = sorted(
+            (
+                (leave.transfer_id, leave.fence, leave.state_hash, leave.source),
+                (known.numbered_answer, known.trace.at("activated") is None),
+                (known.chain, known.group, known.ownership),
+                tuple(item.seq for item in known.inputs),
+            )
+            for leave, known in arrivals._contexts.items()
+        )
+        known = arrivals._machines[ENTITY]
+        machine = (known.seen, tuple(known._offers.values()), known._permission, known._acted_on)
+        return (machine, tuple(contexts), tuple(arrivals._renewals))
+
+
+# --- the homeserver ------------------------------------------------------------------------------------------------
+
+
+class _Rows:
+    """The replicated rows, as procedures see them."""
+
+    def __init__(self, data: dict[tuple[str, ...], Any]) -> None:
+        self.data = data
+
+    def get_or(self, path: tuple[str, ...], default: Any) -> Any:
+        if not all(path):
+            raise AssertionError(f"the tree has no empty names: {path}")
+        return copy.deepcopy(self.data.get(path, default))
+
+    def put(self, path: tuple[str, ...], data: Any) -> Any:
+        self.data[path] = copy.deepcopy(data)
+
+    def delete(self, path: tuple[str, ...]) -> Any:
+        for known in [known for known in self.data if known[: len(path)] == path]:
+            del self.data[known]
+
+    def count_children(self, path: tuple[str, ...]) -> int:
+        return len({known[len(path)] for known in self.data if known[: len(path)] == path and len(known) > len(path)})
+
+
+class _Store:
+    """The log, as a homeserver submits to it: a procedure runs entirely, or not at all."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._procedures = parts.procedures
+        self.data: dict[tuple[str, ...], Any] = {}
+
+    def run(self, procedure: str, args: dict[str, Any]) -> Any:
+        rows = _Rows(dict(self.data))
+        answer = self._procedures[procedure](rows, args)
+        self.data = rows.data
+        return answer
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        return self.run(procedure, args)
+
+    def transfer(self, transfer_id: str) -> TransferRecord | None:
+        data = self.data.get(("transfers", transfer_id))
+        return None if data is None else TransferRecord.from_data(data)
+
+    def entity(self, entity_id: str) -> EntityRecord:
+        return EntityRecord.from_data(self.data["entities", entity_id])
+
+    def kind_of(self, entity_id: str) -> str:
+        return self.entity(entity_id).kind
+
+    def recovery(self, entity_id: str) -> RecoveryRow | None:
+        data = self.data.get(("recoveries", entity_id))
+        return None if data is None else RecoveryRow.from_data(data)
+
+    @property
+    def tree(self) -> _Rows:
+        return _Rows(self.data)
+
+    async def fresh(self) -> None:
+        pass
+
+
+class _Federation:
+    """The home of the server that is not of the entity's instance: it takes everything."""
+
+    def hops_to(self, instance: str) -> int | None:
+        return 1
+
+    def is_silent(self, instance: str) -> bool:
+        return False
+
+    async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
+        """That leases last. Nobody is taken from here; whole clusters do that."""
+        if not isinstance(message, LeaseInquiry):
+            raise TypeError(f"nobody sends {message.type} to another instance here")
+        return LeaseWord(number=message.number, over=[], alive=[]), trace
+
+    async def exchange_all(self, instance: str, letters: Sequence[Letter], **how: Any) -> list[tuple[Message, Trace]]:
+        return [(self._admitted(letter.message), letter.trace) for letter in letters]
+
+    def _admitted(self, message: Message) -> AdmitReply:
+        if not isinstance(message, AdmitRequest):
+            raise TypeError(f"nobody sends {message.type} to another instance here")
+        incarnation = ROOMS.incarnation_of(message.target)
+        return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation)
+
+
+class TransfersAtHome:
+    """A homeserver, built as it is shipped, whose parcels are messages that are not sealed."""
+
+    def __init__(self, keys: Keys, parts: Parts) -> None:
+        self.store = _Store(parts)
+        self.sent: list[tuple[str, Message]] = []
+        sealer, nothing = Sealer(HOME, identity_of(HOME)), cast(Any, None)
+        ports = Ports(
+            sealer=sealer,
+            store=cast(Any, self.store),
+            directory=cast(Any, keys),
+            federation=cast(Any, _Federation()),
+            post=self,
+            # What the log was restored from is not searched, nor who grants leases, nor what servers are to do.
+            positions=nothing,
+            clock=_StoppedClock(),
+            spans=SILENT,
+            leads=lambda: False,
+            leads_log=lambda: False,
+            is_better_elsewhere=lambda: False,
+            reached=nowhere,
+            beside_each_other=nothing,
+        )
+        # Chains are renewed at once, so that a few passes are enough to meet renewed grants.
+        settings = Settings(
+            lease_term_s=1.0, balance=Balance(), policy=relieve, balancing=False, new_id=nothing, renew_after=1
+        )
+        self._home: Final = build(ports, settings)
+        for row in keys.registrations():
+            self.store.run("directory.register", {"row": row.to_data()})
+
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        """Send it."""
+        self.sent.append((to, message))
+
+    async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
+        """As `post`, of each."""
+        self.sent += [(to, letter.message) for letter in letters]
+        return [None] * len(letters)
+
+    async def show_log(self, to: str) -> None:
+        """Nobody looks for a log that was restored."""
+
+    def create(self, server: str) -> None:
+        """The record of the entity."""
+        args = {"entity": ENTITY, "kind": "ball", "spawner": PLAYER, "server": server, "rule": "allow"}
+        self.store.run("entity.create", args)
+
+    def lease(self, server: str, incarnation: int) -> None:
+        """A server begins a life, and nothing is left of the last one that somebody would have to go on with."""
+        args = {"server": server, "incarnation": incarnation, "nonce": f"{server}-{incarnation}"}
+        self.store.run("lease.claim", {**args, "previous_nonce": f"{server}-{incarnation - 1}"})
+        seen = {"late": 0, "phase": "returning"}
+        self.store.run("lease.swept", {"server": server, "incarnation": incarnation, **seen})
+
+    def take_id(self, transfer_id: str, server: str, target: str) -> None:
+        """Somebody wants another entity, one of this server, moved under this id; nobody ever does it."""
+        args = {"entity": f"{ENTITY}-too", "kind": "ball", "spawner": PLAYER, "server": server, "rule": "allow"}
+        self.store.run("entity.create", args)
+        self.store.run("transfer.propose", {"transfer_id": transfer_id, "entity": f"{ENTITY}-too", "target": target})
+
+    def take(self, sender: str, message: Message) -> None:
+        """A message arrives, and is answered. Raises what `Transfers.reply` raises: then nothing was decided."""
+        opened = Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))
+        letter = _run_now(self._home.transfers.reply(opened))
+        if letter is not None:
+            # What a homeserver of another instance asks, it asks for a server, and passes the answer on.
+            self.sent.append((getattr(message, "source", sender), letter.message))
+
+    def propose(self, transfer_id: str, target: str, *, direct: bool, staged: bool = False) -> None:
+        """Somebody wants the entity moved."""
+        args = {"transfer_id": transfer_id, "entity": ENTITY, "target": target, "direct": direct, "transport": "link"}
+        args |= {"mode": "staged"} if staged else {}
+        transfer = TransferRecord.from_data(self.store.run("transfer.propose", args))
+        _run_now(self._home.orders.order(transfer))
+
+    def delegate(self, group: tuple[str, ...]) -> None:
+        """Let a group pass the entity among themselves."""
+        record = EntityRecord.from_data(self.store.run("entity.delegate", {"entity": ENTITY, "group": group}))
+        _run_now(self._home.notices.deliver_delegation(record))

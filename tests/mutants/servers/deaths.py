@@ -1,0 +1,264 @@
+"""Servers that lack one guard of what happens after a death: leases, copies, the fence, and going on.
+
+docs/failover.md has the rules that these break.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.lease import Granter
+from batonpass.authority.machines.replica_choice import Copy, CopyTable
+from batonpass.authority.model.records import RecoveryRow
+from batonpass.authority.wire.recovery import CopyItem, FoundItem
+from batonpass.authority.wire.transfer import CopiesKept
+from batonpass.homeserver.failover.takeover import Heard, Recoveries, WhoIsThere
+from batonpass.homeserver.node.composition import Kinds
+from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+
+__all__ = ["DEATH_MUTANTS"]
+
+
+class _NeverStops(LeaseKeeper):
+    """Goes on whether its lease lasts or not, until it is told that it is over."""
+
+    def may_act(self, now_ns: int) -> bool:
+        return self.holder.until_ns != 0
+
+
+class _TrustsItsTimer(LeaseKeeper):
+    """Counts its term from the arrival of the answer, not from when it asked; and has no margin."""
+
+    async def _take(self, reply: Any, sender: str, sent_ns: int) -> bool:
+        granted = await super()._take(reply, sender, self._clock.monotonic_ns())
+        if granted and self.holder.terms is not None:
+            self.holder.until_ns = self._clock.monotonic_ns() + self.holder.terms.granter_ns
+        return granted
+
+
+class _KeepsItsEntities(Recovery):
+    """Its lease is over, and it keeps what it simulated for the next one."""
+
+    def step_down(self) -> None:
+        return
+
+
+class _HastyGranter(Granter):
+    """Takes the office and ends at once what was not renewed with it."""
+
+    def took_office(self, office: int, now_ns: int) -> None:
+        super().took_office(office, now_ns)
+        self._since_ns = 0
+
+
+class _ImpatientGranter(Granter):
+    """Thinks that whoever renewed did so half a term earlier."""
+
+    def _last_ns(self, lease: tuple[str, int]) -> int:
+        return super()._last_ns(lease) - self.terms.granter_ns // 2
+
+
+class _AnyLife(Arrivals):
+    """Takes leave that was given to an earlier life of the server."""
+
+    def _is_for_this_life(self, incarnation: int) -> bool:
+        return True
+
+
+class _ForgetfulTable(CopyTable):
+    """Keeps copies under any fence, whatever the log has raised it to."""
+
+    def raised(self, entity: str, fence: Fence) -> None:
+        return
+
+
+class _EmptyTable(CopyTable):
+    """Says that it keeps copies, and keeps none of others' entities."""
+
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        return True
+
+
+class _StaleTable(CopyTable):
+    """Keeps the first copy that it was given of an entity's life here or there."""
+
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        known = self.get(entity)
+        return known is not None or super().offer(entity, copy, now_ns)
+
+
+class _LastComer(CopyTable):
+    """Keeps the copy that came last, whoever sent it, and when."""
+
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        self.drop(entity)
+        return super().offer(entity, copy, now_ns)
+
+
+class _BelievesAnybody(InputStream):
+    """A player to whom the last word that comes is the latest, whoever says it."""
+
+    def _learn_fence(self, fence: tuple[int, int], applied: int, now_s: float) -> None:
+        self.fence = min(self.fence, fence)
+        super()._learn_fence(fence, applied, now_s)
+
+
+class _DurableAtOnce(Copier):
+    """Calls durable what is applied."""
+
+    @property
+    def copies(self) -> bool:
+        return False
+
+
+class _DurableWhenSent(Copier):
+    """Calls durable what is in a copy that it has sent."""
+
+    def _take_one(self, holding: Any, outgoing: dict[str, list[CopyItem]]) -> None:
+        super()._take_one(holding, outgoing)
+        copied = self._copied.get(holding.id)
+        for sent in () if copied is None else copied.under_way:
+            if sent.fence == holding.fence:
+                holding.life.made_durable(sent.applied)
+
+
+class _HearsTheDead(Copier):
+    """Takes what followers say to keep whenever it comes, and whether it has its own lease or not."""
+
+    def kept(self, message: CopiesKept, follower: str) -> None:
+        for item in message.items:
+            copied, holding = self._copied.get(item.entity), self._holdings.get(item.entity)
+            if copied is None or holding is None or holding.fence != item.fence:
+                continue
+            for sent in copied.under_way:
+                if (sent.fence, sent.tick) == (item.fence, item.tick):
+                    self._is_kept(holding, sent)
+
+
+class _CountsItsDisk(LeaseKeeper):
+    """Calls durable what is on its own disk while the others are dead."""
+
+    @property
+    def is_alone(self) -> bool:
+        return True
+
+    @is_alone.setter
+    def is_alone(self, alone: bool) -> None:
+        return
+
+
+class _NeverAsks(InputStream):
+    """A player that waits until it is told."""
+
+    def to_ask_with(self, now_s: float) -> None:
+        return None
+
+
+class _FirstAnswer(Recoveries):
+    """Goes on with the first copy that it hears of."""
+
+    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> Heard:
+        first = replace(there, alive=dict(sorted(there.alive.items())[:1]))
+        return await super()._ask(asks, first, everybody)
+
+
+class _MindsNoSilence(Recoveries):
+    """Decides without what an instance may have from which the entity came, if that cannot be asked at the moment."""
+
+    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> Heard:
+        return (await super()._ask(asks, there, everybody))._replace(silent=frozenset())
+
+
+class _ForgetsDisks(Recoveries):
+    """Goes on without asking the disk of the server that was the last one alive."""
+
+    def _waits_for_disk(self, row: Any, answers: Any) -> bool:
+        return False
+
+
+class _OwnDiskOnly(Recoveries):
+    """Has what waited for its server go on with what that came back with, if it has anything of its last stay."""
+
+    def _may_count(self, row: RecoveryRow, holder: str, epoch: int) -> bool:
+        return super()._may_count(row, holder, epoch) and (holder == row.last or not row.held)
+
+
+class _EarlierStays(Recoveries):
+    """Goes on from the best copy that was found, though it is of before the last stay."""
+
+    def _waits_for_later(self, row: Any, best: Any, there: Any, answers: Any, *, has_begun: bool) -> bool:
+        return False
+
+
+class _WorstCopy(Recovery):
+    """Tells of its copies as if they were of the lowest fence."""
+
+    def _found(self, item: Any) -> FoundItem | None:
+        found = super()._found(item)
+        return found if found is None else found.model_copy(update={"epoch": 1, "sub": 0, "tick": 0})
+
+
+class _ForgetsWhatLeft(Copier):
+    """Keeps what it handed over in memory, and has none of it after a power cut."""
+
+    def left(self, entity: str, frozen: Frozen) -> None:
+        self.handed_over._checkpoint_ns = 0  # type: ignore[misc]
+        super().left(entity, frozen)
+
+
+class _LateFirstCheckpoint(Copier):
+    """Writes down what begins here when the interval is over, like everything else."""
+
+    def first_of(self, entity: str) -> None:
+        return
+
+
+DEATH_MUTANTS: Final = (
+    ("never-stops", "a server goes on when its lease has run out", Parts(lease=_NeverStops)),
+    ("trusts-its-timer", "a lease is counted from the answer, without margin", Parts(lease=_TrustsItsTimer)),
+    ("keeps-its-entities", "a server whose lease is over keeps its entities", Parts(recovery=_KeepsItsEntities)),
+    (
+        "hasty-granter",
+        "a new granter ends leases that its predecessor renewed",
+        Parts(home=Kinds(granter=_HastyGranter)),
+    ),
+    ("short-leases", "the granter waits for half the term", Parts(home=Kinds(granter=_ImpatientGranter))),
+    ("forgets-what-left", "what was handed over is kept in memory only", Parts(copier=_ForgetsWhatLeft)),
+    ("late-first-checkpoint", "what begins has no checkpoint for a while", Parts(copier=_LateFirstCheckpoint)),
+    ("any-life", "leave that was given to an earlier life counts", Parts(arrivals=_AnyLife)),
+    ("deaf-followers", "followers keep copies under fences that are of the past", Parts(table=_ForgetfulTable)),
+    ("empty-followers", "followers say that they keep copies, and do not", Parts(table=_EmptyTable)),
+    ("stale-followers", "followers keep the first copy, not the last", Parts(table=_StaleTable)),
+    ("takes-older-copies", "followers keep the copy that came last, of whichever fence", Parts(table=_LastComer)),
+    ("believes-anybody", "players believe whoever spoke last, under whichever fence", Parts(stream=_BelievesAnybody)),
+    ("durable-at-once", "what is applied is called durable", Parts(copier=_DurableAtOnce)),
+    ("durable-when-sent", "what was sent to a follower is called durable", Parts(copier=_DurableWhenSent)),
+    ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),
+    ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
+    ("forgets-disks", "nobody waits for the disk of the last one alive", Parts(home=Kinds(recoveries=_ForgetsDisks))),
+    (
+        "own-disk-only",
+        "no follower's copy counts of what waited for its server",
+        Parts(home=Kinds(recoveries=_OwnDiskOnly)),
+    ),
+    (
+        "earlier-stays",
+        "nobody waits for those who may have later copies than of an earlier stay",
+        Parts(home=Kinds(recoveries=_EarlierStays)),
+    ),
+    ("never-asks", "players do not ask whether what is not durable was lost", Parts(stream=_NeverAsks)),
+    ("first-answer", "one server is asked for copies, not all", Parts(home=Kinds(recoveries=_FirstAnswer))),
+    (
+        "minds-no-silence",
+        "what an instance may have that cannot be asked is not waited for",
+        Parts(home=Kinds(recoveries=_MindsNoSilence)),
+    ),
+    ("any-copy", "copies are told of without their ages", Parts(recovery=_WorstCopy)),
+)
+"""Name, what is missing, and the servers that lack it."""
