@@ -17,7 +17,8 @@ from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.procedures import table as procedures
 from batonpass.authority.wire.transfer import Stage, StageWord
 from batonpass.scenarios.simulation.handover import Bounds
-from batonpass.scenarios.simulation.handover_host import ENTITY, Parts
+from batonpass.scenarios.simulation.handover_home import ENTITY
+from batonpass.scenarios.simulation.handover_host import Parts
 from batonpass.scenarios.simulation.handover_keys import HOME
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import Plan
