@@ -74,7 +74,7 @@ class Recoveries:
     """One member's part in going on with what dead servers left.
 
     Args:
-        post: sends a sealed message to a simulation server (`Transfers.post`).
+        post: sends a sealed message to a simulation server (`Post.post`).
         in_office: whether this member grants leases now.
     """
 
