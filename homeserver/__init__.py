@@ -2,7 +2,7 @@
 
     server           the composition root (`main`), exit statuses, relays; start reading here
     rest             REST + JSON
-    node             the parts together: dispatch of messages, and how entities stand
+    node             the parts together: how they are wired (`composition`), dispatch of messages, how entities stand
     failover         leases, renewals, takeovers, clocks, entities that are abroad
     placement        the balancer
     transfer         requests, batches, groups, certificates, orders, what is told after a commit

@@ -23,8 +23,9 @@ from batonpass.authority.procedures.fence_allocation import lowest_epoch
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import MAX_LEASES, LeaseInquiry, LeaseOf, LeaseWord
 from batonpass.authority.wire.transfer import Grant
+from batonpass.homeserver.failover.collecting import UNDECIDED, WhoIsThere, in_parts
 from batonpass.homeserver.failover.leases import Starter
-from batonpass.homeserver.failover.takeover import UNDECIDED, Recoveries, WhoIsThere, in_parts
+from batonpass.homeserver.failover.takeover import Recoveries
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import Federation, PeerUnreachable
 from batonpass.homeserver.transfer.certificates import Certification

@@ -6,16 +6,15 @@ Done by whoever grants leases, and taken up where it stands by the next one: wha
 
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import trio
 
-from batonpass.actors.base.clock import Bell, Clock
-from batonpass.authority.errors import MessageError, Refused
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import MAX_EPOCH, Fence
-from batonpass.authority.machines.replica_choice import Candidate, all_answered, choose
+from batonpass.authority.machines.replica_choice import Candidate, choose
 from batonpass.authority.machines.stay_order import never_began, waited_for
 from batonpass.authority.model.records import EntityRecord, LeaseRow, RecoveryRow
 from batonpass.authority.model.standing import LeasePhase
@@ -23,25 +22,29 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.node.spans import SILENT, Spans
 from batonpass.authority.procedures.fence_allocation import lowest_epoch
 from batonpass.authority.procedures.foreign_custody import asked_of, is_abroad, is_enough, is_possible
-from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.recovery import MAX_DEATHS, MAX_RECOVERED, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
-from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected, Message
+from batonpass.authority.wire.recovery import MAX_DEATHS, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
+from batonpass.authority.wire.transfer import Adopt, Adopted, Collected
 from batonpass.homeserver.backoff import Due
+from batonpass.homeserver.failover.collecting import (
+    REPEAT_S,
+    UNDECIDED,
+    Collecting,
+    Everybody,
+    Heard,
+    Post,
+    WhoIsThere,
+    again,
+    in_parts,
+)
 from batonpass.homeserver.failover.return_to_owner import Homeward
 from batonpass.homeserver.failover.spans import TakeoverSpans
 from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["UNDECIDED", "Everybody", "Heard", "Recovered", "Recoveries", "WhoIsThere", "believed", "in_parts"]
+__all__ = ["Recovered", "Recoveries", "believed"]
 
 _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 
 LOOK_S: Final = 0.25
-# A server that does not answer, or does not simulate it, is asked and told again after this, and then after twice the
-# time and so on: it may have too much to do.
-REPEAT_S: Final = 0.5
-SELDOM_S: Final = 4.0
 # Who is alive and does not go on with what it was given for so long has lost the copy, for want of room.
 ADOPT_NS: Final = 30_000_000_000
 # Who may have been passed an entity, and whose lease is over for less than that, may be back in a moment: paused or cut
@@ -52,25 +55,6 @@ PASSED_NS: Final = 10_000_000_000
 # took too long for a tick is back by then, as a rule, and says so; else the next one would be the third.
 SUSPECT_NS: Final = 30_000_000_000
 MAX_REMEMBERED: Final = 1000
-UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
-
-Post = Callable[..., Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class WhoIsThere:
-    """Who may have copies now: simulation servers that are alive, by incarnation, and instances that do not say.
-
-    `away` are servers that are not alive and were not removed, as far as their instances say so: they may return.
-    """
-
-    alive: dict[str, int]
-    silent: frozenset[str] = frozenset()
-    away: frozenset[str] = frozenset()
-
-
-Everybody = Callable[[], Awaitable[WhoIsThere]]
-"""Who may have copies at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +70,11 @@ class Recovered:
     at_s: float
 
 
-@dataclass
-class _Round:
-    """One question to everybody who is alive: which copies are there of these?"""
-
-    number: int
-    asked: dict[str, int]
-    news: Bell
-    answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
-    deaths: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
-    handed_on: dict[str, Collection[str]] = field(default_factory=dict)
-    handed_to: dict[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-class Heard(NamedTuple):
-    """What servers have of what they were asked about, and under which epochs each has died of whom.
-
-    And which instances could not be asked; and what each has handed on since this log gave it, and to whom.
-    """
-
-    answers: Mapping[str, tuple[FoundItem, ...]]
-    silent: frozenset[str]
-    deaths: Mapping[str, Mapping[str, Sequence[int]]]
-    handed_on: Mapping[str, Collection[str]]
-    handed_to: Mapping[str, Mapping[str, str]]
-
-
 class Recoveries:
     """One member's part in going on with what dead servers left.
 
     Args:
-        post: sends a sealed message to a simulation server (`Transfers.post`).
+        post: sends a sealed message to a simulation server (`Post.post`).
         in_office: whether this member grants leases now.
     """
 
@@ -124,13 +82,9 @@ class Recoveries:
         self, store: Store, post: Post, clock: Clock, in_office: Callable[[], bool], spans: Spans = SILENT
     ) -> None:
         self._takeovers: Final = TakeoverSpans(spans, store)
-        self._homeward: Final = Homeward(store, self._tell, clock)
         self._store = store
-        self._post = post
         self._clock = clock
         self._in_office = in_office
-        self._rounds: dict[int, _Round] = {}
-        self._last_number = 0
         self._over_since_ns: dict[str, int] = {}
         """When this member saw that the leases of servers were over, of those that have not been alive since."""
         self._in_vain_for: dict[str, tuple[int, int, bool]] = {}
@@ -145,6 +99,8 @@ class Recoveries:
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self._told: dict[tuple[str, int], Due] = {}
         self.counts: Final[Counter[str]] = Counter()
+        self._collecting: Final = Collecting(post, clock, in_office, self.counts)
+        self._homeward: Final = Homeward(store, self._collecting.tell, clock)
         self.recent: Final[deque[Recovered]] = deque(maxlen=MAX_REMEMBERED)
 
     # --- taking away -----------------------------------------------------------------------------------------------
@@ -468,7 +424,7 @@ class Recoveries:
             for some in in_parts(due):
                 items = [item for row in some if (item := self._adopt_item(row, alive[target])) is not None]
                 if items:
-                    await self._tell(Adopt(incarnation=alive[target], items=items), target)
+                    await self._collecting.tell(Adopt(incarnation=alive[target], items=items), target)
 
     def _is_to_be_told(self, row: RecoveryRow, now_ns: int) -> bool:
         """Whether it is time to tell its target, again perhaps; it is told now then."""
@@ -476,7 +432,7 @@ class Recoveries:
         due = self._told.get(key, Due(now_ns, round(REPEAT_S * 1e9)))
         if due.at_ns > now_ns:
             return False
-        self._told[key] = _again(due, now_ns)
+        self._told[key] = again(due, now_ns)
         return True
 
     def _adopt_item(self, row: RecoveryRow, incarnation: int) -> AdoptItem | None:
@@ -538,34 +494,7 @@ class Recoveries:
         return WhoIsThere(self.alive(), away=frozenset(row.server for row in self._store.away()))
 
     async def _ask(self, asks: Callable[[str], Sequence[RaisedItem]], there: WhoIsThere, everybody: Everybody) -> Heard:
-        """What everybody who is there has of what each is asked about, and which instances were silent.
-
-        Waits for each until it has answered, or is dead too, or nobody can say whether it is.
-        """
-        number = max(self._clock.monotonic_ns(), self._last_number + 1)
-        self._last_number = number
-        asking = self._rounds[number] = _Round(number, dict(there.alive), self._clock.bell())
-        now, telling = there, Due(self._clock.monotonic_ns(), round(REPEAT_S * 1e9))
-        try:
-            while not all_answered(asking.asked, asking.answers.keys(), now.alive):
-                if not self._in_office():
-                    raise NoQuorum("somebody else grants leases now")
-                if self._clock.monotonic_ns() >= telling.at_ns:
-                    telling = _again(telling, self._clock.monotonic_ns())
-                    for server in sorted(asking.asked.keys() - asking.answers.keys()):
-                        await self._tell(Collect(number=number, items=list(asks(server))), server)
-                # Each answer wakes it; until all have come, or it is time to see who is alive still.
-                repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
-                while not all_answered(asking.asked, asking.answers.keys(), now.alive):
-                    left_ns = repeat_ns - self._clock.monotonic_ns()
-                    if left_ns <= 0 or not await asking.news.wait(left_ns / 1e9):
-                        break
-                if not all_answered(asking.asked, asking.answers.keys(), now.alive):
-                    now = await everybody()
-        finally:
-            del self._rounds[number]
-        silent = there.silent | now.silent
-        return Heard(asking.answers, silent, asking.deaths, asking.handed_on, asking.handed_to)
+        return await self._collecting.ask(asks, there, everybody)
 
     def _note_deaths(self, rows: Sequence[RecoveryRow], heard: Heard) -> None:
         """Servers of an instance that an entity has left have no say in whether it is simulated."""
@@ -578,24 +507,9 @@ class Recoveries:
             # A release is of an epoch, and the latest deaths are of the highest ones.
             self._died_of[row.entity] = sorted(known.elements())[-MAX_DEATHS:]
 
-    async def _tell(self, message: Message, server: str) -> None:
-        try:
-            await self._post(message, Trace(f"recover-{server}"[:64]), server, on_path=False)
-        except (Refused, PeerUnreachable, NoQuorum) as error:
-            _log.info("%s was not told now: %s", server, error)
-
     def collected(self, message: Collected, sender: str) -> None:
-        """A server has said what it has."""
-        asking = self._rounds.get(message.number)
-        if asking is None:
-            self.counts["late_answers"] += 1
-            return
-        if asking.asked.get(sender) != message.incarnation:
-            raise MessageError(f"{sender} answers what its incarnation {message.incarnation} was not asked")
-        asking.deaths[sender] = message.deaths
-        asking.handed_on[sender], asking.handed_to[sender] = message.handed_on, message.handed_to
-        asking.answers[sender] = tuple(message.items)
-        asking.news.ring()
+        """A server has said what it has. Raises `MessageError`: it was not asked that."""
+        self._collecting.collected(message, sender)
 
     def to_data(self) -> dict[str, Any]:
         """How it stands, for people."""
@@ -633,11 +547,6 @@ def _has_it_still(row: RecoveryRow, items: Collection[FoundItem]) -> bool:
     return any(item.entity == row.entity and item.holds and item.epoch == row.own_epoch for item in items)
 
 
-def _again(due: Due, now_ns: int) -> Due:
-    """When to say something again that is said now, and how long to wait after that."""
-    return Due(now_ns + due.wait_ns, min(2 * due.wait_ns, round(SELDOM_S * 1e9)))
-
-
 def _found_of_each(answers: Mapping[str, Sequence[FoundItem]]) -> Mapping[str, Sequence[tuple[str, FoundItem]]]:
     """By entity, what was found of it and where: each row looks for its own among what hundreds of others have, too."""
     found: defaultdict[str, list[tuple[str, FoundItem]]] = defaultdict(list)
@@ -657,9 +566,3 @@ def _whose(row: RecoveryRow) -> tuple[str, str]:
 
 def _told(lease: LeaseRow) -> tuple[str, int]:
     return (lease.server, lease.incarnation)
-
-
-def in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """At most so many at a time as one message takes."""
-    for first in range(0, len(rows), MAX_RECOVERED):
-        yield rows[first : first + MAX_RECOVERED]

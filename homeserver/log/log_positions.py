@@ -7,12 +7,12 @@ never been at. Who merely says so proves nothing: a server that lies can stop no
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
-from batonpass.authority.model.records import Role
+from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.trust.signed_positions import (
     OFFICE_MARKS,
@@ -50,9 +50,12 @@ def new_mark() -> str:
 class LogPositions:
     """One member's signed positions, and its look at those that servers come with."""
 
-    def __init__(self, sealer: Sealer, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, sealer: Sealer, store: Store, parse: Callable[[DirectoryRow], PublicIdentity | None], clock: Clock
+    ) -> None:
         self._sealer: Final = sealer
         self._store: Final = store
+        self._parse: Final = parse
         self._clock: Final = clock
         self._instance: Final = instance_of(sealer.name)
         self._signed = (0, "", "")
@@ -224,4 +227,7 @@ class LogPositions:
         row = self._store.row(signer)
         if row is None or row.role is not Role.HOMESERVER:
             raise MessageError(f"a position of the log by {signer}, which is no homeserver of {self._instance}")
-        return PublicIdentity.from_jwks_untrusted(row.keys)
+        keys = self._parse(row)
+        if keys is None:
+            raise MessageError(f"a position of the log by {signer}, whose keys cannot be read")
+        return keys

@@ -59,7 +59,7 @@ _SEEN: Final[Mapping[At, SeenAs]] = {
 
 
 class Post(Protocol):
-    """Tells a simulation server something; `homeserver.transfer.service.Transfers.post`."""
+    """Tells a simulation server something; `homeserver.transfer.parcels.Post.post`."""
 
     async def __call__(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Raises `NOT_TOLD`."""

@@ -111,7 +111,7 @@ def _checked(proposed: Iterable[Move]) -> list[Move]:
 
 
 class Post(Protocol):
-    """Tells a simulation server something; `homeserver.transfer.service.Transfers.post`."""
+    """Tells a simulation server something; `homeserver.transfer.parcels.Post.post`."""
 
     async def __call__(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Raises `NOT_TOLD`."""

@@ -20,7 +20,7 @@ from typing import Any, Final, assert_never
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError, Reason, Refused
 from batonpass.authority.fence import Fence
-from batonpass.authority.model.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
+from batonpass.authority.model.records import EntityRecord, Outcome, Phase, TransferRecord
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.breakpoints import Breakpoint, BreakpointReached
 from batonpass.authority.trust.certificate_reader import Asked
@@ -34,7 +34,6 @@ from batonpass.authority.wire.transfer import (
     Grant,
     HandoffAbort,
     HandoffRequest,
-    NoAnswer,
     Report,
     ReportReply,
 )
@@ -42,6 +41,16 @@ from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import PeerUnreachable
 from batonpass.homeserver.names.foreign_admission import Admissions
+from batonpass.homeserver.transfer.asked import (
+    ABOUT_TRANSFERS,
+    AboutTransfers,
+    Item,
+    Together,
+    args_of_handoff,
+    args_of_report,
+    not_learned,
+    refuse,
+)
 from batonpass.homeserver.transfer.certificate_chains import Chains
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.decided import Listeners, reply_of
@@ -50,96 +59,21 @@ from batonpass.homeserver.transfer.group_commit import GroupCommit
 from batonpass.homeserver.transfer.group_result import GroupAnswers
 from batonpass.homeserver.transfer.notices import Notices
 from batonpass.homeserver.transfer.parcels import Post
-from batonpass.homeserver.transfer.spans import UNTOLD, Deciding, DecisionSpans
+from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
-from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
+from batonpass.tree.raft.submissions import NoQuorum
 
-__all__ = [
-    "ABOUT_TRANSFERS",
-    "Batches",
-    "Item",
-    "Together",
-    "args_of_report",
-    "letter_of",
-    "not_answered",
-    "not_learned",
-]
+__all__ = ["Batches"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.service")
 
-ABOUT_TRANSFERS: Final = (HandoffRequest, HandoffAbort, Report, Decline)
-"""What is answered here."""
-AboutTransfers = HandoffRequest | HandoffAbort | Report | Decline
-
 _DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
-_ELSEWHERE: Final = Letter(NoAnswer(why="elsewhere"), Trace("batch"))
 _BEFORE_AND_AFTER: Final[dict[type[Any], tuple[Breakpoint, Breakpoint]]] = {
     HandoffRequest: (Breakpoint.DECIDING, Breakpoint.DECIDED),
     HandoffAbort: (Breakpoint.GIVING_UP, Breakpoint.GIVEN_UP),
     Report: (Breakpoint.REPORTING, Breakpoint.REPORTED),
 }
 """Where tests interrupt a member: before the log is asked, and when it has answered."""
-
-
-def not_answered(one: Opened, error: Exception) -> Letter:
-    """What stands in the place of an answer in a batch, since there is this error instead."""
-    match error:
-        case MessageError() | Refused():
-            _log.info("refused a message of %s: %s", one.sender, error)
-            no = NoAnswer(why="refused", reason=str(error)[:256])
-        case PeerUnreachable() | NoQuorum() | OutcomeUnknown():
-            _log.info("could not decide a message of %s: %s", one.sender, error)
-            no = NoAnswer(why="undecided")
-        case _:
-            # One message must not spoil the answers to the others.
-            _log.error("a message of %s ran into an error of ours", one.sender, exc_info=error)
-            no = NoAnswer(why="undecided")
-    return Letter(no, Trace("batch"))
-
-
-def letter_of(one: Opened, answer: Letter | Exception | None) -> Letter:
-    """What stands in a batch for an answer, for none since it takes another way, or for the error instead."""
-    return not_answered(one, answer) if isinstance(answer, Exception) else answer or _ELSEWHERE
-
-
-@dataclass(slots=True)
-class Item:
-    """One message, what it asks of the log, and what it is answered with."""
-
-    opened: Opened
-    message: AboutTransfers
-    procedure: str
-    args: dict[str, Any]
-    passes: Sequence[dict[str, Any]] = ()
-    is_broken: bool = False
-    repeated: bool = False
-    is_known: bool = False
-    trace: Trace = field(init=False)
-    outcome: Any = None
-    certificate: str = ""
-    told: Deciding = UNTOLD
-    answer: Letter | Exception | None = None
-    """What its sender is answered, or why it is not; None if the answer takes another way."""
-
-    def __post_init__(self) -> None:
-        self.trace = self.opened.trace
-
-    @property
-    def decided(self) -> str:
-        """What the log says about a hand-over."""
-        return str(self.outcome["outcome"])
-
-
-@dataclass(slots=True)
-class Together:
-    """Items that are answered in one go. The home `admits` what goes there, or `answers` what is about its entities.
-
-    Both are empty where this instance has all that is to be asked.
-    """
-
-    admits: str = ""
-    answers: str = ""
-    items: list[Item] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -346,12 +280,12 @@ class Batches:
         # From this member's copy: one that is behind takes a repetition for a first request. The log answers it the
         # same, and then the copy is not behind any more: the next repetition is known as one.
         known = self._store.transfer(request.transfer_id)
-        args = _args_of_handoff(request, passes, self._instance, self._clock.unix_s()) | {"incarnation": 0}
+        args = args_of_handoff(request, passes, self._instance, self._clock.unix_s()) | {"incarnation": 0}
         item = Item(opened, request, "transfer.commit", args, passes, is_broken)
         item.is_known, item.repeated = known is not None, known is not None and known.phase in _DECIDED
         if is_broken:
             _log.error("%s has passed %s by a chain that breaks; it is refused", request.source, request.entity)
-            _refuse(item, Reason.NO_DELEGATION.value)
+            refuse(item, Reason.NO_DELEGATION.value)
         return item
 
     def _must_be_admitted(self, request: HandoffRequest) -> bool:
@@ -400,7 +334,7 @@ class Batches:
             item.told.ruled(ruled_ns)
             item.args["incarnation"] = admitted.incarnation
             if not admitted.accepted:
-                _refuse(item, admitted.reason or Reason.UNKNOWN_TARGET.value)
+                refuse(item, admitted.reason or Reason.UNKNOWN_TARGET.value)
             known.append(item)
         return known
 
@@ -572,50 +506,3 @@ class Batches:
             if not out.items:
                 # The holders keep their longer chains, which are as good; the next reports bring the next grants.
                 _log.info("new grants were not delivered to %s: %s", to, error)
-
-
-def _refuse(item: Item, reason: str) -> None:
-    """The log is to refuse it, for this reason, if it has no other result yet."""
-    item.procedure, item.args["reason"] = "transfer.refuse", reason
-
-
-def not_learned(record: EntityRecord | None, passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The passes that the log may have to learn yet: a `record` of it may be behind, and knows what it knows.
-
-    A chain is told of with each of its passes, and every member would read the others only to skip them.
-    """
-    if record is None:
-        return list(passes)
-    return [item for item in passes if Fence(item["epoch"], item["sub"]) > record.fence]
-
-
-def _args_of_handoff(
-    request: HandoffRequest, passes: list[dict[str, Any]], instance: str, now_s: float
-) -> dict[str, Any]:
-    """A request to hand over as arguments of the procedures of its entity's `instance`."""
-    return {
-        "transfer_id": request.transfer_id,
-        "entity": request.entity,
-        "source": request.source,
-        "target": request.target,
-        "epoch": request.epoch,
-        "sub": request.sub,
-        "tick": request.tick,
-        "state_hash": request.state_hash,
-        "transport": request.transport,
-        "passes": passes,
-        "check_target": instance_of(request.target) == instance,
-        "now_s": now_s,
-    }
-
-
-def args_of_report(report: Report, passes: list[dict[str, Any]]) -> dict[str, Any]:
-    """A report as arguments of `transfer.report`; `passes` are those that led to it, verified."""
-    body = {"trace": report.trace.to_data(), "off_path": report.off_path, "counters": report.counters}
-    return {
-        "transfer_id": report.transfer_id,
-        "source": report.source,
-        "report": report_text(body),
-        "entity": report.entity,
-        "passes": passes,
-    }

@@ -49,7 +49,7 @@ class _Waiting:
 
 
 class Births:
-    """One member's part. `post` sends a sealed message to a server (`Transfers.post`)."""
+    """One member's part. `post` sends a sealed message to a server (`Post.post`)."""
 
     def __init__(self, store: Store, post: Callable[..., Awaitable[None]], clock: Clock) -> None:
         self._store: Final = store

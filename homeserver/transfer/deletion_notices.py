@@ -36,7 +36,7 @@ class Farewells:
     """One member's part: every member takes answers, the one in office tells those that have not answered.
 
     Args:
-        post: sends a sealed message to a simulation server (`Transfers.post`).
+        post: sends a sealed message to a simulation server (`Post.post`).
         in_office: whether this member grants leases now.
     """
 

@@ -36,7 +36,7 @@ class Reminders:
     """One member's part: it reminds while it grants leases, of what any member has committed.
 
     Args:
-        post: sends a sealed message to a simulation server (`Transfers.post`).
+        post: sends a sealed message to a simulation server (`Post.post`).
         certificate: of a committed transfer, for its target.
         in_office: whether this member grants leases now.
     """

@@ -20,7 +20,8 @@ from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import AdmitRequest, Message, NoAnswer
 from batonpass.homeserver.names.directory import Directory, check_homeserver_of
 from batonpass.homeserver.names.local_admission import Admitting
-from batonpass.homeserver.transfer.batch import ABOUT_TRANSFERS, Batches, letter_of
+from batonpass.homeserver.transfer.asked import ABOUT_TRANSFERS, letter_of
+from batonpass.homeserver.transfer.batch import Batches
 from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["Answer", "BesideEachOther", "Transfers", "in_nursery"]

@@ -17,7 +17,8 @@ from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.procedures import table as procedures
 from batonpass.authority.wire.transfer import Stage, StageWord
 from batonpass.scenarios.simulation.search.handover import Bounds
-from batonpass.scenarios.simulation.search.host import ENTITY, Parts
+from batonpass.scenarios.simulation.search.home import ENTITY
+from batonpass.scenarios.simulation.search.host import Parts
 from batonpass.scenarios.simulation.search.keys import HOME
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import Plan

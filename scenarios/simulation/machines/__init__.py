@@ -3,7 +3,7 @@
 Real: `Outgoing`, `Incoming`, `Holder`, `Granter`, `CopyTable`, every procedure of the log, the rules of which copy
 counts, messages, certificates, the rules of chains, and what messages are made from and tell
 (`simserver.transfer.source.departure`, `simserver.transfer.source.seen_orders`, `simserver.transfer.target.unresolved`,
-`homeserver.transfer.batch`). Modelled, as thin as can be: the shells around them, the log (a dictionary of rows),
+`homeserver.transfer.asked`). Modelled, as thin as can be: the shells around them, the log (a dictionary of rows),
 signatures, the network, time.
 
     cluster      who there is, and what is asked of them; start reading here

@@ -37,7 +37,7 @@ from batonpass.authority.wire.transfer import (
     Stranded,
 )
 from batonpass.homeserver.names.foreign_admission import Unanswered
-from batonpass.homeserver.transfer.batch import args_of_report, not_learned
+from batonpass.homeserver.transfer.asked import args_of_report, not_learned
 from batonpass.homeserver.transfer.certificates import delegation_grant
 from batonpass.homeserver.transfer.decided import reply_of
 from batonpass.scenarios.simulation.kernel.schedule import Schedule

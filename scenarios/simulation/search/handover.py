@@ -32,7 +32,8 @@ from batonpass.authority.model.records import EntityRecord, Phase
 from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
 from batonpass.crypto import jose
-from batonpass.scenarios.simulation.search.host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
+from batonpass.scenarios.simulation.search.home import ENTITY, ROOMS, TransfersAtHome
+from batonpass.scenarios.simulation.search.host import Host, Parts
 from batonpass.scenarios.simulation.search.keys import HOME, Keys, homeserver_for
 from batonpass.scenarios.simulation.search.memory import Change, Decision, Envelope, Numbers, Server
 from batonpass.scenarios.simulation.search.search import Step
@@ -106,7 +107,7 @@ class Handovers:
         keys = Keys(self._names)
         ROOMS.incarnations = {}
         self._hosts = [Host(name, keys, self._parts) for name in self._names]
-        self._home = TransfersAtHome(keys, self._parts)
+        self._home = TransfersAtHome(keys, self._parts.procedures)
         self._servers = [Numbers() for _ in self._names]
         self._logs, self._messages = Numbers(), Numbers()
         self._changes: dict[tuple[Any, ...], Change] = {}

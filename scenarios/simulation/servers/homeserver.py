@@ -95,7 +95,7 @@ class Home:
         """Begin with an empty memory: everything else is in the log."""
         store = SimulatedStore(self._seat)
         sealer = Sealer(self.name, identity_of(self.name))
-        positions = LogPositions(sealer, store, self.clock)
+        positions = LogPositions(sealer, store, self._keys.parse, self.clock)
         sealer.log_for = positions.place_for
         self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel)
         ports = Ports(

@@ -14,8 +14,8 @@ from batonpass.actors import (
     SupervisorSpec,
     System,
 )
-from tests.actors.servers import Counter, Scripted, ignore
 from tests.actors.core.test_supervisor import Journal, abc, family, start
+from tests.actors.servers import Counter, Scripted, ignore
 
 # the API
 

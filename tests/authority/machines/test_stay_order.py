@@ -12,7 +12,7 @@ from batonpass.authority.machines.stay_order import UNKNOWN_STAY, before, never_
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.model.standing import CopySource
 from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing
-from tests.authority.machines.test_replica_choice import comes_back, delegated, found, leased, over, stranded
+from tests.authority.procedures.test_failover import comes_back, delegated, found, leased, over, stranded
 
 __all__ = ["leased"]
 

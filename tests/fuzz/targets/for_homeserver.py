@@ -258,7 +258,12 @@ def _signed_log_position(data: bytes) -> None:
     tree = SimpleNamespace(revision=100, get_or=lambda _path, default: default)
     store = SimpleNamespace(row={"alpha.h1": row}.get, tree=tree)
     clock = SimpleNamespace(unix_s=lambda: NOW_S)
-    reader = LogPositions(SEALERS["alpha.h1"], cast(Any, store), cast(Any, clock))
+    reader = LogPositions(
+        SEALERS["alpha.h1"],
+        cast(Any, store),
+        lambda found: PublicIdentity.from_jwks_untrusted(found.keys),
+        cast(Any, clock),
+    )
     token = _token(from_json(data))
     # Under an office that this log has not had: said of what proves nothing, too.
     assert not reader.has_been_at_untrusted(token)
@@ -330,7 +335,7 @@ TARGETS = [
         _take,
         [
             "batonpass.homeserver.node.dispatch:Node._take_untrusted",
-            "batonpass.homeserver.transfer.service:Transfers.open_untrusted",
+            "batonpass.homeserver.transfer.parcels:Parcels.open_untrusted",
         ],
         lambda: [encode_link(parcel())],
         (MessageError, CryptoError),

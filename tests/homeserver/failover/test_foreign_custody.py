@@ -14,8 +14,8 @@ from batonpass.authority.wire.lease import LeaseOf, LeaseWord
 from batonpass.authority.wire.recovery import RaisedItem
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Collect, LeaseInquiry, Message
 from batonpass.homeserver.config import PeerConfig
+from batonpass.homeserver.failover.collecting import WhoIsThere
 from batonpass.homeserver.failover.foreign_custody import Abroad
-from batonpass.homeserver.failover.takeover import WhoIsThere
 from batonpass.homeserver.names.federation import PeerUnreachable
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from tests.homeserver.rest.test_server_routes import Server

@@ -12,7 +12,8 @@ from batonpass.authority.model.records import LeaseRow, RecoveryRow
 from batonpass.authority.model.standing import CopySource, LeasePhase
 from batonpass.authority.wire.recovery import AdoptItem, Collect, Collected, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt
-from batonpass.homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Recoveries, WhoIsThere, believed
+from batonpass.homeserver.failover.collecting import WhoIsThere
+from batonpass.homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Recoveries, believed
 from tests.simserver.transfer.source.test_departures import TrioClock
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"

@@ -139,7 +139,7 @@ async def test_who_merely_says_that_the_log_was_elsewhere_stops_nobody(alpha: Ho
         signed(alpha, instance="beta"),
         signed(alpha, kind="commit"),
     ]
-    positions = LogPositions(alpha.node.sealer, alpha.node.store, alpha.node.clock)
+    positions = LogPositions(alpha.node.sealer, alpha.node.store, alpha.node.directory.parse, alpha.node.clock)
     for number, token in enumerate(untrue, 1):
         with pytest.raises(MessageError):
             positions.read_untrusted(token)

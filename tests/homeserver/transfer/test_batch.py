@@ -43,7 +43,7 @@ from batonpass.crypto.verified import Verified
 from batonpass.homeserver.names.federation import PeerUnreachable
 from batonpass.homeserver.node.composition import Ports, Settings, build
 from batonpass.homeserver.placement.balancer import Balancer
-from batonpass.homeserver.transfer.batch import letter_of
+from batonpass.homeserver.transfer.asked import letter_of
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.service import in_nursery
 from batonpass.tree.raft.submissions import NoQuorum

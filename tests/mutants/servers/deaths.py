@@ -12,7 +12,8 @@ from batonpass.authority.machines.replica_choice import Copy, CopyTable
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.wire.recovery import CopyItem, FoundItem
 from batonpass.authority.wire.transfer import CopiesKept
-from batonpass.homeserver.failover.takeover import Heard, Recoveries, WhoIsThere
+from batonpass.homeserver.failover.collecting import Heard, WhoIsThere
+from batonpass.homeserver.failover.takeover import Recoveries
 from batonpass.homeserver.node.composition import Kinds
 from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.parts import Parts

@@ -12,7 +12,15 @@ from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import HandoffReply
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from tests.scenarios.simulation.servers.test_simulated_lapses import EAGER, ENTITY, OUTSIDE, SOURCE, TARGET, passing, until
+from tests.scenarios.simulation.servers.test_simulated_lapses import (
+    EAGER,
+    ENTITY,
+    OUTSIDE,
+    SOURCE,
+    TARGET,
+    passing,
+    until,
+)
 
 
 def _delegated(name: str, *group: str) -> Cluster:
