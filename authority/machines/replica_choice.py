@@ -30,8 +30,8 @@ __all__ = [
     "Copy",
     "CopyTable",
     "all_answered",
+    "backup_replicas_of",
     "choose",
-    "followers_of",
     "may_follow",
 ]
 
@@ -42,10 +42,10 @@ ASKED_NS: Final = 3600 * 1_000_000_000
 _GAPS: Final = 4
 """A copy is fresh for so many times as long as its authority has ever let pass before it renewed it."""
 
-_PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
+_PREFERRED: Final = (CopySource.BACKUP_REPLICA, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
 
 
-def followers_of(entity: str, authority: str, servers: Iterable[str], count: int) -> tuple[str, ...]:
+def backup_replicas_of(entity: str, authority: str, servers: Iterable[str], count: int) -> tuple[str, ...]:
     """The servers that keep copies of an entity: `count` of `servers`, by rendezvous hashing, never the authority.
 
     When a server comes or goes, only copies for which that one is chosen change their place.
@@ -106,7 +106,7 @@ class Copy:
     tick: int
     state: bytes
     state_hash: str
-    source: CopySource = CopySource.FOLLOWER
+    source: CopySource = CopySource.BACKUP_REPLICA
 
     @property
     def rank(self) -> tuple[Fence, int]:

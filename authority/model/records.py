@@ -164,7 +164,7 @@ class EntityRecord(_Compact):
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
     `policies_rev` counts the changes of these and of `orphans`, `release_rev` the releases by its master.
-    `stands_still` is so because its owner left; it is of one `owner_rev`, and over with the next one.
+    `stands_still`: it is suspended, because its owner left; it is of one `owner_rev`, and over with the next one.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.procedures.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`

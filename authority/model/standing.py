@@ -46,4 +46,4 @@ class CopySource(StrEnum):
     """What a server was to begin with by a hand-over, and knows that it has not."""
     CHECKPOINT = "checkpoint"
     """The authority's own durable store."""
-    FOLLOWER = "follower"
+    BACKUP_REPLICA = "follower"

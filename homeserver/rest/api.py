@@ -192,9 +192,10 @@ def _server_list_routes(node: Node) -> APIRouter:
 
     @routes.get("/v1/recoveries")
     async def recoveries() -> RecoveriesView:
-        """The entities of dead simulation servers: who goes on with them, and from which copy."""
+        """The entities of dead simulation servers: which server takes them over, and from which copy."""
         data = node.recoveries.to_data() | {"log_went_back": node.leases.went_back}
-        return RecoveriesView(**data, abroad=node.abroad.to_data())
+        foreign = node.abroad.to_data()
+        return RecoveriesView(**data, foreign_custody=foreign, abroad=foreign)
 
     @routes.get("/v1/servers/{name}")
     async def server(name: Name) -> ServerView:
@@ -215,7 +216,7 @@ def _entity_routes(node: Node) -> APIRouter:
     async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
         """Owner, master, authority, epoch and rule of an entity, and how it stands: its authority is asked.
 
-        With `local` nobody is asked: `standing` is what the log alone says, and whether its server reports.
+        With `local` no server is asked: `standing` is what the log alone says, and whether its server reports.
         """
         record = await _entity(node, entity_id, consistency)
         if consistency == "local":
