@@ -87,7 +87,7 @@ class Despawn(_Message):
 
 
 class Release(_Message):
-    """Home → authority: simulate an entity again that stands still. Nothing is answered.
+    """Home → authority: simulate a quarantined or suspended entity again. Nothing is answered.
 
     With `discard_inputs` the inputs that wait count as applied, and are not.
     """
