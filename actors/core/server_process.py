@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @final
 class Starting:
-    """An `async def init` at work: whoever waits for it waits for `over`, and raises `error` if there is one then."""
+    """An `async def init` at work: what waits for it waits for `over`, and raises `error` if there is one then."""
 
     __slots__ = ("error", "over")
 
@@ -211,7 +211,7 @@ class ServerProcess(ControlledProcess):
 
     async def _await_init(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         try:
-            # Shielded: only `exit` and `kill` may end it; whoever waits for it sees to that.
+            # Shielded: only `exit` and `kill` may end it; what waits for it sees to that.
             with trio.CancelScope(shield=True) as self.scope:
                 if self.pending_exit is ALIVE_STILL:
                     return await coroutine
@@ -309,7 +309,7 @@ class ServerProcess(ControlledProcess):
         self.mailbox.append((CALL, request, from_))
 
     def open_mailbox(self) -> None:
-        """End of idleness: there is a mailbox, and whoever called this sees to it that what is put there is handled."""
+        """End of idleness: there is a mailbox, and the caller sees to it that what is put there is handled."""
         self.scheduled = True
         self.mailbox = self.system.scheduler.take_mailbox()
 
@@ -488,7 +488,7 @@ class ServerProcess(ControlledProcess):
             self._crash(BadReturnValue(self.label, callback, result), from_)
 
     def _defer(self, from_: From) -> None:
-        # Kept only so that the caller can be told if the actor ends; whoever replies needs no table.
+        # Kept only so that the caller can be told if the actor ends; a reply needs no table.
         if self._deferred is None:
             self._deferred = {}
         self._deferred[from_] = None
