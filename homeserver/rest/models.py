@@ -64,7 +64,7 @@ __all__ = [
 # base64url twice makes a sealed body 16/9 of its payload. The longest trace has not even half as many values, and this
 # is read of anybody.
 SEALED: Final = BodyBound(2 * MAX_BODY_BYTES, max_values=2_000)
-# Whoever asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
+# A server that asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
 Nonce = Annotated[str, Field(min_length=16, max_length=64)]
 Kind = Annotated[Text, Field(min_length=1, max_length=64)]
 MAX_WAIT_MS: Final = 600_000
@@ -313,13 +313,13 @@ class NewTransfer(RequestBody):
     )
     mode: Literal["eager", "staged"] = "eager"
     notice_ms: int = Field(
-        default=0, ge=0, le=MAX_NOTICE_MS, description="how long world and owner may go on before it stands still"
+        default=0, ge=0, le=MAX_NOTICE_MS, description="how long world and owner may go on before it is frozen"
     )
     freeze_budget_ms: int = Field(
         default=0,
         ge=0,
         le=MAX_NOTICE_MS,
-        description="give up, and go on, if it stands still for longer before the commit (not once a direct pass has"
+        description="give up, and resume it, if it is frozen for longer before the commit (not once a direct pass has"
         " been sent); a state that is too large to arrive within it goes in staged mode, or is refused; 0: as long as"
         " it takes, and in staged mode two seconds, more for large states, until the state is on the target's disk",
     )
