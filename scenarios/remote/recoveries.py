@@ -1,4 +1,4 @@
-"""`baton recoveries`: what dead simulation servers left, and who goes on with it."""
+"""`baton recoveries`: what dead simulation servers left, and which servers take it over."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -13,12 +13,12 @@ __all__ = ["recoveries"]
 _reader = partial(remote_options, "the operator token; none is needed", "BATON_OPERATOR_TOKEN_FILE")
 
 
-@click.command(short_help="What dead simulation servers left, and who goes on with it.")
+@click.command(short_help="What dead simulation servers left, and which server takes it over.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows of each table.")
 @click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON, all of it.")
 @_reader()
 def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
-    """Show the entities that simulation servers left which died, and from which copies others went on with them.
+    """Show the entities that simulation servers left which died, and from which copies others took them over.
 
     What waits is in the instance's log, and every homeserver knows it. What was taken over is known to the one that
     grants leases, which is the leader (`baton cluster status`): ask that one. Needs no token.
