@@ -119,4 +119,4 @@ class MessageError(ValueError):
 
 
 class UnknownSender(MessageError):
-    """No server is registered under the name that sealed this: never was, or it was removed and its process runs on."""
+    """No server of the name that sealed this is registered: it never was, or it was removed and its process runs on."""

@@ -6,9 +6,9 @@ comes with a statement, a JWS (ES256) that the current key of the version before
     {"kind": "keys", "name": ..., "version": n, "digest": SHA-256 of the JWK Set, "signing": the new signing key,
      "parent": SHA-256 of the statement before, "issued_at_s": Unix seconds, "reset": ""}
 
-So whoever has pinned a version and is shown a newer one can follow the statements from one to the other. Whoever is in
-between (a relay, a directory) can neither put in keys of its own, nor go back to earlier ones, nor show two different
-versions with one number to somebody who has seen one of them. `parent` ties the versions into one chain.
+So a server that has pinned a version and is shown a newer one can follow the statements from one to the other. What is
+in between (a relay, a directory) can neither put in keys of its own, nor go back to earlier ones, nor show two
+different versions with one number to somebody who has seen one of them. `parent` ties the versions into one chain.
 
 A server that has lost its keys cannot sign. Then a homeserver of its home instance signs the statement, told to by the
 operator, who gives the reason in `reset`: everybody sees that this is no ordinary change. It counts for those who had

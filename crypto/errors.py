@@ -42,7 +42,7 @@ class SeenFull(CryptoError):
 
 
 class Revoked(CryptoError):
-    """The key this was made with, or for, has been revoked by its owner: whoever uses it may have stolen it."""
+    """The key this was made with, or for, has been revoked by its owner: its user may have stolen it."""
 
 
 class KeyConflict(CryptoError):

@@ -3,19 +3,19 @@
 `seal` encrypts for the receiver (compact JWE, RFC 7516: ECDH-ES with a fresh ephemeral key, A128GCM) and
 signs the encrypted thing (compact JWS, RFC 7515: ES256). What Erlang's `box_encrypt` leaves open is inside
 the signed bytes here: the receiver, the sender and its key, the transfer, a sequence number and the expiry.
-Without them a receiver could pass a sealed message on to somebody else as if it had been meant for him, and a
+Without them a receiver could pass a sealed message on to another as if it had been meant for that one, and a
 recorded one could be sent again. They stand in the JWS header, which is the only thing parsed before the
 signature is verified, and it is bounded.
 
 The JWE names both parties' keys in `apu` and `apv`, which enter the key derivation (RFC 7518 section 4.6.2).
-So a stranger who takes the signature off and signs the ciphertext himself is found out.
+So a stranger who takes the signature off and signs the ciphertext again is found out.
 
 ECDSA signatures are malleable: who holds a sealed string can make a second one with the same contents.
 Recognise repetitions by (sender, transfer_id, sequence), never by the string.
 
 `sign` and `verify_untrusted` are for statements that need no secrecy, such as hand-off certificates. Many that are made
 at one moment cost one signature (`sign_all`): it is over the root of a Merkle tree of them, and each statement carries
-its way up. Whoever gets some of them verifies one signature, and everybody can be shown each by itself.
+its way up. A receiver of some of them verifies one signature, and each can be shown by itself.
 """
 
 import json

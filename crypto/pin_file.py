@@ -2,7 +2,7 @@
 
 JSON lines, appended to: `{"name", "role", "version", "head", "keys", "statements"}` for a pin, `{"name", "forgotten":
 true}` for one that was taken back; the last line about a name counts. A last line that a crash cut off is dropped;
-damage anywhere else is an error, because going on without a pin means believing whoever comes first. The file is
+damage anywhere else is an error, because going on without a pin means believing the first that comes. The file is
 written anew when most of it is history. Pins seen for the first time are left to the kernel to write: a power cut costs
 those of its last seconds, which are then pinned anew; a change of keys is synced before it counts.
 

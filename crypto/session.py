@@ -14,10 +14,10 @@ Each of them also carries a MAC under the static secret of the two (`crypto.stat
 wrote is dropped for 5 us, before any public-key operation and before anything is remembered. That of the HELLO covers
 the cookie in the header in front of it, too: a HELLO whose cookie fits was made just now, and not recorded.
 
-Whoever holds the static keys later cannot read what was recorded (the secret comes from the ephemeral keys alone).
+A thief who holds the static keys later cannot read what was recorded (the secret comes from the ephemeral keys alone).
 Names travel in clear. HELLO is padded so that the answer is smaller than the question (no amplification), and carries
 a second MAC, whose key is a hash of the responder's public keys (the `mac1` of WireGuard, Donenfeld, NDSS 2017, section
-5.4.4): a stranger who does not even know whom he is talking to is dropped for the price of one short hash, and learns
+5.4.4): a stranger that does not even know its peer is dropped for the price of one short hash, and learns
 nothing from the silence; and it tells for which of the responder's keys the HELLO was made.
 
 Pure: the ephemeral key is an argument, so a run can be repeated exactly.
@@ -81,8 +81,8 @@ _HELLO_KIND, _ACCEPT_KIND, _CONFIRM_KIND = b"\x01", b"\x02", b"\x03"
 
 @dataclass(frozen=True)
 class Hello:
-    """What a HELLO claims. Who knows its initiator finds out with `proves` that he wrote it, once; that he does so now,
-    and receives what is sent to him, is proved by its CONFIRM, or by a cookie that fits."""
+    """What a HELLO claims. A server that knows its initiator finds out with `proves` that it wrote it, once; that it
+    does so now, and receives what is sent to it, is proved by its CONFIRM, or by a cookie that fits."""
 
     initiator: str
     responder: str

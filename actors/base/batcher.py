@@ -1,9 +1,9 @@
 """Several tasks that want the same kind of thing at the same moment have it done in one go.
 
-Where doing something for many costs hardly more than doing it for one (a signature, a request, a disk's sync), whoever
-comes first waits for one turn of the scheduler, then does it for all who have come meanwhile. Nobody waits for others
-longer than that, so somebody who is alone is hardly slower. Prior art: group commit, and flat combining (Hendler
-et al., SPAA 2010).
+Where doing something for many costs hardly more than doing it for one (a signature, a request, a disk's sync), the
+caller that comes first waits for one turn of the scheduler, then does it for all who have come meanwhile. Nobody waits
+for others longer than that, so somebody who is alone is hardly slower. Prior art: group commit, and flat combining
+(Hendler et al., SPAA 2010).
 """
 
 import math
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class _Slot(Generic[Item, Result]):
-    """One who waits; his turn comes, or somebody has done it for him."""
+    """A caller that waits; its turn comes, or another has done it for it."""
 
     __slots__ = ("is_done", "is_gone", "item", "outcome", "wake")
 
@@ -104,7 +104,7 @@ class Combiner(Generic[Item, Result]):
             slot.done(outcome)
 
     def _leave(self, slot: _Slot[Item, Result]) -> None:
-        """Gone, one way or another; if it was his turn, it is the next one's."""
+        """Gone, one way or another; if it was its turn, it is the next one's."""
         slot.is_gone = True
         if slot in self._waiting:
             was_first = self._is_first(slot)

@@ -27,7 +27,7 @@ def nowhere(step: str, subject: str) -> None:
 
 
 class Breakpoints:
-    """The way to whoever holds this server still.
+    """The way to the test that holds this server.
 
     Raises:
         OSError: nobody listens there.
@@ -42,7 +42,7 @@ class Breakpoints:
             self._socket.close()
             raise
         self._answers = self._socket.makefile("rb")
-        _log.warning("%s stands still at named steps until %s lets it go on: this is for tests only", server, path)
+        _log.warning("%s stops at named steps until %s lets it go on: this is for tests only", server, path)
 
     def close(self) -> None:
         """Tell nobody any more."""

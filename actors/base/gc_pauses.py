@@ -1,6 +1,6 @@
 """How much of a callback's time was the garbage collector's: it may begin in anybody's callback, and blames nobody.
 
-Python's full collections look at every object there is. With 100,000 actors one takes 50 to 100 ms, whoever happens to
+Python's full collections look at every object there is. With 100,000 actors one takes 50 to 100 ms, whatever happens to
 allocate when it is due. A program that knows when it has built up its world calls `gc.freeze()` then, and the
 collector leaves all that alone from there on.
 """

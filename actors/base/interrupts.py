@@ -55,8 +55,8 @@ def are_received() -> bool:
 def that_ends_the_program(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
     """The first `KeyboardInterrupt` or `SystemExit` in nested groups, if there is one.
 
-    What else has failed at the same time matters less to whoever asked for the end, and a group of them would neither
-    end the program with the status that was asked for nor quietly.
+    What else has failed at the same time matters less to the caller that asked for the end, and a group of them would
+    neither end the program with the status that was asked for nor quietly.
     """
     found = group.subgroup((KeyboardInterrupt, SystemExit))
     first: BaseException | None = found

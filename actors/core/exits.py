@@ -4,7 +4,7 @@ An exit reason is any value, as in Erlang, where any term will do. Five of them 
 
 ==================  ==========================================================================================
 `"normal"`          it finished; nobody needs to know
-`"shutdown"`        whoever is responsible for it asked it to end
+`"shutdown"`        what is responsible for it asked it to end
 `("shutdown", x)`   the same, and `x` says more
 `"killed"`          it was ended without a chance to clean up: somebody sent it the exit signal `"kill"`
 an exception        a callback raised it

@@ -67,7 +67,7 @@ class ExitSignal:
     """An exit signal came to this exit-trapping actor (OTP's `{:EXIT, from, reason}`): it decides what that means.
 
     Either an actor it was linked to has ended, or somebody asked it to end with `exit`. From the parent there is none:
-    it calls `terminate`. `sender` is None only if whoever called `Ref.exit` did not say.
+    it calls `terminate`. `sender` is None only if the caller of `Ref.exit` did not say.
     """
 
     reason: Reason

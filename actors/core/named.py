@@ -74,7 +74,7 @@ class Names:
             raise StartError(f"{name!r}", error) from None
 
     def unregister(self, name: Hashable) -> None:
-        """Take the name away from whoever has it, if anybody."""
+        """Take the name away from the actor that has it, if any."""
         ref = self._refs.get(name)
         if ref is not None:
             ref.process.require_loop()
@@ -108,7 +108,7 @@ class Directory(Protocol):
 
 
 class Named:
-    """Whoever has the name at the moment of use. Nobody there: a call raises `NoProc`, everything else does nothing."""
+    """The actor that has the name at the moment of use. None there: a call raises `NoProc`, all else does nothing."""
 
     __slots__ = ("_registry", "name")
 

@@ -136,7 +136,7 @@ class Process:
 
     @property
     def starting(self) -> bool:
-        """Whether whoever started it waits for it still."""
+        """Whether its starter waits for it still."""
         return self.status is Status.STARTING
 
     @property
@@ -167,7 +167,7 @@ class Process:
         raise Exit("not_a_server", str(self.ref))
 
     def open_mailbox(self) -> None:
-        """End of idleness: there is a mailbox, and whoever called this sees to it that what is put there is handled."""
+        """End of idleness: there is a mailbox, and the caller sees to it that what is put there is handled."""
 
     def wake(self) -> None:
         """`open_mailbox`, and a place in the run queue."""
@@ -179,7 +179,7 @@ class Process:
     def refuse(self, kind: int, message: Any) -> None:
         """Drop a message (`CAST` or `INFO`) that came to a full mailbox or to an actor that takes none.
 
-        Whoever has no room on purpose gets all its messages here.
+        An actor that has no room on purpose gets all its messages here.
         """
 
     def deliver_info(self, message: Any) -> None:
@@ -379,13 +379,13 @@ class Process:
                 yield child
             yield from child.remains()
 
-    # Children: whoever ends, ends them, and a supervisor also follows what becomes of them
+    # Children: an actor that ends, ends them, and a supervisor also follows what becomes of them
 
     def follow(self, child: Process, known_as: Any) -> None:
         """Have `ChildEnded(known_as, ...)` delivered to this when `child` ends; at once if it has.
 
         This costs nothing but the entry in `children` that is there in any case. An entry that is followed stays when
-        the child ends; whoever handles the message takes it out.
+        the child ends; the handler of the message takes it out.
         """
         if self.children is not None:
             self.children[child] = known_as

@@ -185,7 +185,7 @@ class Ref:
             try:
                 process.submit_call(request, from_)
             except Exit:
-                # Whoever tries again in a loop waits for a restart, which needs a turn.
+                # A caller that tries again in a loop waits for a restart, which needs a turn.
                 await trio.lowlevel.checkpoint()
                 raise
         return await from_.wait(timeout_s)

@@ -44,7 +44,7 @@ SLICE_S = 0.002
 
 @final
 class _EndOfRound:
-    """Stands in the run queue behind whoever has something to do now; its turn is when all of them have had theirs."""
+    """Stands in the run queue behind all that have something to do now; its turn is when all have had theirs."""
 
     __slots__ = ("reached",)
 
@@ -52,7 +52,7 @@ class _EndOfRound:
         self.reached = trio.Event()
 
     def take_turn(self, budget: int, slice_end_s: float) -> tuple[int, float]:
-        """Have whoever waits go on at once: by ending the slice, which others may have most of."""
+        """Have what waits go on at once: by ending the slice, which others may have most of."""
         self.reached.set()
         return 0, slice_end_s
 

@@ -116,7 +116,7 @@ class Ok(Generic[StateT]):
 @final
 @dataclass(slots=True)
 class Reply(Generic[StateT]):
-    """Answer the caller with `value` and go on with `state`.
+    """Answer the caller with `value` and continue with `state`.
 
     With `timeout_s`, `handle_info(TIMEOUT)` follows if no message of any kind comes first.
     """
@@ -129,7 +129,7 @@ class Reply(Generic[StateT]):
 
 @dataclass(slots=True)
 class NoReply(Generic[StateT]):
-    """Go on with `state`. After a call: the caller goes on waiting, until `from_.reply(value)` is called by anybody."""
+    """Continue with `state`. After a call: the caller goes on waiting, until `from_.reply(value)` is called."""
 
     state: StateT = KEEP
     then: Next = None
@@ -220,7 +220,7 @@ class Server(Generic[StateT]):
 
     def handle_continue(self, value: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
         """Do the rest of what a callback began; nobody's message comes in between. Without an override: a crash."""
-        raise NotImplementedError(f"{type(self).__name__} has no handle_continue to go on with {value!r}")
+        raise NotImplementedError(f"{type(self).__name__} has no handle_continue for {value!r}")
 
     def handle_hibernate(self, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
         """Give back what can be had again: drop caches, close files, return a smaller state. The default does nothing.
@@ -231,7 +231,7 @@ class Server(Generic[StateT]):
         return None
 
     def format_status(self, status: ServerStatus) -> ServerStatus:
-        """Say what of this actor may be shown, in the log line of a crash and to whoever looks at the live system.
+        """Say what of this actor may be shown, in the log line of a crash and to people who look at the live system.
 
         Return `status`, or a copy without secrets: `dataclasses.replace(status, state="...")`. Without an override
         everything is shown, cut to a few hundred characters in logs. If this raises, nothing is shown.
@@ -265,7 +265,7 @@ class Server(Generic[StateT]):
         self.ref.process.link(ref)
 
     def unlink(self, ref: Ref) -> None:
-        """Take back a link, whoever made it. If `ref` has ended and its signal is in the mailbox, it is taken out."""
+        """Take back a link of either side. If `ref` has ended and its signal is in the mailbox, it is taken out."""
         self.ref.process.unlink(ref)
 
     async def start_link(

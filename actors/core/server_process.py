@@ -146,7 +146,7 @@ class ServerProcess(StartingProcess):
         self.mailbox.append((CALL, request, from_))
 
     def open_mailbox(self) -> None:
-        """End of idleness: there is a mailbox, and whoever called this sees to it that what is put there is handled."""
+        """End of idleness: there is a mailbox, and the caller sees to it that what is put there is handled."""
         self.scheduled = True
         self.mailbox = self.system.scheduler.take_mailbox()
 
@@ -325,7 +325,7 @@ class ServerProcess(StartingProcess):
             self._crash(BadReturnValue(self.label, callback, result), from_)
 
     def _defer(self, from_: From) -> None:
-        # Kept only so that the caller can be told if the actor ends; whoever replies needs no table.
+        # Kept only so that the caller can be told if the actor ends; a reply needs no table.
         if self._deferred is None:
             self._deferred = {}
         self._deferred[from_] = None

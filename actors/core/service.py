@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class AsyncService(Protocol):
     """What a service is: the kind of function that trio's `nursery.start` takes.
 
-    It must call `task_status.started(value)` once it is ready (its socket is bound, say); whoever starts it waits for
+    It must call `task_status.started(value)` once it is ready (its socket is bound, say); its starter waits for
     that, and finds `value` as `ref.started_value`. Returning is the exit reason `"normal"`, raising is a crash.
     """
 

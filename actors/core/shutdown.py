@@ -65,7 +65,7 @@ async def _see_them_gone(process: Process) -> None:
 
 
 def _kill_all(process: Process) -> list[Process]:
-    """Kill a process and whoever is left below it; those who have to be waited for, because they take a moment."""
+    """Kill a process and all that is left below it; those that have to be waited for, because they take a moment."""
     left = [one for one in (process, *process.remains()) if one.alive]
     for one in left:
         one.kill()

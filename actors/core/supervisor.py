@@ -58,7 +58,7 @@ IDS_SHOWN = 10
 """In an error sentence: enough to see a slip of the pen, and bounded."""
 
 CHILDREN_SHOWN = 100
-"""As the state, to whoever looks into a supervisor."""
+"""As the state, for people who look into a supervisor."""
 
 
 class ChildStartFailed(Exception):

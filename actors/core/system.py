@@ -302,10 +302,10 @@ class System:
     async def round_over(self) -> None:
         """Wait until every actor that has something to do now has had a turn.
 
-        Whoever was told just one thing before this is called has handled it then: however many they are, and however
-        long that takes. Of who has more to do, the rest may follow after it: a turn is at most so many messages, and
-        ends with the slice that it is in. Other actors get their turns, and sockets are served. It is over, too, when
-        the system has ended, however that came about.
+        Actors that were told just one thing before this is called have handled it then: however many they are, and
+        however long that takes. Of who has more to do, the rest may follow after it: a turn is at most so many
+        messages, and ends with the slice that it is in. Other actors get their turns, and sockets are served. It is
+        over, too, when the system has ended, however that came about.
         """
         await self.scheduler.round_over()
 

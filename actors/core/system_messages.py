@@ -1,6 +1,6 @@
 """The part of a server's process that its callbacks do not control: requests of `actors.observe.sys`, and suspension.
 
-A suspended actor is `scheduled`, so whoever sends it something only puts that into its mailbox, and it is not in the
+A suspended actor is `scheduled`, so a sender of something only puts that into its mailbox, and it is not in the
 run queue, so it gets no turn: the hot path knows nothing of suspension.
 """
 

@@ -1,4 +1,4 @@
-"""Telemetry: whoever wants to know what happens attaches a function to an event; who makes it happen need not know.
+"""Telemetry: code that wants to know what happens attaches a function to an event; its maker need not know.
 
 As Elixir's `:telemetry`: an event has a name, measurements (numbers, units last in their names), metadata (anything).
 Handlers run synchronously, in the caller of `execute`, in the order in which they were attached, so they must be quick:

@@ -108,7 +108,7 @@ class Watchdog:
         """Watch no more. Harmless if it was never started."""
         if self._token is not None:
             self._token = None
-            # Whoever has taken the signal from us meanwhile shall keep it, and its timer.
+            # Code that has taken the signal from us meanwhile shall keep it, and its timer.
             if signal.getsignal(signal.SIGALRM) == self._on_alarm:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -144,7 +144,7 @@ class Watchdog:
             self._report(blocked_s, frame)
 
     def _report(self, blocked_s: float, frame: FrameType | None) -> None:
-        # Whoever began it: one blockage has one culprit, even if its stack is another each time.
+        # The one that began it: one blockage has one culprit, even if its stack is another each time.
         here = find_culprit(frame)
         self._culprit = self._culprit or here
         self._report_after_s = 2 * blocked_s

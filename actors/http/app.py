@@ -101,7 +101,7 @@ class ApiError(Exception):
     """An error answer: raise it in a route."""
 
     def __init__(self, status: int, code: str, message: str, value: Any = None, details: Any = None) -> None:
-        """`details` is sent as it is: whoever raises this sees to its being JSON, and not too long."""
+        """`details` is sent as it is: the raiser sees to its being JSON, and not too long."""
         super().__init__(message)
         self.status = status
         self.code = code
@@ -421,7 +421,7 @@ def prepare_app(
     """
     app.router.route_class = StrictRoute
     app.router.dependencies.append(Depends(_refuse_strange_queries))
-    # A redirect would repeat the Host header of whoever asks, and is no JSON.
+    # A redirect would repeat the Host header of the client, and is no JSON.
     app.router.redirect_slashes = False
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -436,7 +436,7 @@ _documents: Final[dict[str, dict[str, Any]]] = {}
 def document_once(app: FastAPI) -> None:
     """Make the OpenAPI document of `app` once in a process for all apps of its title; call it after all routes.
 
-    For apps that have the same routes whomever they serve. It takes 0.1 to 0.3 s, for each server in a process.
+    For apps that have the same routes whichever server they serve. It takes 0.1 to 0.3 s, for each server in a process.
     """
     document = _documents.get(app.title) or _documents.setdefault(app.title, app.openapi())
     # As FastAPI has its documents replaced. What is only put into `openapi_schema` is made again by versions of it that

@@ -482,7 +482,7 @@ def _unacceptable(request: h11.Request, limits: HttpLimits) -> tuple[int, str, s
         return 501, "not_implemented", f"a method has at most {_METHOD_CHARS} characters"
     names = {name for name, _ in request.headers}
     if b"content-length" in names and b"transfer-encoding" in names:
-        # RFC 9112, 6.1: whoever stands in front may read another length, and so another next request.
+        # RFC 9112, 6.1: a proxy in front may read another length, and so another next request.
         return 400, "bad_request", "a request has a Content-Length or a Transfer-Encoding, not both"
     return None
 

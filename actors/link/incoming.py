@@ -117,7 +117,7 @@ class Incoming:
         """From now on messages of this channel are taken with `take(channel)` alone."""
         if channel not in self._claimed:
             everything = list(self._ready)
-            self._ready.clear()  # it stays the same object: whoever takes from it may hold it
+            self._ready.clear()  # it stays the same object: its reader may hold it
             self._ready.extend(message for message in everything if message.channel != channel)
             self._claimed[channel] = deque(message for message in everything if message.channel == channel)
 

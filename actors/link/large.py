@@ -7,10 +7,11 @@ use up anything that one of them needs. Its pieces run at most REACH_BYTES ahead
 sender knows from the acknowledgements where that is, so no further news is needed. What a receiver holds is thus what
 has really arrived, and no peer makes it allocate by promising.
 
-Who waits for the budget is served in the order in which it asked. While somebody waits, whoever was granted a message
-has to send it: without a new piece for STALL_S, or so slowly that STALL_S and the time at MIN_BYTES_PER_S have passed,
-its link is given up, as after a long silence (it begins anew, and with it the message). That ends as well what waits
-complete behind a message that its sender keeps back. What waits for our own application is not held against the peer.
+Peers that wait for the budget are served in the order in which they asked. While one waits, a peer that was granted a
+message has to send it: without a new piece for STALL_S, or so slowly that STALL_S and the time at MIN_BYTES_PER_S have
+passed, its link is given up, as after a long silence (it begins anew, and with it the message). That ends as well what
+waits complete behind a message that its sender keeps back. What waits for our own application is not held against the
+peer.
 """
 
 from collections.abc import Callable
@@ -26,8 +27,8 @@ DEFAULT_BUDGET_BYTES: Final = 256 * 1024 * 1024
 """What an endpoint holds of large messages, of all peers together: four of the largest."""
 
 STALL_S: Final = 10.0
-"""Without a new piece for so long, a grant is lost to whoever waits: twice the silence after which a peer counts as
-unreachable, so that an outage of some seconds costs nothing."""
+"""Without a new piece for longer, a grant is lost to the peers that wait: twice the silence after which a peer counts
+as unreachable, so that an outage of some seconds costs nothing."""
 
 MIN_BYTES_PER_S: Final = 512 * 1024
 """So fast a granted message must be on the whole when others wait: 4 Mbit/s, the largest in a little over two
@@ -65,7 +66,7 @@ class LargeBudget:
         self._holding.pop(grants, None)
 
     def serve(self, now: float) -> None:
-        """Grant those who wait what they want, in turn, as far as there is room, or somebody is late and loses his.
+        """Grant those who wait what they want, in turn, as far as there is room, or a peer is late and loses its grant.
 
         One that does not ask just now is granted too, or the first could hold up all others by saying nothing.
         """

@@ -329,7 +329,7 @@ class Link:
                 return
             case Kind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
-                # The HELLO went to these two, so whoever answers from one of them is there.
+                # The HELLO went to these two, so a peer that answers from one of them is there.
                 is_proved = source in {self.path.address, self.hint}
                 if not is_proved and self.hint is not None:
                     self._locate(self.hint, True, outcome, 0, now)

@@ -404,7 +404,8 @@ class Sessions:
 
     def on_cookie(self, session_id: int, cookie: int, body: bytes, now: float) -> None:
         """The peer is under load and wants to see that we write now and receive at our address: repeat the HELLO with
-        the cookie. At once, but not more often than the HELLO is sent anyway: whoever can see it could make COOKIEs.
+        the cookie. At once, but not more often than the HELLO is sent anyway: an attacker who can see it could make
+        COOKIEs.
 
         Raises Malformed or Tampered.
         """

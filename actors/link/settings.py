@@ -89,7 +89,7 @@ class LinkSettings:
 
     max_ack_delay_s: float = 0.012
     """What every peer may take before an acknowledgement leaves, and so a part of the probe timeout (RFC 9000 section
-    13.2.1, RFC 9002 section 6.2.1): 10 ms when whoever took a message does something else
+    13.2.1, RFC 9002 section 6.2.1): 10 ms when the taker of a message does something else
     (`actors.net.poller.ABSENCE_S`), and the scheduler's precision. The same on both sides, so it is not negotiated."""
 
     initial_rtt_s: float = 0.033
@@ -128,7 +128,7 @@ class LinkSettings:
     for packets of up to 2**16 bytes)."""
 
     rekey_after_s: float = 120.0
-    """A session in use is replaced when it is so old, so that whoever gets hold of its key reads no more than two
+    """A session in use is replaced when it is so old, so that a thief of its key reads no more than two
     minutes (WireGuard's REKEY_AFTER_TIME)."""
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@
 its `inbox`. It parses nothing that is not authenticated beyond the fixed header, answers nothing but handshakes, and
 counts everything it drops (`stats`).
 
-Whoever waits for a message drains the socket (`actors.net.poller`), with plain non-blocking calls after one wait
+The task that waits for a message drains the socket (`actors.net.poller`), with plain non-blocking calls after one wait
 instead of one `trio.socket` call for each datagram: a checkpoint for each would cost more than the cryptography.
 Whatever is posted until its task waits, or in one turn of the scheduler, leaves together, except that a message for a
 peer with nothing in flight leaves at once.
@@ -248,7 +248,7 @@ class LinkEndpoint:
             )  # what trio.current_time asks, in a third of the time
             keep_freed_memory()
             host, port = udp.getsockname()[:2]
-            # Kept: whoever asks while everything is being taken down must not find a closed socket.
+            # Kept: code that asks while everything is being taken down must not find a closed socket.
             self._address = (host, port)
             # Linux reports the buffer as it charges it. Half of it, so that two senders at full speed fit.
             granted_bytes = udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)

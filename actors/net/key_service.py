@@ -2,8 +2,8 @@
 
 A change of keys takes three steps, in this order. The new keys are on the disk, and open what is sealed for them, but
 sign nothing. They are published: the directory has them beside the old ones. Then they sign. So at no time does this
-server use a key that nobody can look up, or is it addressed by one that it does not have; whoever has not heard of the
-new keys yet goes on with the old ones until the overlap ends. After a crash in between it is
+server use a key that nobody can look up, or is it addressed by one that it does not have; a peer that has not heard of
+the new keys yet uses the old ones until the overlap ends. After a crash in between it is
 where it was, or one step further.
 
 Asked to, it changes them by itself when they have reached an age.
@@ -123,7 +123,7 @@ class KeyService:
                 try:
                     await self._publish(publish)
                 except KeysRefused as error:
-                    _log.critical("%s goes on with the keys it had: %s", self.name, error)
+                    _log.critical("%s keeps the keys it had: %s", self.name, error)
                     self._refusal = error
                 self._tell()
                 continue
@@ -189,7 +189,7 @@ class KeyService:
             ring = self._store.rotate(self.name, now_s=now_s, overlap_s=overlap_s)
         except (KeyFileError, OSError, ValueError) as error:
             self._not_before_s = now_s + MIN_ROTATION_S
-            _log.error("%s goes on with its keys, though they are old: %s", self.name, error)
+            _log.error("%s keeps its keys, though they are old: %s", self.name, error)
             return
         _log.info("%s has keys of version %d: the ones before were old enough", self.name, ring.version)
         self._ring, self._refusal = ring, None
@@ -201,7 +201,7 @@ class KeyService:
         try:
             made_at_s = self._store.made_at_s(self._ring)
         except KeyFileError as error:
-            _log.error("%s goes on with its keys, however old: %s", self.name, error)
+            _log.error("%s keeps its keys, however old: %s", self.name, error)
             return math.inf
         return max(made_at_s + self._rotate_every_s, self._not_before_s)
 

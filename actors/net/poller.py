@@ -1,8 +1,8 @@
 """Who waits for the socket: the task that waits for a message anyway, or else one of the endpoint's own.
 
 A datagram that wakes a task of the endpoint, which then wakes the task that wants the message, costs two turns of the
-scheduler. So whoever waits for a message *keeps the lookout* itself: it waits until the socket can be read, drains it,
-for everybody, and has its message in the same turn (the leader and its followers of Schmidt et al., PLoP 2000).
+scheduler. So a task that waits for a message *keeps the lookout* itself: it waits until the socket can be read, drains
+it, for everybody, and has its message in the same turn (the leader and its followers of Schmidt et al., PLoP 2000).
 
 At most one task keeps the lookout. The endpoint's own, the stand-in, does so when nobody else does. When a receiver has
 got its message it will most often be back in a few microseconds, so the stand-in takes over only after
@@ -26,7 +26,7 @@ import trio
 __all__ = ["ABSENCE_S", "Lookout", "Parked"]
 
 ABSENCE_S: Final = 0.01
-"""How long the socket is not read because whoever read it does something else, and nobody else waits for anything: what
+"""How long the socket is not read because its reader does something else, and no other waits for anything: what
 may come late are acknowledgements, and every peer counts on that (`LinkSettings.max_ack_delay_s`, which is never less).
 A timer comes up once in so long, at most."""
 
@@ -111,7 +111,7 @@ class Lookout:
         return trio.lowlevel.Abort.SUCCEEDED
 
     async def wait(self, parked: Parked) -> None:
-        """Wait until something has arrived, for whomever; then look whether it is what was waited for, or wait again.
+        """Wait until something has arrived, for any task; then look whether it is what was waited for, or wait again.
 
         `parked` is where this task is put when another one keeps the lookout; `wake` gets it out. Budget: 7 us.
         """
@@ -193,6 +193,6 @@ class Lookout:
             self._stand_in = None
 
     def disturb(self) -> None:
-        """Whoever keeps the lookout shall look up: something it waits for has ended."""
+        """The task that keeps the lookout shall look up: something it waits for has ended."""
         if self._is_kept and self._socket is not None:
             trio.lowlevel.notify_closing(self._socket)

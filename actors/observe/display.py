@@ -1,6 +1,6 @@
 """A picture of any value for somebody outside: JSON, of bounded size, without what looks like a secret.
 
-What a state holds is up to whoever wrote the server, so a picture is careful. Plain data is shown: numbers, text,
+What a state holds is up to the author of the server, so a picture is careful. Plain data is shown: numbers, text,
 lists, mappings, and the fields of dataclasses and named tuples. Of bytes there is the length only; of every other
 object, the name of its class. No `__repr__` and no attribute of an unknown object is asked: nobody knows what it tells.
 

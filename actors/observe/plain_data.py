@@ -287,7 +287,7 @@ def _same(given: Json, shown: Json) -> bool:
 
 
 def _is_frozen(value: Any) -> bool:
-    # Others may hold one that is not frozen, and would go on with the old one.
+    # Others may hold one that is not frozen, and would keep the old one.
     return bool(type(value).__dataclass_params__.frozen)
 
 

@@ -103,7 +103,7 @@ class ActorStatus:
 
     `kind` is "server", "supervisor", "service" or "task", `module` the class of its server. `waiting` messages are in
     its mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first; None if none is
-    at work, or it is one on the stack of whoever asks. `age_s` is as precise as `actors.base.spawn_log` is.
+    at work, or it is one on the stack of the caller. `age_s` is as precise as `actors.base.spawn_log` is.
 
     `state_known` is False while a callback is at work: what it leaves behind in the middle of its work is nobody's
     business. `state` has passed through the server's `format_status`.
@@ -217,7 +217,7 @@ def trace(address: Ref | Named, limit: int = 1024) -> Trace:
 
 
 def start_log(address: Ref | Named, last: int = 10) -> None:
-    """Keep the `last` events from now on, for `get_log`; a log that is kept already goes on with this many."""
+    """Keep the `last` events from now on, for `get_log`; a log that is kept already continues with this many."""
     process = _server(address)
     probe = process.system.debug.probe(process)
     probe.log = deque(probe.log or (), maxlen=last)

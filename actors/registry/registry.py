@@ -1,6 +1,6 @@
 """A registry: who can be found under which key, with a value for each entry (Elixir's Registry).
 
-`UNIQUE` keys have one owner each: names with a value. `DUPLICATE` keys have any number: topics, and whoever subscribed.
+`UNIQUE` keys have one owner each: names with a value. `DUPLICATE` keys have any number: topics, and their subscribers.
 Make one, run it under a supervisor *before* the actors that use it, and hand the object to them:
 
     rooms = Registry("rooms", Keys.UNIQUE)
@@ -12,7 +12,7 @@ The object is the address: it stays the same when its supervisor restarts the re
 a plain function, to be called from callbacks and from tasks alike, and takes effect before it returns.
 
 **Ends.** The entries of an actor go in the same step as the actor itself; nobody ever finds a dead one. As in Elixir,
-whoever is registered is linked to the registry: when the registry ends (killed, or shut down on its own), its owners
+what is registered is linked to the registry: when the registry ends (killed, or shut down on its own), its owners
 get the exit signal too, because they could not be found any more; their supervisors start them again, and they
 register anew. The registry does not end because an owner does.
 
@@ -313,7 +313,7 @@ class RegistryKeeper(Server[None]):
         arg.open(self.ref.process)
 
     def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
-        """Hand out the registry, to whoever knows only the name of this actor."""
+        """Hand out the registry, to code that knows only the name of this actor."""
         return Reply(self._registry)
 
     def handle_cast(self, message: Any, state: None) -> None:

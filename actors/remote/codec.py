@@ -286,7 +286,7 @@ def _encode_dict(encoder: cbor2.CBOREncoder, value: dict[Any, Any]) -> None:
     else:
         encoder.encode_map(value)
         return
-    # A flat list, because whoever reads it must be able to count it before anything is put into a map.
+    # A flat list, because its reader must be able to count it before anything is put into a map.
     pairs = [part for pair in value.items() for part in pair]
     _few_loose(value)
     encoder.encode_semantic(MAP, pairs)

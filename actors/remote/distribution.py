@@ -102,10 +102,10 @@ class Distribution:
         return self._references.node
 
     def publish(self, name: str, target: Ref | Named | None = None) -> None:
-        """Let every peer reach `target`, by default whoever has this name in the system, by `name`.
+        """Let every peer reach `target`, by default the actor that has this name in the system, by `name`.
 
-        A `Named` goes on meaning whoever has the name then, across restarts. Raises ValueError for a name that is
-        published already, empty, or longer than 255 bytes.
+        A `Named` goes on meaning the actor that has the name then, across restarts. Raises ValueError for a name that
+        is published already, empty, or longer than 255 bytes.
         """
         self._references.publish(name, target if target is not None else self._system.named(name))
 
@@ -175,11 +175,11 @@ class RemoteNode:
         return f"<node {self.name}>"
 
     def named(self, name: str) -> RemoteNamed:
-        """Whoever has this published name there at the moment of use; nobody needs to have it yet."""
+        """The actor that has this published name there at the moment of use; none needs to have it yet."""
         return self._distribution.named(self.name, name)
 
     async def whereis(self, name: str) -> Ref | None:
-        """A ref to whoever has this published name now, if anybody. Raises as a call does."""
+        """A ref to the actor that has this published name now, if any. Raises as a call does."""
         return await self.named(name).lookup()
 
     @property

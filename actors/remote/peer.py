@@ -2,7 +2,7 @@
 
 Local requests go in by `call`, `cast` and so on, messages of the link by `receive_untrusted`, news of the link by
 `lost`, time by `on_timer`; out come `messages_to_send` and `effects`, to be done in that order. Callers, watchers and
-whoever is being served are opaque here.
+what is being served are opaque here.
 
 **A connection** has a number at each end, drawn by that end, and every message carries the receiver's. So what was
 sent on an earlier connection, whatever delayed it, is known by a number that nobody has any more, and dropped:

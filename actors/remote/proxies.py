@@ -67,7 +67,7 @@ class Route(Protocol):
 
 @final
 class RemoteProcess(Process):
-    """Stands for one actor of another node, or (`target` is a text) for whoever has a published name there."""
+    """Stands for one actor of another node, or (`target` is a text) for the one that has a published name there."""
 
     __slots__ = ("__weakref__", "_node", "creation", "route", "target")
 
@@ -151,7 +151,7 @@ class RemoteProcess(Process):
         self.reason = NOPROC
 
     def pass_away(self, reason: Reason) -> None:
-        """It is known to have ended. Whoever watches it is told by the route."""
+        """It is known to have ended. Its watchers are told by the route."""
         if self.alive and not self.is_by_name:
             self.status = Status.DEAD
             self.reason = reason
@@ -202,7 +202,7 @@ class RemoteProcess(Process):
 
 @final
 class RemoteNamed(NamedThere):
-    """Whoever has a published name on another node at the moment of use, by the rules of `Named`."""
+    """The actor that has a published name on another node at the moment of use, by the rules of `Named`."""
 
     __slots__ = ("_process",)
 
@@ -225,7 +225,7 @@ class RemoteNamed(NamedThere):
         return self._process.node
 
     def whereis(self, _name: object) -> Ref:
-        """A ref that means whoever has the name: the same as a local name looks up."""
+        """A ref that means the actor that has the name: the same as a local name looks up."""
         return self._process.ref
 
     async def lookup(self, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Ref | None:

@@ -1,4 +1,4 @@
-"""The router of a node: what proxies ask goes out to the peer it is for, what comes of it goes to whoever waits here.
+"""The router of a node: what proxies ask goes out to the peer it is for, what comes of it goes to the waiter here.
 
 Casts and messages never fail: what cannot be sent is dropped, counted, and logged. Calls fail at once with an `Exit`
 that says why. Links and signals that cannot be sent end as if the other node were lost.

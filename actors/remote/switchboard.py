@@ -333,7 +333,7 @@ class Switchboard:
             for message in messages:
                 self._link.post(peer.name, address, message, channel=self._channel)
         except (LinkFull, LinkDown, ValueError, RuntimeError) as error:
-            # A gap would be worse than an end: whoever waits is told, and nothing arrives out of order.
+            # A gap would be worse than an end: each waiter is told, and nothing arrives out of order.
             self.counters["lost_to_the_link"] += 1
             peer.lost(f"the link does not take more: {error}", trio.current_time())
             peer.messages_to_send(trio.current_time())

@@ -107,13 +107,13 @@ class DemandDispatcher(Dispatcher):
         return []
 
     def dispatch(self, events: Sequence[Any]) -> list[Delivery]:
-        """To whoever asked for most; what is left, to the next."""
+        """To the consumer that asked for most; what is left, to the next."""
         deliveries = []
         demands = self._demands
         start = 0
         while start < len(events):
             greediest = max(demands, key=demands.__getitem__) if len(demands) > 1 else next(iter(demands))
-            # Taken out and put back at the end: among equals, whoever got events last is served last.
+            # Taken out and put back at the end: among equals, the one that got events last is served last.
             demand = demands.pop(greediest)
             share = events[start : start + demand] if start or len(events) > demand else events
             demands[greediest] = demand - len(share)

@@ -42,7 +42,7 @@ __all__ = [
 
 
 class CancelPolicy(Enum):
-    """What the end of a subscription means to its consumer, whoever ended it."""
+    """What the end of a subscription means to its consumer, whichever side ended it."""
 
     PERMANENT = "permanent"
     """The consumer ends too, with the same reason."""
@@ -88,7 +88,7 @@ class SubscribeTo:
     partition: Hashable = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no demand here, in the face of whoever wrote it."""
+        """Refuse what makes no demand here, in the face of its author."""
         need_count("max_demand of a subscription", self.max_demand, least=1)
         need_count("min_demand of a subscription", self.min_demand, optional=True)
         object.__setattr__(self, "cancel", member_of(CancelPolicy, "cancel of a subscription", self.cancel))

@@ -52,7 +52,7 @@ class StageOk(Ok[StateT]):
 
 @final
 class Emit(NoReply[StateT]):
-    """Emit `events`, in order, and go on with `state`: OTP's `{:noreply, events, state}`.
+    """Emit `events`, in order, and continue with `state`: OTP's `{:noreply, events, state}`.
 
     From `handle_call`, `reply` answers the caller after the events have been sent or buffered. The sequence belongs to
     the runtime from now on.
@@ -79,7 +79,7 @@ class Finish(Stop[StateT]):
     """Emit `events`, the last ones, and end with `reason` when consumers have taken all that was emitted.
 
     Until then the stage answers what it is asked, but is asked for no more events and handles none. (GenStage leaves
-    this to whoever writes a producer.)
+    this to the author of a producer.)
     """
 
     __slots__ = ("events",)

@@ -2,8 +2,8 @@
 
 A supervisor makes good what failed by accident. Two things it cannot make good, and both end the server: a failure that
 comes again and again (the restart limits in the tree say when), and one that a restart would not change or would make
-worse: a disk that lost what it had acknowledged, a peer that will never accept this server. Whoever meets the second
-kind says so with a `LastWord`.
+worse: a disk that lost what it had acknowledged, a peer that will never accept this server. A part that meets the
+second kind says so with a `LastWord`.
 """
 
 from collections.abc import Callable
@@ -91,8 +91,8 @@ async def run_application(
 
     `started` is called, with the system, when the whole tree has started. `telemetry` is a hub to which somebody has
     attached already, in the place of the system's own. Raises the last word when it is said; what a
-    child that did not start failed with; when the root supervisor gives up, the `RestartLimitReached` of whoever gave
-    up first; and `Exit` (`RootEnded`, if that was in order) when somebody ended the root supervisor.
+    child that did not start failed with; when the root supervisor gives up, the `RestartLimitReached` of the one that
+    gave up first; and `Exit` (`RootEnded`, if that was in order) when somebody ended the root supervisor.
     """
     try:
         async with System.open(name, [tree], telemetry=telemetry) as system:

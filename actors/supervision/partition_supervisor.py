@@ -1,7 +1,8 @@
 """Many copies of one child, and a way to find the one that is responsible for a key.
 
 As Elixir's PartitionSupervisor: the children are numbered from 0, each is restarted alone, and `via` is the address of
-whoever has the key at the moment of use. Keys that are equal have the same partition on every node and in every run.
+the child that has the key at the moment of use. Keys that are equal have the same partition on every node and in every
+run.
 
 On the one thread of a node partitions do not compute in parallel, so there is no right number of them that depends on
 the machine, and none is assumed. What they are good for here: a callback that waits (`async def`) or a crash holds up
@@ -167,7 +168,7 @@ class _Router:
 
 @final
 class Partition(Named):
-    """Whoever is responsible for a key at the moment of use; made by `PartitionSupervisor.via`."""
+    """The child that is responsible for a key at the moment of use; made by `PartitionSupervisor.via`."""
 
     __slots__ = ("supervisor",)
 

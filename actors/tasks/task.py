@@ -99,7 +99,7 @@ class Task(Generic[ResultT]):
 
     @classmethod
     def completed(cls, owner: TaskOwner, value: ResultT) -> Task[ResultT]:
-        """A task that is done before it began, for whoever expects a task where the value is known already."""
+        """A task that is done before it began, for code that expects a task where the value is known already."""
         task = cls(owner_of(owner), None, linked=False, adopted=False)
         task._outcome = Returned(value)
         task._owner.post(task)

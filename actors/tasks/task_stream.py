@@ -36,7 +36,7 @@ InputT = TypeVar("InputT")
 
 DEFAULT_MAX_CONCURRENCY: Final = 16
 """Elixir takes the number of processors. Tasks here wait for others rather than compute, so that number means nothing:
-this one keeps a few requests in flight without being noticed by whoever answers them."""
+this one keeps a few requests in flight without being noticed by the server that answers them."""
 
 STREAM_SHUTDOWN_S: Final = 5.0
 """How long the tasks that still run when a stream is left may take to clean up."""

@@ -134,7 +134,7 @@ class TaskSupervisor(Server[None]):
         inputs: Iterable[InputT],
         **options: Unpack[StreamOptions],
     ) -> TaskStream[InputT, ResultT]:
-        """As `actors.tasks.task_stream.async_stream`, but a crash is read as `Exited(reason)`, whoever the owner is."""
+        """As `actors.tasks.task_stream.async_stream`, but a crash is always read as `Exited(reason)`."""
         start = partial(_start_streamed, supervisor, function)
         return TaskStream(owner, start, inputs, linked=False, **options)
 

@@ -20,7 +20,7 @@ __all__ = ["MAX_PLACES", "PLACES_TTL_NS", "REFUSED_TTL_NS", "Need", "Places", "V
 # How many places one question may get, and how long they are kept. The answers come in a round trip.
 MAX_PLACES: Final = 1024
 PLACES_TTL_NS: Final = 5_000_000_000
-# A refusal is believed for as long: whoever wants to go with every tick must not ask with every tick.
+# A refusal is believed for as long: an entity that wants to go with every tick must not ask with every tick.
 REFUSED_TTL_NS: Final = 1_000_000_000
 # The first question is for so few, each that follows soon for twice as many: who needs one keeps little from others.
 FIRST_PLACES: Final = 16

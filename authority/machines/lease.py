@@ -10,8 +10,8 @@ Rules (R7 in FAILURES), none of which needs clocks that show the same time:
 1. The holder counts from the moment at which it *sent* the renewal that was granted, the granter from one at which it
    had *received* it; and the holder's term is the shorter one by more than two clocks can drift apart.
 2. A renewal is granted only if the office was still the granter's at some time after the renewal had arrived.
-3. Whoever takes the office gives everybody a full term before it ends a lease: a former granter may have granted
-   renewals until then. So does a granter that did not look for a while: what was silent was perhaps itself.
+3. A homeserver that takes the office gives every server a full term before it ends a lease: the former granter may have
+   granted renewals until then. So does a granter that did not look for a while: what was silent was perhaps itself.
 4. Ending a lease is a write under the number of the office, so a former granter cannot end one that was renewed with
    its successor; and while that write is under way, no renewal of this lease is granted.
 5. A lease that is over never comes back. The server claims the next *incarnation*, and has dropped by then whatever it
@@ -227,7 +227,7 @@ class Granter:
     def heard(self, server: str, incarnation: int, renewal: int, received_ns: int) -> bool:
         """A renewal arrived; whether it may be granted, if the office proves to be held still after this.
 
-        Renewals are numbered: whoever sends an old one again cannot make a dead server look alive.
+        Renewals are numbered: one that sends an old one again cannot make a dead server look alive.
         """
         lease = (server, incarnation)
         if not self.office or lease in self._ending or renewal <= self._renewals.get(lease, 0):

@@ -1,4 +1,4 @@
-"""Copying a large state ahead while its entity is still simulated, so that it stands still for the rest alone.
+"""Copying a large state ahead while its entity is still simulated, so that it is frozen for the rest alone.
 
 The old authority cuts the state into chunks and sends them, then those of the state as it is by then that the target
 does not have, and so on, until what is left is little, or not much less than before, or `MAX_ROUNDS` are used up. Then
@@ -182,7 +182,7 @@ class _Kept:
 class ChunkTable:
     """The target's side: the chunks that it keeps, of all transfers.
 
-    Anybody who runs a simulation server can send some, so they are bounded; of whoever has most of them here, the
+    Every simulation server can send some, so they are bounded; of the server that has most of them here, the
     transfer that is the longest without news goes first.
     """
 

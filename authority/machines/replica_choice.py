@@ -1,11 +1,11 @@
-"""What is left of an entity whose authority is dead: who keeps copies, which copy counts, and who goes on from it.
+"""What is left of an entity whose authority is dead: who keeps copies, which copy counts, and which server resumes it.
 
 Rules:
 
-1. An authority sends copies to followers, chosen alike by everybody who knows the same servers.
-2. A takeover raises the fence in the log *before* it asks anybody for copies (R5 in FAILURES). Whoever is asked notes
+1. An authority sends copies to backup replicas, chosen alike by all servers that know the same servers.
+2. A takeover raises the fence in the log *before* it asks for copies (R5 in FAILURES). A server that is asked notes
    the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
-   too late, is not acknowledged, and so is nobody's durable state. The word of a later authority is as good: whoever
+   too late, is not acknowledged, and so is no durable state. The word of a later authority is as good: a server that
    has a copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a
    lower one.
 3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
@@ -31,8 +31,8 @@ __all__ = [
     "Copy",
     "CopyTable",
     "all_answered",
+    "backup_replicas_of",
     "choose",
-    "followers_of",
     "may_follow",
 ]
 
@@ -43,10 +43,10 @@ ASKED_NS: Final = 3600 * 1_000_000_000
 _GAPS: Final = 4
 """A copy is fresh for so many times as long as its authority has ever let pass before it renewed it."""
 
-_PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
+_PREFERRED: Final = (CopySource.BACKUP_REPLICA, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
 
 
-def followers_of(entity: str, authority: str, servers: Iterable[str], count: int) -> tuple[str, ...]:
+def backup_replicas_of(entity: str, authority: str, servers: Iterable[str], count: int) -> tuple[str, ...]:
     """The servers that keep copies of an entity: `count` of `servers`, by rendezvous hashing, never the authority.
 
     When a server comes or goes, only copies for which that one is chosen change their place.
@@ -56,7 +56,7 @@ def followers_of(entity: str, authority: str, servers: Iterable[str], count: int
 
 
 def may_follow(server: str, peers: Sequence[str], aside: Collection[str]) -> tuple[str, ...]:
-    """Of the servers that are alive those among which this one chooses followers: none that is drained (`aside`).
+    """Of the servers that are alive those among which this one chooses backup replicas: none that is drained (`aside`).
 
     One that is drained may be stopped soon, and its memory is gone then. It keeps copies if nobody else would.
     """
@@ -83,7 +83,7 @@ def choose(candidates: Iterable[Candidate], *, last: str) -> Candidate | None:
     """The copy that counts, or None; of equal ones its authority's own, else that of `last`, where the entity was.
 
     Also of what waited for `last` to come back: that one may have been killed, and have a checkpoint that is older than
-    what its followers have, and what players were told to be durable by them.
+    what its backup replicas have, and what players were told to be durable by them.
     """
     order = {source: place for place, source in enumerate(_PREFERRED)}
 
@@ -107,7 +107,7 @@ class Copy:
     tick: int
     state: bytes
     state_hash: str
-    source: CopySource = CopySource.FOLLOWER
+    source: CopySource = CopySource.BACKUP_REPLICA
 
     @property
     def rank(self) -> tuple[Fence, int]:

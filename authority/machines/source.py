@@ -5,10 +5,10 @@ Rules it keeps, whatever the network does:
 1. The entity is frozen before anything is sent, and does not tick again under the old fence.
 2. Only the log ends the wait. A silent peer is asked again; silence is never taken for a refusal. In staged mode the
    old authority asks for the commit only when the target has the state on its disk. Until then nothing can lead to
-   the target, so it may give up; it does so through the log, which raises the epoch and tells whoever asked. When the
-   freeze budget is over it does the same after it has asked for the commit: the log, which decides once, says which
-   of the two came first. Only a direct pass that was sent cannot be taken back. Nothing that may commit is asked for
-   or sent for the first time after the budget is over.
+   the target, so it may give up; it does so through the log, which raises the epoch and tells the server that asked.
+   When the freeze budget is over it does the same after it has asked for the commit: the log, which decides once, says
+   which of the two came first. Only a direct pass that was sent cannot be taken back. Nothing that may commit is asked
+   for or sent for the first time after the budget is over.
 3. The frozen copy is dropped only when the new authority has said that it simulates (R4 in FAILURES).
 4. A refusal resumes the entity under the fence that the log names, which is the next after the one it froze under. A
    higher one cannot be meant: the entity has been elsewhere since, and this copy of it is of the past.
@@ -138,7 +138,7 @@ class StageRefused:
 
 @dataclass(frozen=True, slots=True)
 class OverBudget:
-    """The entity has stood still for as long as it may, and nobody has said yet that the hand-over is committed."""
+    """The entity was frozen for as long as it may be, and home has not said yet that the hand-over is committed."""
 
     reason: str = Reason.FREEZE_BUDGET.value
 
@@ -294,7 +294,7 @@ MAX_ASK_NS: Final = 8_000_000_000
 ATTEMPTS_WITHOUT_HOME: Final = 3
 # After that home is asked with the attempts that are powers of two, and then with each of so many.
 ASK_EVERY: Final = 16
-# How long a target may take to stage a state: the entity stands still meanwhile. A server that has its disk and its
+# How long a target may take to stage a state: the entity is frozen meanwhile. A server that has its disk and its
 # network needs milliseconds for it, and one that is not there would be waited for in vain.
 STAGE_PATIENCE_NS: Final = 2_000_000_000
 
@@ -309,7 +309,7 @@ class Outgoing:
         first_retry_ns: after how long without an answer it repeats for the first time.
         mode: whether the state must be on the target's disk before the commit.
         patience_ns: how long the target may take for that; then it is given up (`target_failed`).
-        budget_ns: how long the entity may stand still before the commit, in either mode, then it is given up
+        budget_ns: how long the entity may be frozen before the commit, in either mode, then it is given up
             (`freeze_budget`); 0 for as long as that takes.
         seed: of what repetitions come earlier than they would have to, by up to a quarter. What one server hands over
             has the same one, so that it is asked for together; that of others comes at other times.

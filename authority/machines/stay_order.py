@@ -1,27 +1,28 @@
-"""Copies of earlier stays of an entity, and who is waited for before one of them counts.
+"""Copies of earlier custody terms of an entity, and which servers are waited for before one of them counts.
 
 A server keeps the copies of an entity that it has: also when the entity has been elsewhere for long since. Such a copy
-is all that is found when those who had the entity last are only paused, cut off or about to be restarted, and whoever
-went on with it would undo everything since, what was called durable included. So a recovery notes the fence of the
-last stay that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a direct pass that was reported), and
+is all that is found when those that had the entity last are only paused, cut off or about to be restarted, and a server
+that resumed it would undo everything since, what was called durable included. So a recovery notes the fence of the
+last term that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a direct pass that was reported), and
 
 1. a copy under that fence or a later one counts, as `authority.machines.replica_choice` says;
-2. an earlier one counts only when nobody is silent who may have a later one: the last authority, and whoever it may
-   have sent copies, which is anybody of its instance. Who has answered has said what it has, and who was removed from
-   the directory has nothing (`server.remove`). Whoever returns is asked, and what it has of the last stay counts then;
-3. a copy of before the stay that preceded the last one waits for everybody silent of all instances that are asked: the
-   last stay may never have begun, and what there was before it is with others then. Not for those instances that the
-   entity came from before that copy was made (`RecoveryRow.came_epoch`): what they have is earlier;
-4. what the last stay was to begin with counts also while its authority alone is silent, if that is with whoever stands
-   still with it: nobody has told that one that the stay has begun, and whoever could have been sent a copy of it says
-   that it was not. So it does when the last authority is back with it on its disk (staged mode), and knows that it has
-   not begun.
+2. an earlier one counts only when no server is silent that may have a later one: the last authority, and those to which
+   it may have sent copies, which are all of its instance. One that has answered has said what it has, and one that was
+   removed from the directory has nothing (`server.remove`). A server that returns is asked, and what it has of the last
+   term counts then;
+3. a copy of before the term that preceded the last one waits for every silent server of all instances that are asked:
+   the last term may never have begun, and what there was before it is with others then. Not for those instances that
+   the entity came from before that copy was made (`RecoveryRow.came_epoch`): what they have is earlier;
+4. what the last term was to begin with counts also while its authority alone is silent, if the server has it that has
+   it frozen: that one was not told that the term has begun, and every server that could have been sent a copy of it
+   says that it was not. So it does when the last authority is back with it on its disk (staged mode), and knows that it
+   has not begun.
 
-What another history of the log handed on from the last stay (`was_handed_on`) is later than all that this log knows:
-then a copy of that stay, or none at all, waits for everybody who is silent there, and any copy for those to whom it is
-known to have been handed on.
+What another history of the log handed on from the last term (`was_handed_on`) is later than all that this log knows:
+then a copy of that term, or none at all, waits for every server that is silent there, and any copy for those to which
+it is known to have been handed on.
 
-In a takeover the new authority has a stay of its own from the moment the log gives it the entity, as it may have called
+In a takeover the new authority has a term of its own from the moment the log gives it the entity, as it may have called
 something durable before the log hears that it goes on. If it dies before there is any copy of that, the one from which
 it was to go on, or the one that its predecessor has, is an earlier one: it counts when the new authority is back, or
 removed.
@@ -84,7 +85,7 @@ def waited_for(
         return ()
     places = {instance_of(server) for server in (row.last, *row.had) if server}
     may_have_later = tuple(sorted(server for server in silent if instance_of(server) in places))
-    # What whoever had it before stands still with for a hand-over is what the last stay was to begin with.
+    # What the server that had it before has frozen for a hand-over is what the last term was to begin with.
     return () if may_have_later == (row.last,) and best.source is CopySource.OWN else may_have_later
 
 

@@ -15,28 +15,28 @@ __all__ = ["UNTOLD", "InputVerdict", "Ownership", "judge_input"]
 class Ownership(NamedTuple):
     """Who owns an entity, by the log's revision `rev` of that right; the higher revision is the later word.
 
-    What nobody owns may have to stand still, because its owner left: `stands_still` says so, or is None where that was
-    not told. It is the same for as long as the revision is; what somebody owns does not stand still for this.
+    An entity without an owner may be suspended, because its owner left: `suspended` says so, or is None where that was
+    not told. It is the same for as long as the revision is; an entity that has an owner is not suspended.
     """
 
     owner: str
     rev: int
-    stands_still: bool | None = None
+    suspended: bool | None = None
 
     def succeeds(self, other: "Ownership") -> bool:
         """Whether this is a later word of the log than `other`, or the same one and says more."""
         if self.rev == other.rev:
-            return other.stands_still is None and self.stands_still is not None
+            return other.suspended is None and self.suspended is not None
         return self.rev > other.rev
 
     @property
     def is_half_told(self) -> bool:
-        """Whether nobody owns the entity, and it is not known whether it is to stand still."""
-        return self.stands_still is None and not self.owner and self.rev > 0
+        """Whether no player owns the entity, and it is not known whether it is suspended."""
+        return self.suspended is None and not self.owner and self.rev > 0
 
     def to_data(self) -> list[Any]:
         """As plain data, for a snapshot."""
-        return [self.owner, self.rev] if self.stands_still is None else list(self)
+        return [self.owner, self.rev] if self.suspended is None else list(self)
 
     @classmethod
     def from_data(cls, data: Any) -> Self:
@@ -45,12 +45,12 @@ class Ownership(NamedTuple):
         if not isinstance(owner, str) or not isinstance(rev, int):
             raise ValueError(f"{owner!r}, {rev!r} is no owner with a revision")
         if len(rest) > 1 or (rest and (owner or not isinstance(rest[0], bool))):
-            raise ValueError(f"{rest!r} does not say whether it stands still")
+            raise ValueError(f"{rest!r} does not say whether it is suspended")
         return cls(owner, rev, *rest)
 
 
 UNTOLD: Final = Ownership("", 0)
-"""What an authority knows that has been told nothing; nobody's inputs are taken under it."""
+"""What an authority knows that has been told nothing; no player's inputs are taken under it."""
 
 
 class InputVerdict(StrEnum):
@@ -58,7 +58,7 @@ class InputVerdict(StrEnum):
 
     ADMITTED = "admitted"
     NOT_OWNER = "not_owner"
-    """Somebody else owns the entity."""
+    """Another player owns the entity."""
     STALE_OWNERSHIP = "stale_ownership"
     """The sender owns the entity, but gave the input under an ownership of before."""
     UNHEARD_OWNERSHIP = "unheard_ownership"

@@ -160,11 +160,11 @@ class EntityRecord(_Compact):
 
     `authority` simulates, `owner` gives inputs, `master` changes the rule and the owner. `delegation` names the servers
     that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes.
-    An empty `owner` is nobody, and so is an empty `authority`: it died, and nobody has gone on with the entity yet
+    An empty `owner` is no player. An empty `authority` is no server: it died, and none has taken the entity over yet
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
     `policies_rev` counts the changes of these and of `orphans`, `release_rev` the releases by its master.
-    `stands_still` is so because its owner left; it is of one `owner_rev`, and over with the next one.
+    `stands_still`: it is suspended, because its owner left; it is of one `owner_rev`, and over with the next one.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.procedures.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`
@@ -310,7 +310,7 @@ class TransferRecord(_Compact):
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
     `direct` are those that are to be passed directly because the entity is delegated to both ends; see `goes_directly`.
     `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze,
-    `freeze_budget_ms` how long it may stand still after that until the commit (0: as long as it takes).
+    `freeze_budget_ms` how long it may be frozen after that until the commit (0: as long as it takes).
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on
     (`permit_master_rev` is 0 if it was not the master who permitted it).
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
@@ -437,7 +437,8 @@ class LeaseRow(_Row):
 
     `nonce` is the incarnation's own secret, by which the next one shows that it comes after it. `swept` means that
     nothing is left that an earlier incarnation simulated, nor this one if its lease is over. `late` counts what the log
-    learned to have been given to one that had been outlived by then: whoever has looked around must not have missed it.
+    learned to have been given to one that had been outlived by then: a member that has looked around must not have
+    missed it.
 
     With `sole` the server's own disk counts (`authority.procedures.single_survivor`), since its renewal number
     `sole_at`. With `addressed` the incarnation has said where it is, which counts; another process that registers the
@@ -467,16 +468,16 @@ class LeaseRow(_Row):
 
 
 class RecoveryRow(_Row):
-    """An entity whose authority died: where it was, and, once that is decided, who goes on with it from which copy.
+    """An entity whose authority died: where it was, and, once that is decided, which server resumes it from which copy.
 
-    `epoch` is that of the raised fence, later of the target's. With `held` nobody goes on with it before `last` is
+    `epoch` is that of the raised fence, later of the target's. With `held` no server resumes it before `last` is
     back, and then it goes there if somebody else has the latest copy. With `disk` nobody does before the disk of `last`
     was asked: something durable may be there alone. Neither waits for a server of this instance that was removed.
     Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
     `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
     nobody else has a copy of `came_epoch` or later, under which the entity came from there.
-    With `contested` nobody can prove who has it: somebody else may have begun by a pass of `last`, or of whoever was
-    passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
+    With `contested` no server can prove that it has it: another may have begun by a pass of `last`, or of the one that
+    was passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
     `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.machines.stay_order`. `jumped_from` is
     the epoch before that, if it begins a block of epochs and this is known. `own_epoch`, in a block that is not the

@@ -20,7 +20,7 @@ class OrphanPolicy(StrEnum):
     """What becomes of an entity whose authority is dead; for one whose owner has left see `leave_policy`."""
 
     ADOPT = "adopt"
-    """Another server goes on with it."""
+    """Another server takes it over."""
     FREEZE = "freeze"
     """It waits for the return of its server, and is handed back to it if somebody else has the latest copy."""
     DESPAWN = "despawn"
@@ -41,9 +41,9 @@ class CopySource(StrEnum):
     """Where a copy comes from; in this order the one is preferred that is as recent as another."""
 
     OWN = "own"
-    """What its authority itself had, when its lease was over or it stood still for a hand-over."""
+    """What its authority itself had, when its lease was over or it was frozen for a hand-over."""
     STAGED = "staged"
     """What a server was to begin with by a hand-over, and knows that it has not."""
     CHECKPOINT = "checkpoint"
     """The authority's own durable store."""
-    FOLLOWER = "follower"
+    BACKUP_REPLICA = "follower"

@@ -1,7 +1,8 @@
 """The named steps of a hand-over: where a test may hold a server still (`actors.base.breakpoints`).
 
-All of them, whoever passes them. `BreakpointReached` takes no others, so that this is the list of what there is: for
-each of them there is a trial between real processes, or a written reason why there is none (`scenarios.chaos.ways`).
+All of them, whichever server passes them. `BreakpointReached` takes no others, so that this is the list of what there
+is: for each of them there is a trial between real processes, or a written reason why there is none
+(`scenarios.chaos.ways`).
 """
 
 from collections.abc import Callable

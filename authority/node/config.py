@@ -1,14 +1,15 @@
 """Configuration that both kinds of server share: addresses, TOML loading, and one error for all of it.
 
 A server reads one TOML file; flags of the command line override single fields. Secrets are never written into that
-file: it names files that hold them, so that a configuration can be shown to anybody.
+file: it names files that hold them, so that a configuration can be shown to every reader.
 """
 
 import ipaddress
+import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -29,6 +30,8 @@ __all__ = [
     "TelemetrySettings",
     "read_secret",
 ]
+
+_log = logging.getLogger("batonpass.authority.node.config")
 
 ServerName = Annotated[str, Field(pattern=NAME_PATTERN)]
 InstanceName = Annotated[str, Field(pattern=INSTANCE_PATTERN)]
@@ -76,7 +79,9 @@ def _for_others(address: Address) -> Address:
     except ValueError:
         return address
     if is_wildcard:
-        text = f"{address.host} is registered as it stands, and nobody else can use it: give the interface's address"
+        text = (
+            f"{address.host} is registered as it stands, and no other server can use it: give the interface's address"
+        )
         raise ValueError(text)
     return address
 
@@ -122,6 +127,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    FORMER: ClassVar[Mapping[str, str]] = {}
+    """Names of fields in the release before, by which a file is still read, and their present names."""
+
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
         """Read `path`, lay `overrides` (dotted field → value, `None` means "not given") over it, and check it.
@@ -135,6 +143,8 @@ class Settings(BaseModel):
             raise ConfigError(f"cannot read configuration {path}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        for former, name in cls.FORMER.items():
+            _rename(path, data, former, name)
         for dotted, value in (overrides or {}).items():
             if value is not None:
                 _set_dotted(data, dotted, value)
@@ -166,6 +176,15 @@ def _truth_within(where: str, value: object, given: object) -> str:
         pairs = enumerate(zip(value, given, strict=False))
         return next(filter(None, (_truth_within(f"{where}.{at}", one, raw) for at, (one, raw) in pairs)), "")
     return ""
+
+
+def _rename(path: Path, data: dict[str, Any], former: str, name: str) -> None:
+    if former not in data:
+        return
+    if name in data:
+        raise ConfigError(f"{path}: {former} is the former name of {name}: give {name} alone")
+    _log.warning("%s: %s is called %s now, and the next release does not read the former name", path, former, name)
+    data[name] = data.pop(former)
 
 
 def _set_dotted(data: dict[str, Any], dotted: str, value: object) -> None:

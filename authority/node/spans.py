@@ -14,7 +14,7 @@ span                               who tells               from when to when; it
                                                            part: `retired` (the target simulates), `resumed`
                                                            (refused, it goes on here), `dropped` (refused, and the
                                                            lease is over), `stepped_down` (somebody else has it)
-`("handover", "freeze")`           old authority           it stands still here: from the freeze until this server has
+`("handover", "freeze")`           old authority           it is frozen here: from the freeze until this server has
                                                            heard that the target simulates, or goes on itself;
                                                            outcomes as above
 `("handover", "staging")`          old authority           staged mode: until the state is on the target's disk:
@@ -31,10 +31,10 @@ span                               who tells               from when to when; it
 `("handover", "bulk")`             homeserver              many steps by one command of the log: `done`, `one_by_one`
                                                            (it could not be carried out as one), `failed`
 `("handover", "takeover")`         homeserver that grants  the entity of a dead server is looked for, until somebody
-                                   leases                  goes on with it: `adopted`; or he who should does not, and
+                                   leases                  resumes it: `adopted`; or the one that should does not, and
                                                            others are asked: `again`; or nobody who is there has a
                                                            copy: `lost` (if somebody returns with one, another span
-                                                           of the same id starts when the log gives it to him); or
+                                                           of the same id starts when the log gives it to it); or
                                                            it is no more: `ended`; or another member does that now:
                                                            `left_office`
 `("handover", "adoption")`         server that is given    it goes on from a copy: `adopted`, or why it does not:
@@ -164,7 +164,8 @@ def _first_bytes(text: str, count: int) -> int:
 def takeover_id(entity: str, epoch: int) -> str:
     """What stands in the place of a transfer id when an entity is recovered.
 
-    `epoch` is that of the fence which was raised so that copies can be looked for, one before that of whoever goes on.
+    `epoch` is that of the fence which was raised so that copies can be looked for, one before that of the server that
+    resumes it.
     """
     return f"takeover {entity} {epoch}"
 
@@ -178,7 +179,7 @@ def reason_of(error: BaseException | None) -> str:
 
 @final
 class OpenSpan:
-    """A span that has started; its stop is told once, whoever else says so later.
+    """A span that has started; its stop is told once, whatever else says so later.
 
     As a context manager it stops when the block ends without having stopped it: with `failed` and the error's name.
     """
@@ -272,4 +273,4 @@ class Spans:
 
 
 SILENT: Final = Spans(Telemetry(lambda: 0.0), "", lambda: 0)
-"""Of whoever has nobody to tell; nobody can attach to it."""
+"""Of code that has no one to tell; no handler can attach to it."""

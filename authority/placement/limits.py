@@ -4,8 +4,8 @@ Policies may be anybody's (`authority.placement.policy`); a wrong one must not b
 or to keep the servers busy with moving them. So whatever is proposed passes through here, and what is not let through
 is dropped: if it is still wanted in the next round, it will be proposed again.
 
-Minimum hold and who is immovable count for balance only: a drained server is emptied of everybody, and what stands
-still on a server whose world does not take it is passed on. Moves back are counted as oscillations.
+Minimum hold and who is immovable count for balance only: a drained server is emptied of all, and what is stopped
+on a server whose world does not take it is passed on. Moves back are counted as oscillations.
 
 Moves that a player or a world asked for do not pass through here and are never held up. They are noted
 (`Governor.noted`), because an entity that has just moved, for whatever reason, is left alone for the hold.

@@ -23,8 +23,8 @@ the same: its operator takes it down, and nothing may be left on it then.
 The coolest server may have no room, or not know the kind. What a server would not take lately is data of the `View`:
 the next-coolest is taken then. Off a drained server, who was refused by all is offered to each of them in turn.
 
-Who has the best copy of what a dead server left goes on with it, whatever its world is; and a server may be started
-with another world than it had. What its world does not take (`untaken`) stands still there. It is passed on like what
+The server with the best copy of what a dead one left resumes it, whatever its world is; and a server may be started
+with another world than it had. What its world does not take (`untaken`) is stopped there. It is passed on like what
 is on a drained server, each entity by itself, since that world can say nothing of it; but nobody is offered it again
 who refused it lately, so that what no server takes is offered seldom.
 """
@@ -93,7 +93,7 @@ class ServerLoad:
     """What one simulation server reported last.
 
     `tick_fraction` is the part of the tick period that its ticks take, with what was ordered away or to it since;
-    `untaken` is how many of its entities stand still because its world does not take them.
+    `untaken` is how many of its entities are stopped because its world does not take them.
     """
 
     name: str
@@ -109,8 +109,8 @@ class ServerLoad:
 class Resident:
     """One entity and where it is: for how long, what it costs (a part of the tick period), and its affinity group.
 
-    An `immovable` one leaves a server only if that is drained, or somebody asks for it. One that is `untaken` stands
-    still on its server, whose world does not take it.
+    An `immovable` one leaves a server only if that is drained, or a client asks for it. One that is `untaken` is
+    stopped on its server, whose world does not take it.
     """
 
     entity: str

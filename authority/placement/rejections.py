@@ -2,7 +2,7 @@
 
 An order is a message without an answer. A source that asks the target for room, and is refused, goes on simulating the
 entity and puts nothing into the log. So that an order came to nothing is learned from the next census: the entity is
-still there, and not on its way. If it had stood still for it, the log has the reason.
+still there, and not on its way. If it had been frozen for it, the log has the reason.
 
 What is remembered follows from that. A target without room takes nobody, one that does not know the kind takes nobody
 of the kind; and if no reason is known and none of the kind that was ordered there at once has left, the same is
@@ -24,8 +24,8 @@ __all__ = ["MAX_REMEMBERED", "REFUSED_S", "Refusals"]
 
 REFUSED_S: Final = 10.0
 MAX_REMEMBERED: Final = 65_536
-# Who is in the census again so soon after the order was asked whether he may come, and not frozen: a server leaves
-# alone for two seconds or longer whom it had frozen in vain, and that may have been for a reason of his own.
+# An entity that is in the census again so soon after the order was declined, and not frozen: a server leaves one
+# alone for two seconds or longer that it had frozen in vain, and that may have been for a reason of its own.
 _PROMPT_S: Final = 1.5
 # What has not come to anything by then is not known to have been refused.
 _OPEN_S: Final = 60.0
@@ -37,7 +37,7 @@ _Targets = dict[str, tuple[float, float]]
 
 @dataclass(slots=True)
 class _Batch:
-    """What was ordered to one target at once, of which nobody has been seen to be still where he was: `gone`."""
+    """What was ordered to one target at once, of which none has been seen to be still where it was: `gone`."""
 
     target: str
     at_s: float

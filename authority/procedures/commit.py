@@ -80,7 +80,8 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
             refuse_group(rows, existing, refusal)
         return _answer(rows, prepared_again(rows, existing, args.get("now_s", 0.0)))
     if (record.authority, record.fence) != (args["source"], asked_at):
-        # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.
+        # The server that asks is not the authority (any more): there is nothing of its own to resume, so no epoch to
+        # raise.
         return _answer(rows, _refused(_begin(args), record, args, Reason.NOT_HOLDER))
     recovered(rows, record)
     has_begun(rows, record)
@@ -120,7 +121,7 @@ def _answer_gone(rows: Rows, args: Mapping[str, Any], grave: Fence) -> dict[str,
     if existing is not None and existing.entity == args["entity"]:
         unless_gone(rows, existing)
         if (existing.phase, existing.source) == (Phase.COMMITTED, args["source"]):
-            # Whoever handed it over did not hear of the commit, lets go of the entity now, and reports nothing.
+            # The server that handed it over did not hear of the commit, lets go of the entity now, and reports nothing.
             save_transfer(rows, existing.changed(phase=Phase.DONE), is_new=False)
     gone = _begin(args).changed(phase=Phase.REFUSED, reason=Reason.GONE.value, epoch=grave.epoch)
     answer = {"outcome": Outcome.REFUSED.value, "transfer": gone.to_data(), "authority": ""}
@@ -180,7 +181,7 @@ def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def _noted(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a report: of the transfer what whoever asked may not know. Every member keeps it for a while."""
+    """The answer to a report: of the transfer what the server may not know. Every member keeps it for a while."""
     return {name: row[name] for name in ("id", "entity", "target", "phase", "owner_rev") if name in row}
 
 
@@ -239,7 +240,7 @@ def _why_not_owner(rows: Rows, record: EntityRecord, transfer: TransferRecord) -
 
 
 def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | None) -> EntityRecord:
-    """Whoever was permitted to have the entity moved owns it from then on."""
+    """The player who was permitted to have the entity moved owns it from then on."""
     return record if transfer is None or not transfer.requester else with_owner(record, transfer.requester)
 
 
@@ -271,8 +272,8 @@ def _answer(
 ) -> dict[str, Any]:
     """What became of the transfer, and who has authority now (`record` and `row`, if they were just written), or later.
 
-    While the entity is being recovered, nobody has it: whoever handed it over may have the only state that is left, and
-    a later fence would tell him that he is not needed any more. He gets the answer of the time of the commit.
+    While the entity is being recovered, no server has it: the one that handed it over may have the only state that is
+    left, and a later fence would tell it that it is not needed any more. It gets the answer of the time of the commit.
     """
     outcome, record = _OUTCOMES.get(transfer.phase, Outcome.COMMITTED), record or find_entity(rows, transfer.entity)
     authority, fence = record.authority, record.fence

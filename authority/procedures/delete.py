@@ -4,14 +4,14 @@
     tombstone_order/floor  the highest epoch and revision of those that were forgotten
     farewells/<id>         the servers that may simulate it still, and have not said that they have heard
 
-Whoever asks for a commit later, because the entity was on its way while it was deleted, hears `gone` under that fence,
-and ends its copy (FAILURES row 36). Whoever may have it is told until it says that it has heard, or is dead.
+A server that asks for a commit later, because the entity was on its way while it was deleted, hears `gone` under that
+fence, and ends its copy (FAILURES row 36). Each that may have it is told until it says that it has heard, or is dead.
 
 An entity that its first server would not have leaves its name behind as free: the next one of that name begins under a
 higher epoch.
 
 Servers may remember what the log has forgotten: they would refuse every copy of an entity that began again below what
-they know. So all names without a tombstone begin above the floor, whoever had them before.
+they know. So all names without a tombstone begin above the floor, whatever had them before.
 """
 
 from collections.abc import Callable, Mapping
@@ -155,8 +155,8 @@ def _end_questions(rows: Rows, entity: str) -> None:
 def _who_may_have_it(rows: Rows, record: EntityRecord) -> dict[str, int]:
     """Servers, with the incarnations of them that may simulate it or begin to, as far as the log knows.
 
-    Those who may pass it among themselves may have done so, and whoever was to go on with it after a death may do that
-    yet, though the log has looked for another one since.
+    Those who may pass it among themselves may have done so, and a server that was to take it over after a death may do
+    that yet, though the log has looked for another one since.
     """
     names = [*record.delegation]
     if (row := rows.get_or(("recoveries", record.id), None)) is not None:

@@ -19,7 +19,7 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
     The addresses of a simulation server are those of the incarnation that has its lease, once that has said which they
     are (`lease.claim`): what registers is another process perhaps, which will never have the lease.
 
-    A name belongs to whoever registered it first. Other keys are a later version of them, and `follows` is the version
+    A name belongs to its first registrant. Other keys are a later version of them, and `follows` is the version
     from which the caller has seen that they follow (`crypto.continuity`), which must still be the one that stands here;
     anything else is refused. Signatures are not checked here: what the log decides must not depend on a library.
     """

@@ -1,9 +1,9 @@
 """Servers that are drained: nothing new comes to them, all that they hold goes, and then they may leave the directory.
 
-That a server is drained is a row of the log, so it outlives whoever asked for it and whoever leads. While it is there,
-no entity is made on that server, none is delegated to it, and none is handed over to it (`draining`). So the set of
-records that name it only shrinks, but for direct passes within delegations that were made before; whoever saw it empty
-under one drain may remove it under that same drain.
+That a server is drained is a row of the log, so it outlives the client that asked for it, and any leader. While it is
+there, no entity is made on that server, none is delegated to it, and none is handed over to it (`draining`). So the set
+of records that name it only shrinks, but for direct passes within delegations that were made before; an operator who
+saw it empty under one drain may remove it under that same drain.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Take a drained server out of the directory; the caller has seen it empty under the drain that it names.
 
     Nobody waits for its disk any more (`authority.procedures.single_survivor`). Repeating it answers with nothing. Its
-    name can be registered again, by whoever knows the join token.
+    name can be registered again, by every server that knows the join token.
     """
     server = args["server"]
     if rows.get_or(("servers", server), None) is None:

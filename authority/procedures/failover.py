@@ -1,4 +1,4 @@
-"""Taking entities from a server whose lease is over, giving them to whoever has the best copy, and declaring losses.
+"""Taking entities from a server whose lease is over, giving them to the one with the best copy, and declaring losses.
 
     recoveries/<id>   RecoveryRow of an entity that nobody simulates since its authority died
 
@@ -110,8 +110,8 @@ def _taken(rows: Rows, record: EntityRecord, *, is_back: bool = False) -> str:
     """Its id if it is to be recovered; it ends if that is its policy.
 
     What may have been handed on by another history of the log is looked for whatever its policy is: that is about the
-    death of whoever has it, and somebody alive may. Nor has a server died that `is_back` as another incarnation, after
-    it has followed another history.
+    death of the server that has it, and a live one may. Nor has a server died that `is_back` as another incarnation,
+    after it has followed another history.
     """
     lowest = lowest_epoch(rows)
     if is_unsure(record, lowest):
@@ -119,7 +119,7 @@ def _taken(rows: Rows, record: EntityRecord, *, is_back: bool = False) -> str:
     has_died = not (is_back and record.epoch < lowest)
     if record.orphans is OrphanPolicy.DESPAWN and has_died:
         if record.unconfirmed and record.fence == Fence(record.born):
-            # It may never have begun: whoever created it repeats that, and was told of nothing that ended.
+            # It may never have begun: the client that created it repeats that, and was told of nothing that ended.
             take_back(rows, record)
         else:
             bury(rows, record)
@@ -166,9 +166,9 @@ def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
     """A server of its delegation says that an entity was passed on, and cannot prove it: a key is not good any more.
 
     Nobody will be able to, and another server may have begun by that pass while the key was good. So the fence is
-    raised, and whoever has the entity is asked for it like any other. The `transfers` that are open end (`unproven`).
-    Nothing is done if the log knows of the pass (to the fence `epoch`, `sub`), or is beyond it. Whether the entity is
-    being recovered then.
+    raised, and the server that has the entity is asked for it like any other. The `transfers` that are open end
+    (`unproven`). Nothing is done if the log knows of the pass (to the fence `epoch`, `sub`), or is beyond it. Whether
+    the entity is being recovered then.
 
     Raises `Refused` (`no_delegation`) if `by` could not have been passed it.
     """
@@ -203,7 +203,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
     fields = {"authority": "", "incarnation": 0, "delegation": (), "standing": Standing.RECOVERING}
     raised = given_next(rows, record, _last_given(record, known), **fields)
     save_entity(rows, raised)
-    # What was to be gone on with from a disk, and was not yet, is there alone still.
+    # What was to be resumed from a disk, and was not yet, is there alone still.
     from_disk = known is not None and known.disk and known.target in ("", record.authority)
     row = RecoveryRow(
         entity=record.id,
@@ -279,7 +279,7 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
     record = taken_over(record, row, args["target"], of_epoch)
     record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
     if row.own_epoch < of_epoch < fence.epoch - fence.epoch % EPOCHS_OF_A_HISTORY:
-        # Whoever gave it, from here on it is what this log went on from, and others may have copies of it.
+        # Whatever gave it, from here on it is what this log went on from, and others may have copies of it.
         record = record.changed(jumped_from=of_epoch)
     save_entity(rows, record)
     found = {"tick": args["tick"], "state_hash": args["state_hash"], "source": CopySource(args["source"])}
@@ -288,7 +288,7 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
 
 
 def recovery_again(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The targets of these do not go on with them, though they are alive: the copies may be gone. Look for others."""
+    """The targets of these do not resume them, though they are alive: the copies may be gone. Look for others."""
     return _each(rows, args["items"], _again)
 
 
@@ -296,13 +296,13 @@ def _again(rows: Rows, args: Mapping[str, Any]) -> str:
     record, row = _find(rows, args["entity"], args["epoch"])
     if not row.target:
         raise Refused(Reason.TOO_LATE, f"{record.id} is looked for already", epoch=record.epoch)
-    # The target is alive, and has said that it does not go on: what it was given to go on with is no stay.
+    # The target is alive, and has said that it does not resume it: what it was given for that is no custody term.
     record = record.changed(authority=row.last)
     return _begin(rows, record, row.last, row.target, contested=row.contested, stay=row.stay)
 
 
 def recovery_adopted(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The targets have gone on with these: their recoveries are over, or were before."""
+    """The targets have taken these over: their recoveries are over, or were before."""
     return _each(rows, args["items"], _adopted)
 
 
@@ -311,13 +311,13 @@ def _adopted(rows: Rows, args: Mapping[str, Any]) -> str:
     data = rows.get_or(("recoveries", args["entity"]), None)
     row = None if data is None else RecoveryRow.from_data(data)
     if row is None or (row.target, row.epoch) != (args["target"], args["epoch"]):
-        raise Refused(Reason.TOO_LATE, f"{args['entity']} is not what {args['target']} is to go on with")
+        raise Refused(Reason.TOO_LATE, f"{args['entity']} is not what {args['target']} is to take over")
     rows.delete(("recoveries", row.entity))
     return row.entity
 
 
 def recovery_lost(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Everybody who is alive was asked, and has no copy of these. Whoever comes later may have one."""
+    """Every server that is alive was asked, and has no copy of these. One that comes later may have one."""
     return _each(rows, args["items"], _lost)
 
 

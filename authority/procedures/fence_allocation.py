@@ -3,12 +3,12 @@
     fence_floor    {epoch}: where the log gives an entity to somebody, it does so under this epoch at least
 
 A log that was restored from an older copy gives fences again that were given before. Of two claims under one fence
-nobody can say which counts, and whoever remembers the fences of one history, as a server of another instance or a
-player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that there was
-another history beside it, it leaves all fences behind that this may have given: epochs are counted in blocks of
-`EPOCHS_OF_A_HISTORY`, and the log goes on with a block that is numbered above all offices of granting leases that
+it cannot be said which counts, and a server that remembers the fences of one history, as a server of another instance
+or a player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that
+there was another history beside it, it leaves all fences behind that this may have given: epochs are counted in blocks
+of `EPOCHS_OF_A_HISTORY`, and the log takes a block that is numbered above all offices of granting leases that
 either of the two is known to have had (`authority.trust.signed_positions`). The office of that number begins with it,
-and nobody holds it: whatever is sealed from then on shows it, and whoever grants leases next shows a later one, so that
+and no homeserver holds it: all that is sealed from then on shows it, and the next granter shows a later one, so that
 a third history, which has not heard of it, takes a block above it, too.
 It knows that when a loss is accepted (`log.accept`), and when a server says that it has followed another log
 (`authority.procedures.ownership_check`).
@@ -16,7 +16,7 @@ It knows that when a loss is accepted (`log.accept`), and when a server says tha
 So are the revisions of who owns an entity, with its fence: an authority, and players, take the highest one that they
 have heard of for the last word, and what they have may be of the other history.
 
-What stays where it is keeps its fence: no entity is given again for that, and whoever is refused to leave goes on under
+What stays where it is keeps its fence: no entity is given again for that, and what is refused to leave goes on under
 the next epoch, as ever.
 """
 
@@ -60,7 +60,7 @@ def given_next(rows: Rows, record: EntityRecord, last_given: int | None = None, 
 def part_from(rows: Rows, office: int, mark: str) -> None:
     """Leave all fences behind that another history of this log may have given, which went up to this office.
 
-    Whoever grants leases has lost the office by that: the next one, of this random `mark`, is nobody's.
+    The homeserver that grants leases has lost the office by that: the next one, of this random `mark`, has no holder.
     """
     if lowest_epoch(rows) > office * EPOCHS_OF_A_HISTORY:
         return

@@ -7,7 +7,7 @@ entity, as that home has told it with the commit, and nobody takes the entity fr
 lease of this incarnation is over; which stays so for ever, however late it is heard.
 
 What the server had copied is with other servers of *its* instance, so these are asked for copies too; and those of the
-instance from which the entity came: as long as nobody has said that the server has begun with it, it may stand still
+instance from which the entity came: as long as no server has said that the target has begun with it, it may be frozen
 there with the only state; and later what was durable there may be durable nowhere else, until a copy of what the server
 made of it is kept.
 
@@ -70,10 +70,10 @@ def on_its_way(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
 def taken_over(record: EntityRecord, row: RecoveryRow, target: str, of_epoch: int) -> EntityRecord:
     """The record, not given to `target` yet, with where it came from if a takeover has it leave an instance.
 
-    As by a hand-over: whoever goes on with it may die before anybody has a copy, and what is left of it is where it
-    was, or was to be, until then. Nobody there has had it since the fence was raised. If what is gone on with is a copy
-    of before its last stay (of the epoch `of_epoch`, 0 if that is not known), nothing is left of that stay, and what
-    there is is where it came from before.
+    As by a hand-over: the server that resumes it may die before any other has a copy, and what is left of it is where
+    it was, or was to be, until then. No server there has had it since the fence was raised. If what is resumed is a
+    copy of before its last stay (of the epoch `of_epoch`, 0 if that is not known), nothing is left of that stay, and
+    what there is is where it came from before.
     """
     is_before = 0 < of_epoch < row.stay_epoch
     if is_before and record.came_from not in ("", instance_of(record.id), instance_of(target)):
@@ -102,7 +102,7 @@ def asked_abroad(
 
     Args:
         involved: servers that had it, or were to have it.
-        known: the recovery that this one goes on with, if there is one.
+        known: the recovery that this one continues, if there is one.
     """
     must = {instance_of(server) for server in involved if server}
     may: set[str] = set()
@@ -110,7 +110,7 @@ def asked_abroad(
     came_by = find_transfer(rows, record.came_by) if record.came_by else None
     committed = (record.id, record.fence, Phase.COMMITTED)
     if came_by is not None and (came_by.entity, came_by.fence, came_by.phase) == committed:
-        # Until it has reported, it may stand still with the only state.
+        # Until it has reported, it may have frozen the only state.
         must.add(instance_of(came_by.source))
     elif record.came_from:
         # Also if the fence was raised since, where it is: when it was refused to leave. The transfer may be forgotten.
@@ -140,8 +140,8 @@ def counts_before(row: RecoveryRow, holder: str) -> int:
 def is_possible(row: RecoveryRow, holder: str, epoch: int, *, was_handed_on: bool = False) -> bool:
     """Whether a copy of this epoch counts (`counts_before`).
 
-    What another history of the log gave does not, unless the entity `was_handed_on` by it: by whoever had it by this
-    one, so that it is later. Else nobody knows from what that history went on.
+    What another history of the log gave does not, unless the entity `was_handed_on` by it: by the server that had it by
+    this one, so that it is later. Else nobody knows from what that history went on.
     """
     is_of_another = row.own_epoch and row.own_epoch < epoch < row.epoch - row.epoch % EPOCHS_OF_A_HISTORY
     return epoch < counts_before(row, holder) and not (is_of_another and not was_handed_on)

@@ -104,7 +104,7 @@ def _open_rivals(rows: Rows, group: GroupRecord) -> list[GroupRecord]:
 
 
 def _lined_up(group: GroupRecord, rivals: list[GroupRecord]) -> GroupRecord:
-    """A new group behind its rivals: it has its own time when theirs is over, and nobody stands still before its turn.
+    """A new group behind its rivals: it has its own time when theirs is over, and none is frozen before its turn.
 
     What is left of that time then, is cut to its own by `authority.procedures.group_commit.prepare`.
     """

@@ -1,4 +1,4 @@
-"""Hierarchies: an entity may have a parent, and whoever moves it moves what is below it too, in one step of the log.
+"""Hierarchies: an entity may have a parent, and a move of it moves what is below it too, in one step of the log.
 
 Rules:
 
@@ -7,7 +7,7 @@ Rules:
 2. Nobody moves away from parent or children: a hand-over after which one of them is neither on the target nor comes
    along is refused (`attached`). So the only way to part them is to detach them first.
 3. Whom nobody has, because its server died and it is being recovered, or lost, holds nobody back: that may last for
-   ever, and it is not together with anybody. Gone on with, it is where its copy was, until the next move of its parent.
+   ever, and it is not together with any. Resumed, it is where its copy was, until the next move of its parent.
 4. A hierarchy has neither cycles nor more than `MAX_TREE` entities on `MAX_DEPTH` levels, so that one step moves it.
 
 Attaching moves nothing: two that are on different servers stay there until one of them moves.

@@ -64,7 +64,7 @@ def may_be_given(rows: Rows, server: str) -> bool:
 def given_late(rows: Rows, server: str, incarnation: int) -> None:
     """The log learns that a server was given an entity as this incarnation: if that is dead, it is swept once more.
 
-    Also if it is being swept just now: whoever does that may have looked before.
+    Also if it is being swept just now: the member that does that may have looked before.
     """
     row = find_lease(rows, server)
     if row is not None and row.has_outlived(incarnation):
@@ -86,8 +86,8 @@ def _save(rows: Rows, row: LeaseRow) -> Any:
 def office_take(rows: Rows, args: Mapping[str, Any]) -> Any:
     """A homeserver takes the office of granting leases, as the successor of the office number `after`.
 
-    Whoever names an older one has not heard of the present one, and gets what there is instead. `mark` is random, and
-    tells this office from any other of the same number; see `authority.trust.signed_positions`.
+    A member that names an older one has not heard of the present one, and gets what there is instead. `mark` is random,
+    and tells this office from any other of the same number; see `authority.trust.signed_positions`.
     """
     office = lease_office(rows)
     if office.number == args["after"]:
@@ -159,7 +159,7 @@ def lease_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Nothing is left of what earlier incarnations simulated: whoever is returning is alive again.
+    """Nothing is left of what earlier incarnations simulated: the returning server is alive again.
 
     `late` and `phase` are those of the row before anybody looked. If they are others now, the log has learned since of
     something that may be left, or ended the lease of this incarnation too: the row stays as it is, to be swept again.
@@ -178,7 +178,7 @@ def disk_is_gone(rows: Rows, server: str) -> None:
     """A server was removed: nobody waits for its disk any more.
 
     Its row stays, with the number of its last incarnation: other instances may have to ask whether that is over, and
-    whoever is registered under its name later comes after it.
+    a server that is registered under its name later comes after it.
     """
     row = find_lease(rows, server)
     if row is not None and row.sole:

@@ -2,10 +2,11 @@
 
     log_alarm    {by, office, lost, why}; `lost` is the office under which the log was elsewhere
 
-Whoever grants leases is shown that the log was where it has never been (`authority.trust.signed_positions`), and says
-so here. From then on no member grants leases, decides anything, or takes the office: not after a restart either, since
-the log that is to be put back is another one and has no such row. Only an operator takes it away: who accepts the loss;
-or who has the newest log in place, which a server holds against it that was granted a lease by the older one.
+The homeserver that grants leases is shown that the log was where it has never been
+(`authority.trust.signed_positions`), and says so here. From then on no member grants leases, decides anything, or takes
+the office: not after a restart either, since the log that is to be put back is another one and has no such row. Only an
+operator takes it away: who accepts the loss; or who has the newest log in place, which a server holds against it that
+was granted a lease by the older one.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,8 +43,8 @@ def accept_loss(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     `mark` is random, and is the mark of the office that begins with that.
 
-    What proves the other history is nothing from then on: whoever has it may show it for as long as it lives. The next
-    office has a higher number than any under which that is so: should this log be restored from an older copy once
+    What proves the other history is nothing from then on: a server that has it may show it for as long as it lives. The
+    next office has a higher number than any under which that is so: should this log be restored from an older copy once
     more, what was signed since proves it. Nor does it give fences that the other one may have given.
     """
     row = rows.get_or((ALARM,), None)

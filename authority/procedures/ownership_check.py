@@ -1,11 +1,11 @@
 """What of all that a server has an entity's log has given it.
 
-Asked by who followed another history of that log, and now and then by whoever simulates entities of another instance.
+Asked by a server that followed another history of that log, and now and then by all with entities of other instances.
 
 A log that was restored from an older copy gives fences again that were given before. A server that it granted a lease
 has taken entities up by it, and has written them down, under fences that the newest log, when that is put back, has
-given to others, or not at all. Fences do not tell the two apart: of equal ones the later tick would win, whoever it
-is from. So such a server keeps what the log says that it has, or had last, and nothing else (`is_given`).
+given to others, or not at all. Fences do not tell the two apart: of equal ones the later tick would win, whichever
+server it is from. So such a server keeps what the log says that it has, or had last, and nothing else (`is_given`).
 
 A server of another instance that was given an entity by it hears nothing of all that: its own home's log is as it was.
 So it asks from time to time whether what it simulates is its own, and shows the last words of the other instance's log

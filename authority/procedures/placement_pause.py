@@ -1,7 +1,7 @@
 """Whether entities are moved from hot to cool servers just now: an operator may hold that still for the whole instance.
 
-It is a row of the log, so it outlives whoever asked for it and whoever leads. Drains, and moves that an owner, a master
-or the world asks for, go on.
+It is a row of the log, so it outlives the client that asked for it, and any leader. Drains, and moves that an owner, a
+master or the world asks for, go on.
 """
 
 from collections.abc import Callable, Mapping

@@ -2,7 +2,7 @@
 
 What the master sets is in `authority.procedures.set_rights`.
 
-Rule, owner, master, locks, policies and releases each have a revision. Whoever changes one names the revisions that it
+Rule, owner, master, locks, policies and releases each have a revision. A change names the revisions that its author
 saw (`*_rev`, where given), and is refused with `stale_revision` when one has moved on: nothing is changed then. So the
 same signed words, sent twice or late, count once at most.
 """
@@ -111,7 +111,7 @@ def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The owner gives the entity back to whoever owned it before, or to its master, unless others' locks forbid it."""
+    """The owner gives the entity back to its former owner, or to its master, unless others' locks forbid it."""
     record = find_entity(rows, args["entity"])
     check_owner(record, args["by"])
     check_revisions(record, args)
@@ -126,10 +126,10 @@ def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def entity_release(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master has an entity go on; that counts also where only its authority knows that it stands still.
+    """The master releases an entity; that counts also where only its authority knows that it is quarantined.
 
-    If it does because its owner left, nobody owns it still. That is a later ownership of nobody: whoever hears of both
-    goes by the later one, in whichever order they come.
+    If it is suspended because its owner left, it still has no owner. That is a later revision of that: one that hears
+    of both goes by the later one, in whichever order they come.
     """
     record = find_entity(rows, args["entity"])
     check_master(record, args["by"])

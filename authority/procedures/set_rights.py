@@ -1,7 +1,7 @@
 """What the master of an entity sets: rule, owner and master, and the policies.
 
 A policy for the death of the authority counts from the step in which it is set, also if that has died before and nobody
-has gone on with the entity yet: its recovery waits for the return of its server or no longer does, or the entity ends.
+has taken the entity over yet: its recovery waits for the return of its server or no longer does, or the entity ends.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def _without_locks_of(record: EntityRecord, former: str) -> EntityRecord:
 
 
 def _treat_orphan(rows: Rows, record: EntityRecord) -> None:
-    """The policy was changed. Where nobody is to go on with the entity yet, that is what becomes of it now."""
+    """The policy was changed. Where no server is to take the entity over yet, that is what becomes of it now."""
     data = rows.get_or(("recoveries", record.id), None)
     if data is None or record.authority:
         return

@@ -1,19 +1,19 @@
 """When the own disk of a server counts: while nobody else of its instance has a lease, and until others have copies.
 
-What is durable must survive the death of one server. As a rule a follower's copy does that. With one server left there
-is no follower, and its disk does it only if nobody goes on from an older copy while it is dead, such as one that comes
+What is durable must survive the death of one server. As a rule a backup replica does that. With one server left there
+is none, and its disk does it only if no server resumes an older copy while it is dead, such as one that comes
 back before it. So that its disk counts is decided by the log, and for as long as it stands there
 
 1. the server may call durable what is on its disk, of entities that are at home in its own instance: another home does
    not know of this;
-2. whatever is taken from it is gone on with by nobody before its disk was asked: by itself, when it has come back
+2. whatever is taken from it is resumed by no server before its disk was asked: by itself, when it has come back
    (`RecoveryRow.disk`). If it has come back without its disk, the others' copies count. If it never will, people say
    so, by removing it (`server.remove`).
 
 It is set (`lease.sole`) while every other lease is over. It is taken back (`lease.shared`) only after the server has
-said that it calls nothing durable any more by its disk, and that followers keep a copy of everything that it ever did,
-or that it has gone on with. Renewals are numbered, and such a word counts only if it is later than the last decision
-that the disk counts. What waits for the disk, or has not been gone on with yet, waits also after that.
+said that it calls nothing durable any more by its disk, and that backup replicas keep a copy of everything that it ever
+did, or that it has resumed. Renewals are numbered, and such a word counts only if it is later than the last decision
+that the disk counts. What waits for the disk, or has not been resumed yet, waits also after that.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ def lease_sole(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def lease_shared(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """With its renewal `renewal` the server has said that followers have all that its disk made durable."""
+    """With its renewal `renewal` the server has said that backup replicas have all that its disk made durable."""
     row = _checked(rows, args)
     if args["renewal"] <= row.sole_at:
         raise Refused(Reason.TOO_LATE, f"the disk of {row.server} counts since a later renewal", server=row.server)

@@ -1,7 +1,8 @@
 """Transfers of entities that are no more: they end with them.
 
 Nothing leads from an entity to its open transfers but its questions (`authority.procedures.master_question`). So the
-deletion refuses those, and whoever looks at one of the others later finds here that there is nothing left to move.
+deletion refuses those, and a member that looks at one of the others later finds here that there is nothing left to
+move.
 """
 
 from typing import Final

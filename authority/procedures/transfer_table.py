@@ -1,6 +1,6 @@
 """The table of transfers: finding and writing its rows, and which are forgotten when there are too many.
 
-Rows stand in a queue as they come. Whoever is pushed out of it by later ones is forgotten, or *kept*:
+Rows stand in a queue as they come. One that is pushed out of it by later ones is forgotten, or *kept*:
 
 - *open*, a commit that nobody has reported, while the entity's authority, or what is looked for since that died, comes
   from it: the old authority may be cut off with the only copy of the state. Were that forgotten, the log would answer
@@ -171,13 +171,13 @@ def known_transfer(rows: Rows, transfer_id: str) -> TransferRecord:
 
 
 def is_recovering(rows: Rows, record: EntityRecord) -> bool:
-    """Whether nobody has said that he goes on with an entity since its authority died."""
+    """Whether no server has said that it resumes an entity since its authority died."""
     row = rows.get_or(("recoveries", record.id), None)
     return row is not None and row["epoch"] == record.epoch
 
 
 def recovered(rows: Rows, record: EntityRecord) -> None:
-    """Its authority has acted under its fence: it has gone on, and whoever was to hear of that may have missed it."""
+    """Its authority has acted under its fence: it has gone on, and the target may have missed that."""
     if rows.get_or(("recoveries", record.id), None) is not None:
         rows.delete(("recoveries", record.id))
 
@@ -200,7 +200,7 @@ def save_transfer(
     """Write the row, and return it; a new one joins the queue of those to be forgotten, and pushes the oldest out when
     it is full.
 
-    Whoever knows says whether it `is_new`, and what the time is (Unix seconds).
+    A caller that knows says whether it `is_new`, and what the time is (Unix seconds).
     """
     path, data = ("transfers", record.id), record.to_data()
     is_new = rows.get_or(path, None) is None if is_new is None else is_new
@@ -252,8 +252,8 @@ def _forget_kept(rows: Rows, queues: _Queues) -> None:
 def _expire(rows: Rows, transfer_id: str, phase: str) -> None:
     """Refuse what has been in this phase all the time, if it is permitted: nobody has begun with it, or ended it.
 
-    Not what is frozen for a group: whoever has it asks for the result. Nor what may have been passed directly: the log
-    learns of that behind.
+    Not what is frozen for a group: the server that has it asks for the result. Nor what may have been passed directly:
+    the log learns of that behind.
     """
     row = rows.get_or(("transfers", transfer_id), None)
     if row is None or row["phase"] != phase or phase == Phase.ASKED.value or _has_perhaps_begun(rows, row):

@@ -188,7 +188,7 @@ class CertificateReader:
         try:
             check_chain(known.grant, before[-1], [(token, certificate)], known.passes)
         except BrokenChain:
-            # Whoever is sent it says so.
+            # The server that is sent it says so.
             return
         passes = [*known.passes, certificate]
         self._remember_chain([*before, token], certificate.entity, known.grant, passes, known)
@@ -250,7 +250,7 @@ class CertificateReader:
         return grant, passes
 
     def _beginning(self, chain: Sequence[str], entity: str, asked: Asked) -> Reading[_KnownChain | None]:
-        """What this chain begins with, if that came before and whoever signed it is still to be believed."""
+        """What this chain begins with, if that came before and its signer is still to be believed."""
         known = self._chains.get(entity)
         if known is None or len(known.tokens) > len(chain) or list(chain[: len(known.tokens)]) != known.tokens:
             return None

@@ -41,7 +41,7 @@ __all__ = [
 MAX_CHAIN: Final = 64
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-# An entity may have no owner, whoever had it having given it up.
+# An entity may have no owner, the last one having given it up.
 OwnerName = Annotated[str, Field(pattern=rf"^$|{NAME_PATTERN}")]
 TransferId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
@@ -88,7 +88,7 @@ class CommitCertificate(_Certificate):
 
     `owner` owned it then, under revision `owner_rev`: the new authority takes nobody else's inputs. No other
     incarnation of the target than this one may begin with it: what this one had may be taken from it since.
-    `log` says where the log stood by the copy of whoever signs (`authority.trust.signed_positions.LogPlace`), if that
+    `log` says where the log stood by the copy of the signer (`authority.trust.signed_positions.LogPlace`), if that
     is known.
     """
 
@@ -157,7 +157,7 @@ class PassCertificate(_Certificate):
 class BrokenChain(MessageError):
     """Signed passes that do not follow from each other, or are outside their grant: nobody begins by such a chain.
 
-    That depends on nothing but the chain, so whoever reads it comes to the same. `followed` are the passes before.
+    That depends on nothing but the chain, so every reader comes to the same. `followed` are the passes before.
     """
 
     def __init__(self, text: str, followed: Sequence[PassCertificate]) -> None:
@@ -175,8 +175,8 @@ class KeyNotGood(MessageError):
 class UnprovenChain(MessageError):
     """Passes that would follow from their grant, of which one is by a key that is not good (any more).
 
-    So nobody can be shown that they happened, and they may have: whoever has the entity must be looked for. `last` is
-    what the last of them says, of which nothing is proved.
+    So no server can be shown that they happened, and they may have: the one that has the entity must be looked for.
+    `last` is what the last of them says, of which nothing is proved.
     """
 
     def __init__(self, text: str, last: PassCertificate) -> None:

@@ -43,7 +43,7 @@ def registration_proof(join_token: bytes, name: str, fields: dict[str, Any]) -> 
 
 
 def rows_proof(secret: bytes, purpose: str, nonce: str, rows: Any) -> str:
-    """The proof that whoever answers with these directory rows knows the secret; `nonce` makes it fresh."""
+    """The proof that the server that answers with these directory rows knows the secret; `nonce` makes it fresh."""
     return mac.tag(secret, purpose, nonce.encode(), _canonical(rows))
 
 

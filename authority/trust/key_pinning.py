@@ -6,7 +6,7 @@ by a homeserver of its own instance that is pinned here too, with a key that is 
 the pinned keys stay in use: so neither a relay nor a directory can put other keys under a name that has been used once,
 nor bring back earlier ones.
 
-Which keys of that homeserver are good now its pin does not tell: it may be old. So whoever is shown a reset looks
+Which keys of that homeserver are good now its pin does not tell: it may be old. So a server that is shown a reset looks
 the homeserver's own row up first, has it believed, and names it in `current` (`Pins.believed`).
 
 A name has one role for ever; the roles of others are what certificates and orders are judged by.

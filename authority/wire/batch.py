@@ -92,7 +92,7 @@ def take_batch(waiting: deque[Letter]) -> list[Letter]:
 
 
 class Outbox:
-    """What waits to leave, by destination. Whoever puts the first letter into an empty one sees to it that it goes."""
+    """What waits to leave, by destination. The sender of the first letter in an empty one sees to it that it goes."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, deque[Letter]] = {}

@@ -30,7 +30,7 @@ class OwnerWord(_Message):
     """Home → authority: the log's present owner of an entity, when that has changed or was asked for.
 
     `timeout_s` is how long that player may be silent before it counts as gone; 0 for as long as it likes.
-    `stands_still` is for what nobody owns: it is not simulated under this revision.
+    `stands_still` is for an entity without an owner: it is suspended under this revision.
     """
 
     type: Literal["owner"] = "owner"
@@ -42,12 +42,12 @@ class OwnerWord(_Message):
 
     @property
     def ownership(self) -> Ownership:
-        """Owner and revision together, and whether what nobody owns stands still."""
+        """Owner and revision together, and whether an entity without an owner is suspended."""
         return Ownership(self.owner, self.owner_rev, None if self.owner else self.stands_still)
 
 
 class OwnerHint(_Message):
-    """Former authority → whoever it knows to have the entity, under this fence: the log has a later owner, ask home.
+    """Former authority → the server that has the entity under this fence: the log has a later owner, ask home.
 
     It proves nothing, and so names nobody. `forwards` bounds the chase.
     """
@@ -87,7 +87,7 @@ class Despawn(_Message):
 
 
 class Release(_Message):
-    """Home → authority: simulate an entity again that stands still. Nothing is answered.
+    """Home → authority: simulate a quarantined or suspended entity again. Nothing is answered.
 
     With `discard_inputs` the inputs that wait count as applied, and are not.
     """

@@ -171,7 +171,7 @@ def number_of(digest: str) -> int:
 
 
 def _sparing(data: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
+    """Without what is not there: a server that does not know of it refuses messages with fields that it lacks."""
     for field in ("position", "challenge"):
         if data[field] is None:
             del data[field]

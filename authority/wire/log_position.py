@@ -65,7 +65,7 @@ class LogInquiry(MessageModel):
 class LogWord(MessageModel):
     """Home → home of another instance: there, as you signed it, the last under each office; in answer to `number`.
 
-    Servers say so to whoever grants them leases, which is `officer` if it is not who answers.
+    Servers say so to the homeserver that grants them leases, which is `officer` if it is not the one that answers.
     """
 
     type: Literal["log_word"] = "log_word"

@@ -11,7 +11,7 @@ from batonpass.authority.wire.hops import Trace
 __all__ = ["PHASES", "timings_ms"]
 
 PHASES: Final = {
-    "request": "from the freeze until the request had reached whoever decides (on the way back home: H hops further)",
+    "request": "from the freeze until the deciding homeserver had the request (on the way back home: H hops further)",
     "rule": "whether it may be: the rule, and whether the target's home would have it (H hops there and back)",
     "commit": "the compare-and-set in the home instance's log",
     "state": "from the freeze until the target held the state, while the request was on its way",

@@ -45,7 +45,7 @@ class Load(MessageModel):
     `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks;
     `too_large` of them were found too large for a hand-over lately, and of `leaning` a server that is drained has the
     only copy still. `knows` is what it was told of the other servers, as a number (`authority.wire.lease`).
-    A server that `is_full` takes no entity more. `untaken` of its entities stand still because its world does not take
+    A server that `is_full` takes no entity more. `untaken` of its entities are stopped because its world does not take
     their kind, or the form of their state: another server's may. `quarantined` others are stopped because its world, or
     the server, failed on them. `schema_version` is that of its world.
     """
@@ -101,7 +101,7 @@ class CensusRequest(MessageModel):
 class CensusRow(MessageModel):
     """One entity: since when it has been here, what it costs (millionths of the tick period), its affinity group.
 
-    `immovable` says that balance is to leave it there, as its world wants; `untaken` that it stands still there, as of
+    `immovable` says that balance is to leave it there, as its world wants; `untaken` that it is stopped there, as of
     `Load`. Neither is sent if it is false, which is what servers of before send and understand.
     """
 

@@ -55,7 +55,7 @@ class Input(_Message):
     `owner_rev` is the revision of the ownership under which it is given; see `authority.model.ownership`. Up to number
     `base` the player gives nothing again, because it is durable: an authority that does not know the player begins
     there. Numbers up to `floor` were used under ownerships of before. None of them is used again, whatever became of
-    it, so an authority that knows of less goes on with `floor` + 1; above it numbers have no gaps.
+    it, so an authority that knows of less continues with `floor` + 1; above it numbers have no gaps.
     """
 
     type: Literal["input"] = "input"
@@ -96,7 +96,7 @@ class NotHere(_Message):
 class NotOwner(_Message):
     """Authority → player: your inputs after `applied` are refused for `reason`; `owner` owns it under `owner_rev`.
 
-    Whoever is named there itself gives its inputs again, numbered from `applied` + 1 and under this revision; anybody
+    The player who is named there gives its inputs again, numbered from `applied` + 1 and under this revision; anybody
     else has lost what was not applied.
     """
 
@@ -111,7 +111,7 @@ class NotOwner(_Message):
 
 
 class ImminentLoss(_Message):
-    """Authority → owner: in `within_ms` the entity stands still for a moment and goes to `target`; finish what you do.
+    """Authority → owner: in `within_ms` the entity is frozen for a moment and goes to `target`; finish what you do.
 
     `LetGo` says that you have finished, so that it may go earlier.
     """

@@ -34,7 +34,7 @@ MAX_COPY_BYTES: Final = LARGE_MESSAGE_BYTES - 64 * 1024
 # Entities in one message of a recovery, which stays below 128 KiB.
 MAX_RECOVERED: Final = 256
 
-# Deaths of one entity in a message, and of one server that remembers them; more than enough to have it stand still.
+# Deaths of one entity in a message, and of one server that remembers them; more than enough to have it quarantined.
 MAX_DEATHS: Final = 8
 TOO_OFTEN: Final = 2
 """So many deaths of one entity are too many: it is not simulated any more until people have looked at it."""
@@ -51,7 +51,7 @@ class CopyItem(FencedModel):
 
 
 class Copies(MessageModel):
-    """Authority → follower: keep these."""
+    """Authority → backup replica: keep these."""
 
     type: Literal["copies"] = "copies"
     items: Annotated[list[CopyItem], Field(min_length=1, max_length=MAX_COPIES)]
@@ -64,7 +64,7 @@ class KeptItem(FencedModel):
 
 
 class CopiesKept(MessageModel):
-    """Follower → authority: these I keep. Of others I have heard that somebody else is about to go on with them."""
+    """Backup replica → authority: these I keep. Of others I have heard that another server is about to resume them."""
 
     type: Literal["copies_kept"] = "copies_kept"
     items: Annotated[list[KeptItem], Field(min_length=1, max_length=MAX_COPIES)]
@@ -139,7 +139,7 @@ class AdoptItem(FencedModel):
 
 
 class Adopt(MessageModel):
-    """Home → simulation server, its incarnation `incarnation`: go on with these."""
+    """Home → simulation server, its incarnation `incarnation`: take these over."""
 
     type: Literal["adopt"] = "adopt"
     incarnation: Number

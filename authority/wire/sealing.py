@@ -83,7 +83,7 @@ class Sealer:
     """One server's name and identity, for everything it seals and opens."""
 
     def __init__(self, name: str, identity: Identity, *, agrees_ahead: bool = False) -> None:
-        """`agrees_ahead` if whoever seals for this server may tell it (`KeyAhead`) what with, so that it is `told`."""
+        """`agrees_ahead` if a peer that seals for it may tell it (`KeyAhead`) what with, so that it is `told`."""
         self.name = name
         self.identity = identity
         # For the next message to each of those to whom something was sent lately, by the keys of both.
@@ -116,7 +116,7 @@ class Sealer:
             MessageError: there can be no such message.
         """
         if sender not in self._readers:
-            # Players and whoever else has never sealed anything for this server have no such messages.
+            # Players and all others that have never sealed anything for this server have no such messages.
             return
         try:
             agreed = jose.agree_ahead_untrusted(header, receiver=self.identity, now_s=now_s)
@@ -125,11 +125,11 @@ class Sealer:
         self._agreed_with[sender] = agreed
 
     def get_ready(self, keys: PublicIdentity) -> bytes:
-        """Agree on the key of the next message to whoever has these keys.
+        """Agree on the key of the next message to the holder of these keys.
 
-        Whoever has just sent something has time for that, and who waits for the next message has not: this is more than
-        half of what it costs to seal it. One key for each receiver, which `seal` uses up. What a message with a new
-        key will begin with, so that its receiver can be told; nothing if there was a key.
+        A server that has just sent something has time for that, and one that waits for the next message has not: this
+        is more than half of what it costs to seal it. One key for each receiver, which `seal` uses up. What a message
+        with a new key will begin with, so that its receiver can be told; nothing if there was a key.
         """
         parties = (self.identity.public.signing_kid, keys.agreement_kid)
         if parties in self._ready:
@@ -314,7 +314,7 @@ def _detach(message: Message) -> tuple[Message, bytes]:
     if isinstance(message, Precopy) or message.recipe:
         digest = hashlib.sha256(message.state).hexdigest()
     else:
-        # Whoever made it has hashed all of the state, which this is.
+        # Its maker has hashed all of the state, which this is.
         digest = message.state_hash
     manifest = Manifest(hash=digest, length=length)
     return message.model_copy(update={"state": b"", "manifest": manifest}), message.state

@@ -520,7 +520,7 @@ def encode_message(message: Message) -> bytes:
     """A transfer message as the bytes to be sealed."""
     fields = vars(message)
     if type(message) in _FLAT and fields.get("manifest") is None and fields.get("trace") is None:
-        # As they stand: an entity stands still for these.
+        # As they stand: an entity is frozen for these.
         return cbor2.dumps(fields)
     return cbor2.dumps(message.model_dump())
 

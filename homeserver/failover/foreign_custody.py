@@ -1,8 +1,8 @@
 """Entities of this instance that servers of others have: noticing that such a server is dead, and going on then.
 
-Done by whoever grants leases here, who has no say in those of others: it asks the home of the server, by the
-incarnation that the record names (`authority.procedures.foreign_custody`), and takes nothing as long as that cannot be
-asked. What it takes is recovered as at home (`homeserver.failover.takeover`), from the copies of that instance's
+Done by the homeserver that grants leases here, which has no say in those of others: it asks the home of the server, by
+the incarnation that the record names (`authority.procedures.foreign_custody`), and takes nothing as long as that cannot
+be asked. What it takes is recovered as at home (`homeserver.failover.takeover`), from the copies of that instance's
 servers too.
 """
 

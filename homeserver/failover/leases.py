@@ -2,8 +2,8 @@
 
 `authority.machines.lease` has the rules, `authority.procedures.lease` what is written. This is one member's part: it
 takes the office of granting while it leads the log, answers renewals while it holds it, and looks around for those that
-stopped coming. Where nobody leads the log (it is kept in etcd), the office goes to whoever notices that its holder is
-silent.
+stopped coming. Where no member leads the log (it is kept in etcd), the office goes to the member that notices that its
+holder is silent.
 """
 
 import logging
@@ -152,7 +152,7 @@ class Leases:
             return _refused(message, refused)
         if not self.granter.heard(message.server, message.incarnation, message.renewal, received_ns):
             return _answer(message, "elsewhere")
-        # Whoever takes the office after this gives everybody a full term from then on.
+        # A homeserver that takes the office after this gives every server a full term from then on.
         await self._store.confirmed()
         row = self._store.lease(message.server)
         if row is None or row.incarnation != message.incarnation or row.phase is LeasePhase.OVER:
@@ -198,7 +198,7 @@ class Leases:
     async def _knows_position_of(self, message: Renew) -> bool:
         """Whether what this server shows is of this log, or of what that has in common with the one that it was.
 
-        Whoever was granted a lease by the older one would hold that against the newest log when it is put back.
+        A server that was granted a lease by the older one would hold that against the newest log when it is put back.
         """
         if not message.position:
             return False
@@ -218,7 +218,7 @@ class Leases:
         return message.members not in ("", digest_of_members(self._store.servers(Role.HOMESERVER)))
 
     def aside_of(self, peers: Sequence[str]) -> list[str]:
-        """Those of these servers that are drained: they may be stopped soon, and should be nobody's followers."""
+        """Those of these servers that are drained: they may be stopped soon, and should be no backup replicas."""
         drained = {drain.server for drain in self._store.drains()}
         return [name for name in peers if name in drained]
 
@@ -246,7 +246,7 @@ class Leases:
     async def prove_went_back(self, who: str, missing: LogPosition | LogPlace) -> None:
         """A server, or another instance, has shown what this instance has signed: that the log was where it was not.
 
-        Shown to whoever grants leases; the others learn it by the log.
+        Shown to the homeserver that grants leases; the others learn it by the log.
         """
         if self.went_back or not self.granter.office:
             return
@@ -278,7 +278,7 @@ class Leases:
     async def _lacks(self, message: Renew) -> str:
         """Where the log has never been, of where this server heard that it was: it is granted nothing then.
 
-        Nobody else stands still for it, since anybody could say so.
+        No other server is unleased for it, since any could say so.
         """
         missing = await self._positions.lacking(message.heard)
         if not missing:
@@ -287,7 +287,7 @@ class Leases:
             self._misled.add(message.server)
             _log.error(
                 "log_went_back: %s was told by homeservers that the log was at %s, and it has never been there: it was "
-                "restored from an older copy. That server stands still",
+                "restored from an older copy. That server is unleased",
                 message.server,
                 missing,
             )
@@ -433,7 +433,7 @@ class Leases:
             return
         if await self._sweep(row):
             # What the log has learned since of an earlier incarnation has this one swept again by the next look, of
-            # whoever grants leases then.
+            # the homeserver that grants leases then.
             seen = {"late": row.late, "phase": row.phase.value}
             await self._store.submit("lease.swept", server=server, incarnation=incarnation, **seen)
 

@@ -93,7 +93,7 @@ class Inquiries:
         return answered
 
     async def _check_may_ask(self, message: StageInquiry | Passed | Stranded, sender: str) -> None:
-        """What is about a server is asked by itself, or by its home; a chain speaks for itself, whoever brings it."""
+        """What is about a server is asked by itself, or by its home; a chain speaks for itself, wherever it is from."""
         if not isinstance(message, Passed):
             await check_speaks_for(self._directory, sender, message.target)
             return
@@ -112,7 +112,7 @@ class Inquiries:
                 return StageWord(transfer_id=transfer.id, word="committed", certificate=certificate)
         # Frozen under the fence that the log still knows: it may come to a commit yet.
         is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
-        # While nobody has authority it may be the only state that is left to go on with.
+        # While no server has authority it may be the only state that is left to resume.
         is_open |= self._store.recovery(request.entity) is not None
         return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")
 

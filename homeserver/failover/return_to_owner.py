@@ -1,12 +1,12 @@
 """Handing back what waited for the return of its server, when somebody else had the later copy.
 
 An orphan that is to `freeze` waits for its server. When that is back, the latest copy counts all the same: what players
-were told to be durable may be with a follower alone, and the server's own checkpoint is seconds old if it was killed.
-A copy is gone on with where it is. So the follower begins, and is told at once to hand the entity over to the server
-that it belongs to, as in a drain.
+were told to be durable may be with a backup replica alone, and the server's own checkpoint is seconds old if it was
+killed. A copy is resumed where it is. So the backup replica begins, and is told at once to hand the entity over to the
+server that it belongs to, as in a drain.
 
 Kept in memory, by the member that grants leases: if that dies meanwhile, the entity stays where it is. And if the
-follower dies before the entity is home, it is the follower's return that is waited for.
+backup replica dies before the entity is home, it is its return that is waited for.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class _Way:
 
 
 class Homeward:
-    """What was gone on with elsewhere and belongs back.
+    """What was taken over elsewhere and belongs back.
 
     Args:
         tell: sends a message to a simulation server.
@@ -63,7 +63,7 @@ class Homeward:
         return entity in self._ways
 
     def adopted(self, row: RecoveryRow) -> None:
-        """Somebody has gone on with this; only servers of the entity's own instance are told where it belongs."""
+        """A server has taken this over; only servers of the entity's own instance are told where it belongs."""
         if not row.held or row.target == row.last:
             return
         if {instance_of(row.target), instance_of(row.last)} != {instance_of(row.entity)}:
@@ -94,7 +94,7 @@ class Homeward:
                 await self._tell(Moves(moves=items[first : first + MAX_MOVES]), target)
 
     def _is_still_away(self, entity: str, way: _Way) -> bool:
-        """Whether it is where it was gone on with, has not been away since, and still belongs to its server."""
+        """Whether it is where it was taken over, has not been away since, and still belongs to its server."""
         record = self._store.entity(entity)
         if record is None or record.authority != way.target or record.orphans is not OrphanPolicy.FREEZE:
             return False

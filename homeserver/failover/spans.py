@@ -1,7 +1,7 @@
 """What the homeserver in office tells of entities that are looked for because their authority is dead.
 
 One span for each, and each fence that was raised for it. It starts when this member has had the log raise the fence, or
-sees in the log that another member has: whenever it looks there for what to go on with, so nothing is gone on with that
+sees in the log that another member has: whenever it looks there for what to take over, so nothing is taken over that
 was not seen. It stops where this member tells the log that it is over, or sees that it is. `authority.node.spans` says
 what the spans mean.
 """
@@ -27,7 +27,7 @@ class TakeoverSpans:
         self._open: Final[dict[tuple[str, int], tuple[OpenSpan, RecoveryRow]]] = {}
 
     def looked(self, rows: Sequence[RecoveryRow]) -> None:
-        """All that is to be gone on with at this moment; what is not among it is over, whoever has ended it."""
+        """All that is to be taken over at this moment; what is not among it is over, whichever member has ended it."""
         if not self._open and not self._spans.wants(TAKEOVER):
             return
         still, keys = {row.entity for row in rows}, {_key(row) for row in rows}
@@ -37,7 +37,8 @@ class TakeoverSpans:
             elif self._store.entity(key[0]) is None:
                 self._stop(key, "ended")
             else:
-                # Whoever has it has acted under its fence, which the log took for his word; or its answer is lost.
+                # The server that has it has acted under its fence, which the log took for its word; or its answer is
+                # lost.
                 self.adopted(self._open[key][1])
         self.seen(rows)
 
@@ -69,12 +70,12 @@ class TakeoverSpans:
             self.seen([row for entity in entities if (row := self._store.recovery(entity)) is not None])
 
     def again(self, entity: str, epoch: int) -> None:
-        """Whoever was given it, under this epoch, does not go on with it: others are asked from here on."""
+        """The server that was given it, under this epoch, does not resume it: others are asked from here on."""
         self._stop((entity, epoch - 1), "again")
         self.changed([entity])
 
     def adopted(self, row: RecoveryRow) -> None:
-        """Its target goes on with it."""
+        """Its target resumes it."""
         if (known := self._open.pop(_key(row), None)) is not None:
             measurements = {"tick": row.tick} if row.target else {}
             known[0].stop(self._spans.now_ns(), "adopted", measurements, target=row.target)
@@ -96,5 +97,5 @@ class TakeoverSpans:
 
 
 def _key(row: RecoveryRow) -> tuple[str, int]:
-    # Whoever was given it has it under the epoch after the raised one.
+    # The server that was given it has it under the epoch after the raised one.
     return row.entity, row.epoch - 1 if row.target else row.epoch

@@ -1,7 +1,7 @@
 """Going on with what a dead simulation server left: the fence first, then everybody's copies, then the best one.
 
-Done by whoever grants leases, and taken up where it stands by the next one: what is to be done is in the log
-(`recoveries/<id>`), and every message may be repeated. `authority.machines.replica_choice` has the rules.
+Done by the homeserver that grants leases, and taken up where it stands by the next one: what is to be done is in the
+log (`recoveries/<id>`), and every message may be repeated. `authority.machines.replica_choice` has the rules.
 """
 
 import logging
@@ -45,11 +45,11 @@ __all__ = ["Recovered", "Recoveries", "believed"]
 _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 
 LOOK_S: Final = 0.25
-# Who is alive and does not go on with what it was given for so long has lost the copy, for want of room.
+# A live server that has not resumed what it was given for this long has lost the copy, for want of room.
 ADOPT_NS: Final = 30_000_000_000
 # Who may have been passed an entity, and whose lease is over for less than that, may be back in a moment: paused or cut
-# off, or killed and about to be restarted. Whoever has been away for longer was given no pass that nobody has heard of,
-# but by somebody who was cut off too.
+# off, or killed and about to be restarted. A server that has been away for longer was given no pass that no other has
+# heard of, but by somebody who was cut off too.
 PASSED_NS: Final = 10_000_000_000
 # Whose server is silent, and may have died of it as others have: so long its word is waited for. A server that only
 # took too long for a tick is back by then, as a rule, and says so; else the next one would be the third.
@@ -92,7 +92,7 @@ class Recoveries:
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
         self._died_of: dict[str, list[int]] = {}
-        """Under which epochs servers have died of what is to be gone on with, as those say who could be asked."""
+        """Under which epochs servers have died of what is to be taken over, as those say that could be asked."""
         self._handed_on: dict[str, int] = {}
         """What was handed on by another history of the log, as who had it by this one says; under which epoch."""
         self._adopted: dict[str, RecoveryRow] = {}
@@ -139,8 +139,8 @@ class Recoveries:
     async def _nowhere_else(self, records: Sequence[EntityRecord], server: str) -> list[EntityRecord]:
         """Of delegated entities those that nobody holds by a chain that the log has not seen.
 
-        The fence is not raised yet: whoever holds one goes on, and tells of its chain. Nobody else takes a pass of this
-        epoch from here on.
+        The fence is not raised yet: a server that holds one goes on, and tells of its chain. No other takes a pass of
+        this epoch from here on.
         """
         items = tuple(RaisedItem(entity=record.id, epoch=record.epoch, sub=MAX_EPOCH) for record in records)
         asked = {name: number for name, number in self.alive().items() if name != server}
@@ -148,7 +148,7 @@ class Recoveries:
         await self._store.confirmed()
         now = {name: number for name, number in self.alive().items() if name != server}
         if now.items() - asked.items():
-            # It was not asked, and may have been passed one by whoever has answered since; the next sweep asks it.
+            # It was not asked, and may have been passed one by one that has answered since; the next sweep asks it.
             self.counts["came_meanwhile"] += 1
             return []
         held = {item.entity for found in answers.values() for item in found if item.holds}
@@ -163,7 +163,7 @@ class Recoveries:
             self._takeovers.changed(entities)
 
     def to_go_on_with(self) -> list[RecoveryRow]:
-        """All that is to be recovered, as the log has it at this moment: seen, whoever has begun with it."""
+        """All that is to be recovered, as the log has it at this moment: seen, whichever server has begun with it."""
         rows = self._store.recoveries()
         self._takeovers.seen(rows)
         return rows
@@ -186,7 +186,7 @@ class Recoveries:
     # --- going on --------------------------------------------------------------------------------------------------
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Go on with whatever is to be recovered, while this member grants leases, until cancelled."""
+        """Recover all that is to be recovered, while this member grants leases, until cancelled."""
         task_status.started()
         while True:
             await self._clock.sleep_s(LOOK_S)
@@ -209,7 +209,7 @@ class Recoveries:
         self._forget_all_but(())
 
     def _forget_all_but(self, rows: Collection[RecoveryRow]) -> None:
-        """Keep what is remembered of these recoveries alone: others are over, whoever has heard of it."""
+        """Keep what is remembered of these recoveries alone: others are over, whichever member has heard of it."""
         entities = {row.entity for row in rows}
         for table in (self._in_vain_for, self._waited_for, self._died_of, self._handed_on):
             for entity in table.keys() - entities:
@@ -259,7 +259,7 @@ class Recoveries:
                 await self._collect(some, there, seen, everybody)
 
     async def _look_again(self, rows: Sequence[RecoveryRow]) -> None:
-        """Look for other copies of what was given to somebody who does not go on with it."""
+        """Look for other copies of what was given to a server that does not resume it."""
         now_ns = self._clock.monotonic_ns()
         told_ns = {key: self._told_since_ns.get(key, now_ns) for key in [(row.entity, row.epoch) for row in rows]}
         self._told_since_ns |= told_ns
@@ -294,7 +294,8 @@ class Recoveries:
             if self._waits_for_later(row, best, there, answers, has_begun=has_begun):
                 self._in_vain_for[row.entity] = (seen, row.epoch, row.held)
             elif not is_enough(row, best, silent):
-                # The same question to the same servers has the same answer; whoever fell silent since is another one.
+                # The same question to the same servers has the same answer; a server that fell silent since is another
+                # one.
                 if silent == there.silent:
                     self._in_vain_for[row.entity] = (seen, row.epoch, row.held)
             elif best is None:
@@ -322,8 +323,8 @@ class Recoveries:
     ) -> Sequence[RecoveryRow]:
         """Those of which everybody who may have them was asked; the next look asks again about the others.
 
-        What is contested lives on until whoever has it is asked, and may be passed meanwhile, also to a server that has
-        come, or come back, since the question was begun. That one was not asked, and knows of no raised fence.
+        What is contested lives on until the server that has it is asked, and may be passed meanwhile, also to a server
+        that has come, or come back, since the question was begun. That one was not asked, and knows of no raised fence.
         """
         if not any(row.contested for row in rows):
             return rows
@@ -455,14 +456,14 @@ class Recoveries:
         )
 
     def adopted(self, message: Adopted, sender: str) -> None:
-        """A server has gone on with entities; the log is told when this looks around."""
+        """A server has taken entities over; the log is told when this looks around."""
         for item in message.items:
             row = self._store.recovery(item.entity)
             if row is not None and (row.target, row.epoch) == (sender, item.epoch):
                 self._adopted[row.entity] = row
 
     async def _finish(self) -> None:
-        """Tell the log what has been gone on with."""
+        """Tell the log what has been taken over."""
         rows, self._adopted = self._adopted, {}
         items = [{"entity": row.entity, "epoch": row.epoch, "target": row.target} for row in rows.values()]
         for entity in await self._store.submit("recovery.adopted", items=items) if items else ():
@@ -479,7 +480,7 @@ class Recoveries:
             self.recent.append(report)
 
     def hands_back(self, entity: str) -> bool:
-        """Whether the server that goes on with it, or is about to, is to hand it back to the one where it belongs."""
+        """Whether the server that takes it over, or is about to, is to hand it back to the one where it belongs."""
         row = self._store.recovery(entity)
         return (row is not None and row.held) or entity in self._homeward
 
@@ -531,11 +532,11 @@ class Recoveries:
 
 
 def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple[str, FoundItem]]:
-    """What may be gone on with: of what is contested, and its last authority simulated until now, only what that had.
+    """What may be resumed: of what is contested, and its last authority simulated until now, only what that had.
 
-    Who has passed an entity on does not simulate it any more. Whoever has it by such a pass has it from a thief. But a
-    pass leaves the epoch as it is: what somebody has of a later one is by the log's leave, and until it was taken away
-    for that the last authority had simulated it once before.
+    A server that has passed an entity on does not simulate it any more. One that has it by such a pass has it from a
+    thief. But a pass leaves the epoch as it is: what somebody has of a later one is by the log's leave, and until it
+    was taken away for that the last authority had simulated it once before.
     """
     its_own = [(holder, item) for holder, item in found if row.contested and item.holds and holder == row.last]
     latest = max((item.epoch for _, item in found), default=0)

@@ -110,7 +110,7 @@ class LogPositions:
     def place_for(self, receiver: str) -> str:
         """Where the log stands by this member's copy, for what is sealed for a server of this instance; else empty.
 
-        Whoever is told of a decision is told with it where the log stands, which is behind the decision by then.
+        A server that is told of a decision is told with it where the log stands, which is behind the decision by then.
         """
         if instance_of(receiver) != self._instance:
             return ""

@@ -1,7 +1,7 @@
 """The replicated rows as a homeserver uses them: procedures through the log, reads from the local copy.
 
-The copy may be behind the log. What it has was so once; what it does not have may be there all the same, so whoever is
-about to say that something does not exist asks with `find_row`, `find_entity`, `find_transfer` or `find_servers`.
+The copy may be behind the log. What it has was so once; what it does not have may be there all the same, so code that
+is about to say that something does not exist asks with `find_row`, `find_entity`, `find_transfer` or `find_servers`.
 
 The names of this module's errors are what REST answers carry as `code`.
 """
@@ -139,7 +139,7 @@ class Store:
     async def newer_row(self, name: str) -> DirectoryRow | None:
         """The directory row of a server or player, not older than this call.
 
-        Whoever looks because of an unknown key shares one question to the leader with all who do at the same time.
+        A look because of an unknown key shares one question to the leader with all others at the same time.
 
         Raises:
             NoQuorum: nobody can say.
@@ -450,7 +450,7 @@ class Store:
         return row
 
     def recoveries(self) -> list[RecoveryRow]:
-        """The entities whose authority died and that nobody goes on with yet, as this member knows them."""
+        """The entities whose authority died and that no server has taken over yet, as this member knows them."""
         store = self._replica.store
         names = sorted(store.children(("recoveries",))) if store.exists(("recoveries",)) else []
         return [row for name in names if (row := self.recovery(name)) is not None]
@@ -470,7 +470,7 @@ class Store:
     def delegated_to(self, server: str, at_most: int, after: str = "") -> list[tuple[str, str]]:
         """Entities of others that a server may be passed, each with who has authority, by id.
 
-        They begin behind the entity `after`, and go on with the first ones behind the last. There is no index; rows
+        They begin behind the entity `after`, and continue with the first ones behind the last. There is no index; rows
         that do not even contain the name are not decoded, nor is what comes when there are enough.
         """
         name = server.encode()

@@ -52,7 +52,7 @@ ROW_TTL_NS: Final = 60_000_000_000
 # Of a server that is silent: it may have come back elsewhere.
 SILENT_ROW_TTL_NS: Final = 2_000_000_000
 # Names that another instance does not have are remembered briefly: a stranger's made-up sender costs a query a second.
-# Whoever asks for fresh rows has seen a key that is not in the one that is known, or a handshake.
+# A server that asks for fresh rows has seen a key that is not in the one that is known, or a handshake.
 FRESH_NS: Final = 20_000_000
 ABSENT_TTL_NS: Final = 1_000_000_000
 MAX_ABSENT: Final = 1_000
@@ -416,7 +416,7 @@ class Federation:
                     "POST", f"{url}/v1/federation", json=body, headers=headers, timeout_s=wait_s
                 )
             except trio.Cancelled:
-                # Whoever asked does not wait any longer.
+                # The one that asked does not wait any longer.
                 self._doubt(url)
                 raise
             except HttpFailed as error:

@@ -1,7 +1,7 @@
 """Asking the home of a target in another instance whether it would have an entity, in case 1, and for how long.
 
 What is asked is about the target, so one question is for all that came together and go there: those of a group most of
-all. By itself each would cost both homes milliseconds. The entities stand still meanwhile. Their own home alone
+all. By itself each would cost both homes milliseconds. The entities are frozen meanwhile. Their own home alone
 decides, and without an admission it has committed nothing: so it may give a transfer up when the other home says
 nothing, whatever that says later (FAILURES rows 11 and 21).
 """
@@ -36,7 +36,7 @@ TRY_S: Final = 1.5
 PAUSE_NS: Final = 120_000_000_000
 MAX_UNANSWERED: Final = 65_536
 # Who was given up is tried once for each transfer after that, not waited for, whatever it says in between: one that
-# comes and goes would have an entity stand still for the whole time with each move that is ordered.
+# comes and goes would have an entity frozen for the whole time with each move that is ordered.
 GIVEN_UP_NS: Final = 30_000_000_000
 
 
@@ -166,7 +166,7 @@ def _read(
         return outcome
     reply, by_way = outcome
     if not isinstance(reply, AdmitReply) or reply.transfer_id != request.transfer_id:
-        # As if it had said nothing: it must not be able to have the entity stand still for ever either.
+        # As if it had said nothing: it must not be able to have the entity frozen for ever either.
         return PeerUnreachable(f"{home} answered an admission with something else")
     return _Word(reply, by_way, trace, asked)
 

@@ -32,8 +32,8 @@ RESET_ATTEMPTS: Final = 20
 async def register(store: Store, row: DirectoryRow) -> DirectoryRow:
     """Enter `row`; the row as it stands then.
 
-    Keys that are there already, in a later version, stay: whoever registers an earlier version of its own current keys
-    learns from the answer what has been set for it. Other keys must follow on those that are there.
+    Keys that are there already, in a later version, stay: a server that registers an earlier version of its own current
+    keys learns from the answer what has been set for it. Other keys must follow on those that are there.
 
     Raises:
         Refused: they do not follow, the name is another's, or the directory is full.

@@ -111,7 +111,7 @@ class Standings:
         return True
 
     def known(self, record: EntityRecord) -> SeenAs:
-        """How it stands by the log, and by whether its server reports at all; nobody is asked."""
+        """How it stands by the log, and by whether its server reports at all; no server is asked."""
         seen = seen_by_log(record, is_over=self.is_over(record))
         return SeenAs.UNREACHABLE if seen is SeenAs.SIMULATED and self._is_silent(record.authority) else seen
 
@@ -155,7 +155,7 @@ class Standings:
             return f"its master {record.master} has not answered yet"
         source = transfer.source if transfer.phase in (Phase.PREPARED, Phase.COMMITTED) else record.authority
         if not source:
-            return f"nobody has authority over {record.id} now: it is {record.standing}"
+            return f"no server has authority over {record.id} now: it is {record.standing}"
         row = (await self.ask([record.changed(authority=source)])).get(record.id)
         if row is None:
             return f"{source} does not answer"
@@ -168,7 +168,7 @@ class Standings:
         return f"{source} has not begun with it" + (f": it is {row.at} ({row.why})" if row.at is not At.RUNS else "")
 
     def came_by(self, record: EntityRecord) -> TransferRecord | None:
-        """The transfer that gave an entity to its present authority, if nobody has reported the end of it."""
+        """The transfer that gave an entity to its present authority, if no server has reported the end of it."""
         transfers = self._store.transfers_of(record.id, _LOOKED_AT)
         return next((one for one in transfers if one.phase is Phase.COMMITTED and one.fence == record.fence), None)
 

@@ -93,13 +93,13 @@ def explain(facts: Facts) -> Why:
     if record is None:
         return _no_record(facts)
     if record.standing is not Standing.SIMULATED and not facts.no_majority:
-        return _nobody_has_it(facts, record)
+        return _no_server_has_it(facts, record)
     if row is None or row.at in (At.UNLEASED, At.FROZEN, At.NOT_HERE):
         if facts.no_majority:
-            # Whatever it waits for, nobody can decide that.
+            # Whatever it waits for, no homeserver can decide that.
             return Why(Cause.NO_MAJORITY, facts.no_majority, _MAJORITY)
-        return _nobody_goes_on(facts, record, row)
-    return _stands_still(record, row)
+        return _none_resumes_it(facts, record, row)
+    return _not_running(record, row)
 
 
 def _runs(facts: Facts, record: EntityRecord, row: StandingRow) -> Why:
@@ -128,7 +128,7 @@ def _no_record(facts: Facts) -> Why:
     return Why(Cause.NOT_KNOWN, text, "look at the spelling, and at whether its creation was answered (201)")
 
 
-def _nobody_has_it(facts: Facts, record: EntityRecord) -> Why:
+def _no_server_has_it(facts: Facts, record: EntityRecord) -> Why:
     recovery = facts.recovery
     if recovery is None:
         text = "the server that had it died, and no other one has taken it over yet"
@@ -161,7 +161,7 @@ def _nobody_has_it(facts: Facts, record: EntityRecord) -> Why:
     return Why(Cause.RECOVERING, text, remedy + (f", and whether {', '.join(abroad)} can be reached" if abroad else ""))
 
 
-def _nobody_goes_on(facts: Facts, record: EntityRecord, row: StandingRow | None) -> Why:
+def _none_resumes_it(facts: Facts, record: EntityRecord, row: StandingRow | None) -> Why:
     server = record.authority
     if facts.is_over:
         text = f"the lease of its server {server} is over: it is about to be taken over from a copy"
@@ -200,7 +200,7 @@ def _not_there(facts: Facts, record: EntityRecord, row: StandingRow) -> Why:
     return Why(Cause.ON_ITS_WAY, text, remedy, came_by.id, came_by.phase.value, since_ms)
 
 
-def _stands_still(record: EntityRecord, row: StandingRow) -> Why:
+def _not_running(record: EntityRecord, row: StandingRow) -> Why:
     server = record.authority
     if row.at is At.QUARANTINED:
         remedy = (
@@ -213,5 +213,5 @@ def _stands_still(record: EntityRecord, row: StandingRow) -> Why:
         remedy = "start a server whose world takes it: it is passed on to that by itself (docs/failover.md, Takeover)"
         return Why(Cause.UNTAKEN, text, remedy)
     text = "its owner left, and by its policy (on_leave = freeze) it waits until it has another"
-    remedy = f"have somebody own it (PATCH /v1/entities/{record.id}), or its master release it"
+    remedy = f"have a player own it (PATCH /v1/entities/{record.id}), or its master release it"
     return Why(Cause.SUSPENDED, text, remedy)

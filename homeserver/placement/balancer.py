@@ -1,7 +1,7 @@
 """Who should be where: the homeserver that leads asks its simulation servers, has a policy decide, and gives orders.
 
 It holds nothing that must survive it. That a server is drained is in the log, and where entities are is with the
-servers; so whoever leads next goes on with the next round. Orders are not proposals to the log: a server hands entities
+servers; so the next leader begins with the next round. Orders are not proposals to the log: a server hands entities
 over by itself, and the log decides on each as on any other hand-over. What was ordered and does not happen shows in
 the next census, and is ordered elsewhere for a while then (`authority.placement.rejections`).
 
@@ -11,7 +11,7 @@ evacuated to a server that is gone.
 
 Drained servers are emptied whatever the policy is: it may choose where somebody goes, and whom it does not name, or
 names no good target for, leaves the built-in way. A policy that fails has no say in that round. What a server's world
-does not take is passed on likewise, also while nothing is balanced: it stands still until it is where it is taken.
+does not take is passed on likewise, also while nothing is balanced: it is stopped until it is where it is taken.
 """
 
 import logging
@@ -126,10 +126,11 @@ class Reported:
 
 
 class Balancer:
-    """Drains servers, passes on what stands still there, and balances if it is `balancing`; at work on the leader only.
+    """Drains servers, passes on what its servers do not take, and balances if it is `balancing`; at work on the leader
+    only.
 
     `new_id` makes the ids of the transfers that it begins; `is_silent` says of another instance whether its home does
-    not answer: its entities are left where they are, as they would stand still until it decides. `is_handed_back` says
+    not answer: its entities are left where they are, as they would be frozen until it decides. `is_handed_back` says
     of an entity whether somebody else sees to it that it leaves, for where it belongs.
     """
 
@@ -229,7 +230,7 @@ class Balancer:
         self._refusals.arrived(entity, target)
 
     def is_passed_on(self, entity: str) -> bool:
-        """Whether this member has ordered it away lately because it stands still where it is."""
+        """Whether this member has ordered it away lately because it is stopped where it is."""
         return self._now_s() - self._passed_on.get(entity, -PASSED_ON_S) < PASSED_ON_S
 
     # --- rounds ----------------------------------------------------------------------------------------------------
@@ -357,9 +358,9 @@ class Balancer:
         return self._is_silent(instance_of(entity))
 
     def _with_parents_of_immovable_ones(self, residents: list[Resident], draining: Collection[str]) -> list[Resident]:
-        """The same, but whoever would take somebody along who has to stay is immovable too; drained ones go anyway.
+        """The same, but what would take an immovable one along is immovable too; drained ones go anyway.
 
-        Worlds know nothing of hierarchies, and whoever is above takes along what is below
+        Worlds know nothing of hierarchies, and what is above takes along what is below
         (`homeserver.transfer.hierarchies`).
         """
         if not any(resident.immovable for resident in residents):
@@ -402,7 +403,7 @@ class Balancer:
             self.governor.counts["policy_slow"] += 1
             if now_s >= self._slow_until_s:
                 self._slow_until_s = now_s + SLOW_POLICY_AGAIN_S
-                text = "the placement policy took %.3f s; the homeserver stood still meanwhile%s"
+                text = "the placement policy took %.3f s; the homeserver did nothing else meanwhile%s"
                 _log.warning(text, took_s, f", and does not ask it for {rests_s:.0f} s" if rests_s else "")
 
     def _now_s(self) -> float:

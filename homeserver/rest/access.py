@@ -1,8 +1,9 @@
 """Who may call what.
 
-Reading is open to whoever reaches the address (loopback by default). Changing things takes the instance's client token
-as a bearer token; what is done in a player's name takes that player's signature too. Changing the members of the
-instance, and looking into actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join token.
+Reading is open to every client that reaches the address (loopback by default). Changing things takes the instance's
+client token as a bearer token; what is done in a player's name takes that player's signature too. Changing the members
+of the instance, and looking into actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join
+token.
 """
 
 import json

@@ -192,9 +192,10 @@ def _server_list_routes(node: Node) -> APIRouter:
 
     @routes.get("/v1/recoveries")
     async def recoveries() -> RecoveriesView:
-        """The entities of dead simulation servers: who goes on with them, and from which copy."""
+        """The entities of dead simulation servers: which server takes them over, and from which copy."""
         data = node.recoveries.to_data() | {"log_went_back": node.leases.went_back}
-        return RecoveriesView(**data, abroad=node.abroad.to_data())
+        foreign = node.abroad.to_data()
+        return RecoveriesView(**data, foreign_custody=foreign, abroad=foreign)
 
     @routes.get("/v1/servers/{name}")
     async def server(name: Name) -> ServerView:
@@ -215,7 +216,7 @@ def _entity_routes(node: Node) -> APIRouter:
     async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
         """Owner, master, authority, epoch and rule of an entity, and how it stands: its authority is asked.
 
-        With `local` nobody is asked: `standing` is what the log alone says, and whether its server reports.
+        With `local` no server is asked: `standing` is what the log alone says, and whether its server reports.
         """
         record = await _entity(node, entity_id, consistency)
         if consistency == "local":
@@ -309,7 +310,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
             text = "a request in a player's name needs that player's proof"
             raise ApiError(422, "no_proof", text, body.requester)
         if body.transfer_id is None:
-            # It makes the proof good for one transfer: whoever sends it again gets the answer of the first time.
+            # It makes the proof good for one transfer: one that sends it again gets the answer of the first time.
             text = "a request in a player's name needs a transfer_id, which its proof names"
             raise ApiError(422, "no_transfer_id", text, body.requester)
         statement = {"action": "transfer", "entity": entity_id, "to": body.to, "transfer_id": body.transfer_id}
@@ -341,7 +342,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
 
 
 async def _is_delegated(node: Node, entity_id: str, target: str) -> bool:
-    """Whether an entity may be passed directly to a server: whoever has authority is of the same group."""
+    """Whether an entity may be passed directly to a server: its authority is of the same group."""
     here = node.store.entity(entity_id)
     if here is not None and target in here.delegation:
         return True
@@ -425,7 +426,7 @@ def _player_routes(node: Node) -> APIRouter:
 
     @routes.put("/{player}/keys", dependencies=[client])
     async def put_keys(player: Name, body: KeysBody) -> KeysView:
-        """Pin a player's public keys to its name. A name belongs to whoever registered it first.
+        """Pin a player's public keys to its name. A name belongs to its first registrant.
 
         Later versions of the keys must follow from those that stand here.
         """

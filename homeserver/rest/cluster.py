@@ -1,8 +1,8 @@
 """/v1/cluster: the members of the instance as this one sees them; who may come and go, and who leads.
 
 Any member takes these requests and passes them to the leader. Changing the members is an operator's right: its token is
-not the clients', because whoever may write rows must not thereby be able to take the log apart, and not the join token,
-which every simulation server holds.
+not the clients', because a client that may write rows must not thereby be able to take the log apart, and not the join
+token, which every simulation server holds.
 """
 
 from collections.abc import AsyncIterator
@@ -59,7 +59,7 @@ def cluster_routes(node: Node) -> APIRouter:
     operator = Depends(operator_access(node.secrets.operator_token))
 
     def raft() -> Replica:
-        """The members are Raft's; with another backend, whoever keeps the tree has ways of its own to change them."""
+        """The members are Raft's; with another backend, what keeps the tree has ways of its own to change them."""
         if isinstance(node.replica, Replica):
             return node.replica
         raise ApiError(501, "unsupported", "the tree of this instance is not kept by its homeservers; ask its keeper")
@@ -104,7 +104,7 @@ def cluster_routes(node: Node) -> APIRouter:
 
     @routes.post("/leader", dependencies=[operator])
     async def transfer(body: LeaderBody, timeout_s: TimeoutS = 5.0) -> LeaderView:
-        """Have a voter lead, or whoever is best prepared; answers when it does."""
+        """Have a voter lead, or the best prepared one; answers when it does."""
         async with _changing():
             return LeaderView(leader=await raft().transfer_leadership(body.name, timeout_s=timeout_s))
 

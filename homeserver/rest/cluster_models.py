@@ -141,7 +141,7 @@ class MemberBody(RequestBody):
 class LeaderBody(RequestBody):
     """Who shall lead."""
 
-    name: Text | None = Field(default=None, max_length=255, description="a voter; null: whoever is best prepared")
+    name: Text | None = Field(default=None, max_length=255, description="a voter; null: the best prepared one")
 
 
 class LeaderView(BaseModel):

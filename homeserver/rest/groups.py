@@ -47,14 +47,14 @@ class NewGroup(RequestBody):
         default=0,
         ge=0,
         le=MAX_NOTICE_MS,
-        description="how long worlds and owners may go on before they stand still; all of an all-or-none group do so"
+        description="how long worlds and owners may go on before they are frozen; all of an all-or-none group do so"
         " at the end of it, also when they are ready earlier",
     )
     freeze_budget_ms: int = Field(
         default=0,
         ge=0,
         le=MAX_NOTICE_MS,
-        description="give up, and go on, if one stands still for longer before the commit; 0: as long as it takes",
+        description="give up, and resume them, if one is frozen for longer before the commit; 0: as long as it takes",
     )
     transport: Literal["rest", "link"] = "rest"
 

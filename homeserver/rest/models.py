@@ -64,7 +64,7 @@ __all__ = [
 # base64url twice makes a sealed body 16/9 of its payload. The longest trace has not even half as many values, and this
 # is read of anybody.
 SEALED: Final = BodyBound(2 * MAX_BODY_BYTES, max_values=2_000)
-# Whoever asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
+# A server that asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
 Nonce = Annotated[str, Field(min_length=16, max_length=64)]
 Kind = Annotated[Text, Field(min_length=1, max_length=64)]
 MAX_WAIT_MS: Final = 600_000
@@ -192,7 +192,12 @@ class EntityView(BaseModel):
     owner_timeout_s: int = Field(description="how long its owner may be silent; 0: as long as it likes")
     policies_rev: int = Field(description="of orphans, on_leave, heir and owner_timeout_s together")
     release_rev: int = Field(description="how often its master has released it, from 1")
-    stands_still: bool = Field(description="because its owner left, until it has another, or its master releases it")
+    suspended: bool = Field(
+        description="its owner left, under the policy freeze; until it has another, or its master releases it"
+    )
+    stands_still: bool = Field(
+        deprecated=True, description="the former name of suspended; the next release does not have it"
+    )
     parent: str = Field(description="what it moves with; empty for nothing")
     parent_rev: int
     children: list[str] = Field(description="what moves with it")
@@ -200,20 +205,21 @@ class EntityView(BaseModel):
     @classmethod
     def of(cls, record: EntityRecord, standing: SeenAs | None = None) -> "EntityView":
         """From the record in the log; `standing` if more is known."""
-        return cls(**record.model_dump() | {"standing": standing or seen_by_log(record, is_over=False)})
+        seen = standing or seen_by_log(record, is_over=False)
+        return cls(**record.model_dump() | {"standing": seen, "suspended": record.stands_still})
 
 
 class RecoveriesView(BaseModel):
-    """What dead simulation servers left: what is not gone on with yet, and what was, newest first."""
+    """What dead simulation servers left: what is not taken over yet, and what was, newest first."""
 
     waiting: list[dict[str, Any]] = Field(
         description="{entity, standing, last, epoch, held, disk, abroad, abroad_too, came_epoch, target, tick, "
         "state_hash, source, contested, had, stay_epoch, stay_sub, waits_for}; no target: copies are looked for, "
         "also in the instances `abroad`, or, if "
-        "`standing` is lost, there is none; with `disk` or `held` whoever was `last` is waited for; `contested`: "
-        "nobody can prove who has it; `had`: servers that may begin with it yet though they are not to any more; "
-        "`stay_*`: the fence of its last stay, `waits_for`: servers that may have copies of it, while all that were "
-        "found are of earlier ones (known to the member that grants leases)"
+        "`standing` is lost, there is none; with `disk` or `held` the server `last` is waited for; `contested`: no "
+        "server can prove that it has it; `had`: servers that may begin with it yet though they are not to any more; "
+        "`stay_*`: the fence of its last custody term, `waits_for`: servers that may have copies of it, while all that "
+        "were found are of earlier ones (known to the member that grants leases)"
     )
     recent: list[dict[str, Any]] = Field(
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"
@@ -222,9 +228,12 @@ class RecoveriesView(BaseModel):
     log_went_back: str = Field(
         description="why nothing is recovered and no lease granted: the log is older than it was; empty if it is not"
     )
-    abroad: list[dict[str, Any]] = Field(
+    foreign_custody: list[dict[str, Any]] = Field(
         description="{instance, entities by server, reason, silent_since_s} of other instances that have entities of "
-        "this one, of the member that grants leases; with a reason nobody takes over from there"
+        "this one, of the member that grants leases; with a reason no server takes over from there"
+    )
+    abroad: list[dict[str, Any]] = Field(
+        deprecated=True, description="the former name of foreign_custody; the next release does not have it"
     )
 
 
@@ -304,13 +313,13 @@ class NewTransfer(RequestBody):
     )
     mode: Literal["eager", "staged"] = "eager"
     notice_ms: int = Field(
-        default=0, ge=0, le=MAX_NOTICE_MS, description="how long world and owner may go on before it stands still"
+        default=0, ge=0, le=MAX_NOTICE_MS, description="how long world and owner may go on before it is frozen"
     )
     freeze_budget_ms: int = Field(
         default=0,
         ge=0,
         le=MAX_NOTICE_MS,
-        description="give up, and go on, if it stands still for longer before the commit (not once a direct pass has"
+        description="give up, and resume it, if it is frozen for longer before the commit (not once a direct pass has"
         " been sent); a state that is too large to arrive within it goes in staged mode, or is refused; 0: as long as"
         " it takes, and in staged mode two seconds, more for large states, until the state is on the target's disk",
     )

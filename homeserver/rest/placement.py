@@ -1,7 +1,7 @@
 """Routes for operators: the load of simulation servers, holding the balancer still, drains, and taking servers out.
 
-A drain goes on by itself, on whichever homeserver leads. Nobody has to wait for it, and whoever waited and is gone has
-left nothing half done.
+A drain goes on by itself, on whichever homeserver leads. Nobody has to wait for it, and an operator who waited and is
+gone has left nothing half done.
 """
 
 import secrets
@@ -37,7 +37,7 @@ def placement_routes(node: Node) -> APIRouter:
 
     @routes.post("/balance/pause", dependencies=[operator])
     async def pause() -> LoadTable:
-        """Move nothing from hot to cool servers from now on, whoever leads; drains go on. May be repeated."""
+        """Move nothing from hot to cool servers from now on, whichever member leads; drains go on. May be repeated."""
         await node.store.submit("placement.pause", now_s=node.clock.unix_s())
         await _see_the_change(node)
         return _load_table(node)
@@ -134,7 +134,7 @@ def _drain_view(node: Node, name: str) -> DrainView:
     entities, delegated = node.store.named_by(name)
     load = _fresh_load(node, name)
     waiting = sum(_waits_for(node, name, row) for row in node.store.recoveries())
-    followed = 0 if _has_no_lease(node, name) else _followed(node)
+    sole_replicas = 0 if _has_no_lease(node, name) else _sole_replicas(node)
     others = [other.name for other in node.balancer.loads() if other.name != name and not other.draining]
     full = sum((other := _fresh_load(node, one)) is not None and other.is_full for one in others)
     return DrainView(
@@ -148,11 +148,13 @@ def _drain_view(node: Node, name: str) -> DrainView:
         leaving=None if load is None else load.leaving,
         too_large=None if load is None else load.too_large,
         waiting=waiting,
-        followed=followed,
+        sole_replicas=sole_replicas,
+        followed=sole_replicas,
         targets=len(others) - full,
         full=full,
         stopped="" if record is None else node.balancer.why_stopped(record),
-        empty=record is not None and not (entities or delegated or waiting or _why_missed(node, name, load, followed)),
+        empty=record is not None
+        and not (entities or delegated or waiting or _why_missed(node, name, load, sole_replicas)),
     )
 
 
@@ -162,7 +164,7 @@ def _fresh_load(node: Node, name: str) -> Load | None:
     return None if report is None or report.age_s > FRESH_S else report.load
 
 
-def _why_missed(node: Node, name: str, load: Load | None, followed: int | None) -> str:
+def _why_missed(node: Node, name: str, load: Load | None, sole_replicas: int | None) -> str:
     """Why a server that nothing in the log names would be missed all the same; empty if it would not be.
 
     One that is gone cannot say that it is empty; the log can.
@@ -171,12 +173,12 @@ def _why_missed(node: Node, name: str, load: Load | None, followed: int | None) 
         return "" if _has_no_lease(node, name) else "it has a lease, and does not report"
     if load.entities:
         return f"{load.entities} entities are on it"
-    if followed is None:
+    if sole_replicas is None:
         return "it is not known yet whether others keep the copies that it keeps"
-    return f"it keeps the only copy of {followed} entities of others" if followed else ""
+    return f"it is the only backup replica of {sole_replicas} entities of others" if sole_replicas else ""
 
 
-def _followed(node: Node) -> int | None:
+def _sole_replicas(node: Node) -> int | None:
     """How many entities have their copies with servers that are drained, though others may have them; None if unknown.
 
     Every server says so a second or two after it has heard who is drained, and has sent copies to others.
@@ -209,7 +211,7 @@ async def _remove(node: Node, name: str) -> ServerView:
     load = _fresh_load(node, name)
     # What waits for it is no reason: that it is removed is what ends the waiting.
     named = view.entities + view.delegated
-    why = f"{named} entities are left" if named else _why_missed(node, name, load, view.followed)
+    why = f"{named} entities are left" if named else _why_missed(node, name, load, view.sole_replicas)
     if row is None or view.id is None or why:
         how = f"drained, but {why}" if view.draining else "not drained"
         text = f"{name} is {how}: drain it, and remove it when it is empty"

@@ -14,7 +14,7 @@ class LoadView(BaseModel):
     leaving: int = Field(description="of these, how many are being handed over or wait for it")
     asleep: int = Field(description="of these, how many sleep: nothing changes about them, so they are not ticked")
     untaken: int = Field(
-        description="of these, how many stand still because its world does not take their kind, or the form of their "
+        description="of these, how many are stopped because its world does not take their kind, or the form of their "
         "state: they are passed on to a server that does"
     )
     quarantined: int = Field(
@@ -34,7 +34,7 @@ class LoadTable(BaseModel):
     leads: bool = Field(description="whether this member leads, and so moves entities; the counts are its own")
     balancing: bool = Field(description="whether entities are moved from hot to cool servers; drains always work")
     paused_since_s: float | None = Field(
-        description="Unix time since which an operator holds that still; None if nobody does"
+        description="Unix time since which an operator holds that still; None if no operator does"
     )
     counts: dict[str, int] = Field(
         description="moves, drain_moves, passed_on, held, immovable, over_budget, nonsense, oscillations, home_silent, "
@@ -60,12 +60,15 @@ class DrainView(BaseModel):
         description="of these, how many were found too large for a transfer lately (state_too_large): they stay"
     )
     waiting: int = Field(
-        description="entities that it left when it died and nobody goes on with yet: copies are looked for, or its "
-        "disk or its return is waited for (GET /v1/recoveries)"
+        description="entities that it left when it died and no server has taken over yet: copies are looked for, or "
+        "its disk or its return is waited for (GET /v1/recoveries)"
+    )
+    sole_replicas: int | None = Field(
+        description="of how many entities elsewhere a drained server is the only backup replica, until another one has "
+        "a copy; None while not all servers have said"
     )
     followed: int | None = Field(
-        description="of how many entities elsewhere a drained server keeps the only copy, until another one has one; "
-        "None while not all servers have said"
+        deprecated=True, description="the former name of sole_replicas; the next release does not have it"
     )
     targets: int = Field(description="how many other servers of this instance take entities now; 0: nothing can leave")
     full: int = Field(description="how many others would take some if they had room (`max_entities`)")
@@ -75,6 +78,6 @@ class DrainView(BaseModel):
     )
     empty: bool = Field(
         description="drained, and nothing is left by the log and its own report, or by the log alone if it has no "
-        "lease and is silent (`held` is None), nor waits for it, nor is kept there alone (`followed`): it can be "
+        "lease and is silent (`held` is None), nor waits for it, nor is kept there alone (`sole_replicas`): it can be "
         "stopped, upgraded or removed"
     )

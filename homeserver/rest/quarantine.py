@@ -1,4 +1,4 @@
-"""The route by which a master has an entity simulated again that stands still: its world failed, or its owner left."""
+"""The route by which a master releases an entity that is quarantined or suspended."""
 
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ class ReleaseBody(RequestBody):
 
 
 class ReleasedView(BaseModel):
-    """Who was told; whether the entity stood still, and whether it goes on, is seen there."""
+    """Which server was told; whether the entity was quarantined or suspended, and whether it runs, is seen there."""
 
     entity: str
     authority: str
@@ -51,7 +51,7 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
 
     @routes.post("/v1/entities/{entity_id}/release", status_code=202)
     async def release(entity_id: EntityId, body: ReleaseBody) -> ReleasedView:
-        """Have an entity simulated again that stands still; it does so again if the world fails again."""
+        """Release an entity that is quarantined or suspended; it is quarantined again if the world fails again."""
         record = await find_entity(node, entity_id)
         stated = {"entity": entity_id, "master_rev": body.master_rev, "discard_inputs": body.discard_inputs}
         statement, revisions = {"action": "release", **stated}, {"release_rev": record.release_rev}
@@ -64,7 +64,7 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
         if not record.authority:
             text = f"nobody has authority over {entity_id} now: it is {record.standing}; repeat the same request later"
             raise ApiError(503, "authority_unreachable", text, entity_id)
-        # Also where only its authority knows that it stands still: what was signed releases it once.
+        # Also where only its authority knows that it is quarantined: what was signed releases it once.
         seen = {"master_rev": body.master_rev, **revisions}
         answer = await node.store.submit("entity.release", entity=entity_id, by=body.by, **seen)
         record = EntityRecord.from_data(answer)

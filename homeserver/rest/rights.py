@@ -115,7 +115,7 @@ def _owner_routes(node: Node, find_entity: FindEntity) -> APIRouter:
 
     @routes.post("/v1/entities/{entity_id}/hand-back")
     async def hand_back(entity_id: EntityId, body: HandBackBody) -> EntityView:
-        """The owner gives the entity back to whoever owned it before, or to its master."""
+        """The owner gives the entity back to its former owner, or to its master."""
         record = await find_entity(node, entity_id)
         await check_owner_rev(record, body.by, body.proof, {"action": "hand_back", "entity": entity_id})
         return await _change(node, record, "entity.hand_back", by=body.by, owner_rev=record.owner_rev)

@@ -66,7 +66,7 @@ class Seats:
         self._free -= 1
 
     def give_back(self) -> None:
-        """Whoever took a place is gone."""
+        """The client that took a place is gone."""
         self._free += 1
 
 

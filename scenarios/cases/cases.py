@@ -208,7 +208,7 @@ class Run:
             view: dict[str, Any] = await self.client.call(
                 home, "GET", f"/v1/transfers/{transfer_id}", consistency="local"
             )
-            # One whose old authority stands still has its result before it is reported.
+            # One whose old authority is paused has its result before it is reported.
             if view["phase"] == "done":
                 return view
             if view["result"] == "refused":

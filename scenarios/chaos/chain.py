@@ -1,9 +1,9 @@
 """Judging the chain of custody of an entity when servers were killed: what they wrote down, and when they died.
 
-Pure. As `scenarios.judge.custody`, with two differences: whoever was killed while it simulated has ended then, whatever
-it had no time to write, and whoever was away until its lease was over has with its last tick; and what goes on after
-that does so from a copy, which may be of an earlier tick. That no input was lost or applied twice by that is for others
-to check.
+Pure. As `scenarios.judge.custody`, with two differences: a server that was killed while it simulated has ended then,
+whatever it had no time to write, and one that was away until its lease was over has with its last tick; and what goes
+on after that does so from a copy, which may be of an earlier tick. That no input was lost or applied twice by that is
+for others to check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ class Loss(StrEnum):
 
     KILLED = "killed"
     PAUSED = "paused"
-    """It stood still, and went on when its lease was over."""
+    """It was paused, and went on when its lease was over."""
     PARTED = "parted"
     """It went on, and had to stop by itself."""
 
@@ -59,7 +59,7 @@ def judge_chain(stints: Sequence[Mapping[str, Any]], kills: Iterable[Kill]) -> l
 
 
 def _stood_still(stint: Mapping[str, Any], kills: tuple[Kill, ...]) -> bool:
-    """Whether it was begun by a server that had stood still beyond its lease, and that ended it without a tick."""
+    """Whether it was begun by a server that had been paused beyond its lease, and that ended it without a tick."""
     paused = any(
         k.loss is Loss.PAUSED and k.server == stint["server"] and k.at_ns <= stint["started_ns"] for k in kills
     )

@@ -14,7 +14,7 @@ _MAX_LINE_BYTES = 4096
 
 @dataclass
 class Hold:
-    """One server at one step. It stands still from `reached` on, until it is let go."""
+    """One server at one step. It is held from `reached` on, until it is let go."""
 
     step: str
     subject: str
@@ -37,7 +37,7 @@ class Gate:
         self._holds: dict[tuple[str, str], Hold] = {}
 
     def hold(self, step: str, subject: str) -> Hold:
-        """The first server that reaches this step about this subject will stand still there."""
+        """The first server that reaches this step about this subject will be held there."""
         hold = self._holds[step, subject] = Hold(step, subject)
         return hold
 

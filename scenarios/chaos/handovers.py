@@ -66,7 +66,7 @@ class Deed(StrEnum):
 
     `LAPSE` is a stop of one of the ends, or a partition of it and the log, for so long that its lease is over. `REVOKE`
     takes a server's keys from it: it revokes them itself. `REVOKE_KILL` kills it right then. `RESET` does so while it
-    stands still: its home instance takes others for its own, and it is killed and started with those.
+    is held: its home instance takes others for its own, and it is killed and started with those.
     """
 
     KILL = "kill"
@@ -91,7 +91,7 @@ _REVOKED_AT: Final = {
     Deed.REVOKE_KILL: (Breakpoint.OFFERED, Breakpoint.ACTIVATED, Breakpoint.ANSWERED),
     Deed.RESET: (Breakpoint.FROZEN, Breakpoint.SEND_DIRECT, Breakpoint.PEER_ACTIVE, Breakpoint.REPORT),
 }
-"""At which steps of a direct pass the keys that it is signed with are taken away. Who stands still revokes nothing."""
+"""At which steps of a direct pass the keys that it is signed with are taken away. One that is held revokes nothing."""
 _SOURCE: Final = "alpha.s1"
 
 
@@ -119,7 +119,7 @@ class Trial:
 
 
 def all_trials(cases: Iterable[str] = tuple(WAYS)) -> tuple[Trial, ...]:
-    """Every step, everybody, everything; keys are taken away from whoever passes something directly with them."""
+    """Every step, every end, everything; keys are taken away from a server that passes something directly with them."""
     deeds = [*itertools.product(Victim, (Deed.KILL, Deed.STOP)), (Victim.OLD, Deed.LAPSE), (Victim.NEW, Deed.LAPSE)]
     trials = [Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds)]
     if "3" in cases:
@@ -175,7 +175,7 @@ class TrialResult:
 
 @dataclass
 class Ground:
-    """A cluster whose servers stand still where they are told to, with a player who never stops."""
+    """A cluster whose servers stop where they are told to, with a player who never stops."""
 
     cluster: LocalCluster
     run: Run
@@ -440,7 +440,7 @@ class Ground:
                 return await self._leader(but_not=hold.server)
 
     async def _leader(self, but_not: str) -> str:
-        """The leader of the home instance; whoever stands still is not asked."""
+        """The leader of the home instance; one that is held is not asked."""
         with trio.fail_after(_PATIENCE_S):
             while True:
                 for server in self.cluster.servers:

@@ -1,4 +1,4 @@
-"""Faults of processes: killed, and made to stand still."""
+"""Faults of processes: killed, and paused."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

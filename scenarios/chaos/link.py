@@ -58,7 +58,7 @@ class MemberLink:
             self.hang_up()
 
     def hang_up(self) -> None:
-        """Whoever waits for an answer will get none."""
+        """All that wait for an answer will get none."""
         self.gone = True
         for answered, _ in self._waiting.values():
             answered.set()

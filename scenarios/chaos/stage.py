@@ -66,7 +66,7 @@ Fault = Callable[[Stage], AbstractAsyncContextManager[str]]
 
 
 def upon_leader(strike: Callable[[Stage, str], AbstractAsyncContextManager[str]]) -> Fault:
-    """The fault that strikes whoever leads."""
+    """The fault that strikes the leader."""
 
     @asynccontextmanager
     async def fault(stage: Stage) -> AsyncIterator[str]:

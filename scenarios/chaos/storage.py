@@ -90,7 +90,7 @@ class ImageDisks(Storage):
         await self._mount(name)
 
     async def photograph(self, name: str) -> None:
-        """Copy the image as it is now. The member must stand still (SIGSTOP)."""
+        """Copy the image as it is now. The member must be paused (SIGSTOP)."""
         await self._copy(self._image(name), self._photograph(name))
 
     async def restore(self, name: str) -> None:

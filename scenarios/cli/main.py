@@ -66,7 +66,7 @@ Exit status:
         ),
         "recoveries": (
             "batonpass.scenarios.remote.recoveries:recoveries",
-            "What dead servers left, and who goes on with it.",
+            "What dead servers left, and which server takes it over.",
         ),
         "restore": ("batonpass.scenarios.cli.backups:restore", "Have a stopped homeserver begin with a backup."),
         "why": ("batonpass.scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),

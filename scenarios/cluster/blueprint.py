@@ -350,7 +350,7 @@ def _operator_token_file(directory: Path, instance: str) -> Path:
 
 
 def _simserver_operator_token_file(directory: Path, instance: str) -> Path:
-    # Not the homeservers' token: whoever takes over a simulation server must not be able to change the members.
+    # Not the homeservers' token: an attacker who takes over a simulation server must not be able to change the members.
     return _secret_file(directory, f"{instance}.simserver-operator-token")
 
 

@@ -270,7 +270,7 @@ class LocalCluster:
         return self.server(name)
 
     async def remove_simserver(self, name: str) -> ChildExit:
-        """Stop a simulation server for good; its files stay. Whoever wants what it held moves that away first.
+        """Stop a simulation server for good; its files stay. A caller that wants what it held moves that away first.
 
         Raises:
             BadSpec: there is none of that name.
@@ -324,7 +324,7 @@ class LocalCluster:
         return self.server(name)
 
     async def pause(self, name: str) -> None:
-        """Freeze a server (SIGSTOP); returns when it stands still."""
+        """Freeze a server (SIGSTOP); returns when it is paused."""
         await self._children[name].pause()
 
     def resume(self, name: str) -> None:

@@ -6,7 +6,7 @@ other, with a log, a standard input and a process group of their own. Only their
 of the process which they come from; `comm` is their own name.
 
 The fork server is their parent, and so it is the one who can ask how they ended. It takes part in the arrangement of
-`scenarios.cluster.subreaper`: it dies with whoever started it, and those that it has forked die with it. If its starter
+`scenarios.cluster.subreaper`: it dies with its starter, and those that it has forked die with it. If its starter
 only lets go of it, it waits until they have ended by themselves.
 """
 
@@ -37,7 +37,7 @@ _PRELOADED: Final = (
     "batonpass.simserver.server.main",
     "batonpass.scenarios.cli.main",
 )
-# Their APIs, whose OpenAPI documents are the same whomever they serve.
+# Their APIs, whose OpenAPI documents are the same whichever server they serve.
 _APPS: Final = (
     ("batonpass.homeserver.rest.api", "make_app"),
     ("batonpass.simserver.server.http_status", "make_status_app"),
@@ -65,7 +65,7 @@ class ForkServer:
     @classmethod
     @asynccontextmanager
     async def open(cls, environment: Mapping[str, str]) -> AsyncIterator[Self]:
-        """Start one, and let go of it in the end: by then, whoever was forked should be gone.
+        """Start one, and let go of it in the end: by then, what was forked should be gone.
 
         Raises:
             ForkServerFailed: it cannot import what it forks.

@@ -1,4 +1,4 @@
-"""Worlds, policies and telemetry handlers that a configuration names are modules of whoever writes it.
+"""Worlds, policies and telemetry handlers that a configuration names are modules of its author.
 
 `python -m` looks for modules where it was started, and so do the servers of `baton up`; the installed command looks
 only beside itself. By hand a server finds what it found under `baton up`.

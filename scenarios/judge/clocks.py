@@ -1,8 +1,9 @@
 """A world of which everybody can say how it stands at any tick: what an entity carries is all that happens in it.
 
-Each of its entities draws a number with every tick, and a timer rings every third tick, whoever simulates it. So a
-state tells whether chance and timers came along with every hand-over; and one whose version did not could not be read.
-Beside its state each has a pendulum, which has swung once for every tick, and is nowhere but in the memory of a server.
+Each of its entities draws a number with every tick, and a timer rings every third tick, whichever server simulates it.
+So a state tells whether chance and timers came along with every hand-over; and one whose version did not could not be
+read. Beside its state each has a pendulum, which has swung once for every tick, and is nowhere but in the memory of a
+server.
 """
 
 from collections import Counter

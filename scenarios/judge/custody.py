@@ -91,8 +91,8 @@ def _cause(leases_over: Mapping[str, int], *servers: str) -> str:
 def _end_ns(stint: Mapping[str, Any], leases_over: Mapping[str, int]) -> int:
     """When a server had last simulated what it says to have ended.
 
-    Whoever loses its lease stands still from then on, and ends what it had when it hears that the lease is over: on a
-    starved machine seconds later, when others may have gone on with it.
+    A server that loses its lease is unleased from then on, and ends what it had when it hears that the lease is over:
+    on a starved machine seconds later, when others may have taken it over.
     """
     return int(stint["last_tick_ns"] if leases_over.get(stint["server"], 0) else stint["ended_ns"])
 
@@ -115,7 +115,7 @@ def _judge_links(
             # What a server says of its end is one thing; that it ticked on afterwards is another.
             custody._found("two_authorities", f"{where}: the first still ticked after its end")
         if fences[1] not in (fences[0], (fences[0][0], fences[0][1] + 1), (fences[0][0] + 1, 0)):
-            # Every fence has a holder; the log of whoever it was is missing, or it was nobody.
+            # Every fence has a holder; the log of that server is missing, or there was none.
             cause = _cause(leases_over, before["server"], after["server"])
             custody._found("no_authority", f"{where}: no custody log shows who had authority in between{cause}")
             continue

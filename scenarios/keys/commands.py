@@ -130,7 +130,7 @@ def revoke(place: Place, kid: str, yes: bool, json_wanted: bool) -> int:
       baton keys show --url http://127.0.0.1:17103          the ids
       baton keys revoke ID --yes --url http://127.0.0.1:17103 --token-file alpha.operator-token
 
-    Whoever stole the current signing key can sign new keys as well. If he was faster, this is refused: then make new
+    A thief of the current signing key can sign new keys as well. If he was faster, this is refused: then make new
     keys and have the operator of the home instance `reset` them.
     """
     if not yes:
@@ -144,7 +144,7 @@ def revoke(place: Place, kid: str, yes: bool, json_wanted: bool) -> int:
 @click.option("--use", type=click.Choice(USES), default="both", help="Which key. [default: both]")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Instead of stdout.")
 @click.option("--private", is_flag=True, help="The private keys. Needs --yes-private.")
-@click.option("--yes-private", is_flag=True, help="Yes: whoever reads this can act as the server.")
+@click.option("--yes-private", is_flag=True, help="Yes: everyone who reads this can act as the server.")
 @place_options
 def export(place: Place, form: str, use: str, out: Path | None, private: bool, yes_private: bool) -> int:
     """Write public keys for other programs: jwk (a JWK Set with all of them), pem, raw and compressed (points, in hex).
@@ -159,7 +159,7 @@ def export(place: Place, form: str, use: str, out: Path | None, private: bool, y
     """
     if private:
         if not yes_private:
-            raise click.UsageError("whoever reads a private key can act as this server; say --yes-private too")
+            raise click.UsageError("everyone who reads a private key can act as this server; say --yes-private too")
         if not isinstance(place, Files):
             raise click.UsageError("private keys never leave a server that runs: give --dir or --config")
         text = private_text(place.store.load_ring().identity, form, use)

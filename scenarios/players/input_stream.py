@@ -1,4 +1,5 @@
-"""Players: sealed UDP clients that send numbered inputs to whoever has authority, and follow entities when they move.
+"""Players: sealed UDP clients that send numbered inputs to the server that has authority, and follow entities when they
+move.
 
 Each entity has a stream of inputs. A stream repeats what is not acknowledged (go-back-N) to the server that it believes
 has authority; servers tell it where an entity went, and when they cannot, its home instance does. Like TCP it keeps few
@@ -71,7 +72,7 @@ class InputStream:
     entity: str
     target: str
     owner_rev: int = 1
-    """The revision of the ownership under which the player gives its inputs; 1 is that of whoever spawned it."""
+    """The revision of the ownership under which the player gives its inputs; 1 is that of its spawner."""
     owner: str = ""
     """Who owns the entity instead of the player, as far as that is known; nothing is sent then."""
     sent: int = 0
@@ -239,7 +240,7 @@ class InputStream:
         self.owner_rev, self.owner = owner_rev, ""
 
     def _begin_anew(self) -> None:
-        """Number on after all that was ever used: a state may be gone on with that has some of what was refused."""
+        """Number on after all that was ever used: a state may be resumed that has some of what was refused."""
         self.floor = self.sent = self.acknowledged = self.durable = self.used
         self.digest = self.applied_digest = self.durable_digest = bytes(16)
 
@@ -270,8 +271,8 @@ class InputStream:
     def to_ask_with(self, now_s: float) -> tuple[int, bytes] | None:
         """What was applied last, to be sent once more, if nobody has said for long whether it will stay so; else None.
 
-        It is applied no second time. Whoever has authority says how far the entity is, and if that has gone on from an
-        earlier state, what is missing is given again; or, if the player is its owner no more, known to be lost.
+        It is applied no second time. The server that has authority says how far the entity is, and if that was resumed
+        from an earlier state, what is missing is given again; or, if the player is its owner no more, known to be lost.
         """
         if not self.kept or (self.waiting and not self.owner) or now_s - self.heard_at_s <= ASK_AFTER_S:
             return None
@@ -539,7 +540,8 @@ class Players:
                 self._until_acknowledged.unpark_all()
 
     async def _watch(self) -> None:
-        """Say now and then to whoever has the entities that this player is there, though it may give no inputs.
+        """Say now and then to the servers that have the entities that this player is there, though it may give no
+        inputs.
 
         Each time another one of those on a server is named: if it went, the answer says where.
         """
@@ -575,7 +577,8 @@ class Players:
                     self._ask(stream, asked)
 
     def _ask(self, stream: InputStream, applied: tuple[int, bytes]) -> None:
-        """Ask whoever has the entity how far it is, and its home instance who that is, if it has not answered before.
+        """Ask the server that has the entity how far it is, and its home instance who that is, if it has not answered
+        before.
 
         Who follows many entities that move all the time would ask home hundreds of times a second else: where two
         servers handed 256 of them to and fro on two busy cores, that was one request for up to every second hand-over.

@@ -88,7 +88,7 @@ def remove(server: Server, name: str, wait_s: float, json_wanted: bool) -> int:
 @_as_json
 @_operator()
 def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool) -> int:
-    """Have NAME lead, or whoever is best prepared."""
+    """Have NAME lead, or the best prepared member."""
     answer = server.call("POST", "/v1/cluster/leader", json={"name": name}, params=_within(server, wait_s))
     if json_wanted:
         show(answer)
@@ -103,7 +103,7 @@ def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool)
 @_as_json
 @_operator()
 def accept_loss(server: Server, yes: bool, dry_run: bool, json_wanted: bool) -> int:
-    """Go on with a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
+    """Accept a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
 
     Says first how many entities are concerned, and asks. Every entity goes on from the newest state that a server can
     prove to have. What servers have that this log does not know is put aside on their disks.

@@ -1,4 +1,4 @@
-"""`baton recoveries`: what dead simulation servers left, and who goes on with it."""
+"""`baton recoveries`: what dead simulation servers left, and which servers take it over."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -13,14 +13,14 @@ __all__ = ["recoveries"]
 _reader = partial(remote_options, "the operator token; none is needed", "BATON_OPERATOR_TOKEN_FILE")
 
 
-@click.command(short_help="What dead simulation servers left, and who goes on with it.")
+@click.command(short_help="What dead simulation servers left, and which server takes it over.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows of each table.")
 @click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON, all of it.")
 @_reader()
 def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
-    """Show the entities that simulation servers left which died, and from which copies others went on with them.
+    """Show the entities that simulation servers left which died, and from which copies others took them over.
 
-    What waits is in the instance's log, and every homeserver knows it. What was gone on with is known to the one that
+    What waits is in the instance's log, and every homeserver knows it. What was taken over is known to the one that
     grants leases, which is the leader (`baton cluster status`): ask that one. Needs no token.
 
     \b
@@ -47,8 +47,8 @@ def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
     show_went_back(view["log_went_back"])
     _show_waiting(view["waiting"], limit)
     _show_recent(view["recent"], limit)
-    for there in view["abroad"]:
-        click.echo(_abroad(there))
+    for there in view.get("foreign_custody", view.get("abroad", [])):
+        click.echo(_foreign_custody(there))
     if view["counts"]:
         click.echo(", ".join(f"{name} {count:,}" for name, count in sorted(view["counts"].items())))
     return 0
@@ -56,7 +56,7 @@ def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
 
 def _waits_for(row: dict[str, Any]) -> str:
     if row["target"]:
-        return f"{row['target']}, which is told to go on from tick {row['tick']:,}"
+        return f"{row['target']}, which is told to take it over from tick {row['tick']:,}"
     if row["held"]:
         return f"the return of {row['last']}"
     if row["disk"]:
@@ -65,15 +65,15 @@ def _waits_for(row: dict[str, Any]) -> str:
         return f"later copies, which {', '.join(row['waits_for'])} may have"
     abroad = [*row["abroad"], *row["abroad_too"]]
     if row.get("standing") == "lost":
-        return "any copy: nobody who is alive has one"
+        return "any copy: no server that is alive has one"
     return "copies" + (f", here and in {', '.join(abroad)}" if abroad else "")
 
 
 def _show_waiting(rows: list[dict[str, Any]], limit: int) -> None:
     if not rows:
-        click.echo("nothing waits to be gone on with")
+        click.echo("nothing waits to be taken over")
         return
-    listing = table(f"{len(rows):,} wait to be gone on with", "entity", "was on", "epoch", "waits for")
+    listing = table(f"{len(rows):,} wait to be taken over", "entity", "was on", "epoch", "waits for")
     for row in rows[:limit]:
         listing.add_row(row["entity"], row["last"], f"{row['epoch']:,}", _waits_for(row))
     print_table(listing)
@@ -82,7 +82,7 @@ def _show_waiting(rows: list[dict[str, Any]], limit: int) -> None:
 def _show_recent(rows: list[dict[str, Any]], limit: int) -> None:
     if not rows:
         return
-    listing = table(f"{len(rows):,} were gone on with", "entity", "was on", "is on", "from", "tick", "epoch", "at")
+    listing = table(f"{len(rows):,} were taken over", "entity", "was on", "is on", "from", "tick", "epoch", "at")
     for row in rows[:limit]:
         at = datetime.fromtimestamp(row["at_s"], UTC).isoformat(" ", "seconds")
         tick, epoch = f"{row['tick']:,}", f"{row['epoch']:,}"
@@ -90,7 +90,7 @@ def _show_recent(rows: list[dict[str, Any]], limit: int) -> None:
     print_table(listing)
 
 
-def _abroad(there: dict[str, Any]) -> str:
+def _foreign_custody(there: dict[str, Any]) -> str:
     entities = ", ".join(f"{count:,} on {server}" for server, count in sorted(there["entities"].items()))
     if not there["reason"]:
         return f"{there['instance']} has {entities or 'none'} of this instance's entities"

@@ -222,8 +222,9 @@ def load(server: Server, json_wanted: bool) -> int:
 def balance(server: Server, pause: bool, resume: bool, json_wanted: bool) -> int:
     """Hold still what moves entities from hot to cool servers, for the whole instance, or let it go on.
 
-    A pause is in the instance's log, so it lasts whoever leads, until --resume. Drains go on, and so does every move
-    that somebody asks for. Balancing happens where the homeservers' configuration says `placement.balance = true`.
+    A pause is in the instance's log, so it lasts whichever member leads, until --resume. Drains go on, and so does
+    every move that somebody asks for. Balancing happens where the homeservers' configuration says `placement.balance =
+    true`.
 
     \b
     Examples:

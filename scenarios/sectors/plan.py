@@ -33,8 +33,8 @@ MINIMUM_HOLD_S: Final = 30.0
 """How long an aircraft stays in a sector at least, in its own time: what a handing-over by voice takes."""
 LEASE_TERM_S: Final = 60.0
 """Nobody fails here, and a change of hands that no transfer says is a finding. On a machine that gives a server nothing
-for the 10 s of an ordinary lease there would be one: a take-over, as it should be. Cost: whoever is killed by hand
-meanwhile is missed for a minute."""
+for the 10 s of an ordinary lease there would be one: a take-over, as it should be. Cost: a server that is killed by
+hand meanwhile is missed for a minute."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ __all__ = ["KIND", "MAX_COAST_MS", "Airspace"]
 
 KIND: Final = "aircraft"
 MAX_COAST_MS: Final = 60_000
-"""How long an aircraft is dead-reckoned without a report, in its own time; then it stands still until the next."""
+"""How long an aircraft is dead-reckoned without a report, in its own time; then it stays where it is until the next."""
 MAX_SPEEDUP: Final = 100_000.0
 MAX_CALLSIGN_CHARS: Final = 16
 

@@ -19,7 +19,7 @@ from batonpass.actors.base.errors import is_stopping
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
 from batonpass.actors.net.link_service import LinkService
 from batonpass.authority.fence import Fence
-from batonpass.authority.machines.replica_choice import Copy, CopyTable, followers_of
+from batonpass.authority.machines.replica_choice import Copy, CopyTable, backup_replicas_of
 from batonpass.authority.model.standing import CopySource
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.recovery import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
@@ -235,7 +235,7 @@ class Copier:
         """Whether followers are going to have a copy of what begins here, and the own store a checkpoint."""
         if not self._interval_s:
             return False, False
-        followers = followers_of(entity, self._server, self._lease.may_follow, self._count)
+        followers = backup_replicas_of(entity, self._server, self._lease.may_follow, self._count)
         return bool(followers), self._checkpoint_ns > 0
 
     def tell_of_kept(self, kept: Callable[[str, Fence], None]) -> None:
@@ -313,7 +313,7 @@ class Copier:
         if copied is not None and copied.peers is peers:
             followers = copied.followers
         else:
-            followers = followers_of(holding.id, self._server, peers, self._count)
+            followers = backup_replicas_of(holding.id, self._server, peers, self._count)
             if copied is not None and copied.followers == followers:
                 copied.peers = peers
         if (
@@ -517,7 +517,7 @@ class Copier:
     def _keep_one(self, item: CopyItem) -> bool:
         if self._holdings.is_past(item.entity, item.fence):
             return False
-        copy = new_copy(item.fence, item.tick, item.state, CopySource.FOLLOWER)
+        copy = new_copy(item.fence, item.tick, item.state, CopySource.BACKUP_REPLICA)
         return self.table.offer(item.entity, copy, self._kept_at_ns())
 
     def keep_own(self, entity: str, copy: Copy) -> None:

@@ -86,7 +86,7 @@ class Entity(Server[Life]):
                 raise TypeError(f"an entity answers no {other!r}")
 
     def _tick(self, life: Life) -> None:
-        if life.frozen or life.broken or life.ownership.stands_still:
+        if life.frozen or life.broken or life.ownership.suspended:
             return
         if life.sleep is not None and not life.wakes_now():
             return

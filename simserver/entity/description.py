@@ -1,4 +1,7 @@
-"""How an entity is, for people and tools that look."""
+"""How an entity is, for people and tools that look.
+
+`quarantine` says why it is quarantined; empty if it is not.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +21,14 @@ def described(life: "Life", inbox: "Inbox") -> dict[str, Any]:
         "sub": life.fence.sub,
         "owner": life.ownership.owner,
         "owner_rev": life.ownership.rev,
-        "stands_still": bool(life.ownership.stands_still),
+        "suspended": bool(life.ownership.suspended),
         "tick": life.tick,
         "frozen": life.frozen,
         "asleep": life.sleep is not None,
+        "passivated": life.passive is not None,
+        "quarantine": life.broken,
+        # Their former names, for one release.
+        "stands_still": bool(life.ownership.suspended),
         "passive": life.passive is not None,
         "broken": life.broken,
         "pending_inputs": len(inbox.pending),

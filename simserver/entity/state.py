@@ -389,7 +389,7 @@ class Life:
     @property
     def can_be_told(self) -> bool:
         """Whether its world hears of what is to come, and can say that it is ready."""
-        return hasattr(self._env.world, "advance") and not (self.broken or self.ownership.stands_still)
+        return hasattr(self._env.world, "advance") and not (self.broken or self.ownership.suspended)
 
     # --- ticks and sleep -------------------------------------------------------------------------------------------
 
@@ -411,7 +411,7 @@ class Life:
 
     def fall_asleep(self) -> None:
         """Its world says that nothing will change: no ticks from here on, until it wakes."""
-        stands_still = self.frozen or self.broken or self.ownership.stands_still
+        stands_still = self.frozen or self.broken or self.ownership.suspended
         if not (stands_still or self.over or self.leaves_at_ns or self.inbox.pending):
             self.sleep = Sleep.begun(self._env.rounds.count, self.tick, self.carried.timers)
 

@@ -1,7 +1,8 @@
 """Configuration of a simulation server, as read from TOML."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -29,6 +30,8 @@ class SimserverConfig(Settings):
     handed to it as it stands.
     """
 
+    FORMER: ClassVar[Mapping[str, str]] = {"copies": "backup_replicas"}
+
     name: ServerName
     instance: InstanceName
     directory: Path
@@ -36,7 +39,7 @@ class SimserverConfig(Settings):
     link: LinkAddress = Address()
     home_urls: tuple[ServerUrl, ...] = Field(min_length=1)
     join_token_file: Path
-    # Without it, nobody can look into its actors over HTTP.
+    # Without it, no client can look into its actors over HTTP.
     operator_token_file: Path | None = None
     # Keys of this age are replaced by the server itself; 0: never.
     rotate_keys_every_s: RotationPeriod = 0.0
@@ -44,13 +47,13 @@ class SimserverConfig(Settings):
     # Of other servers it takes entities up to this number, and none whose encoded state is longer.
     max_entities: int = Field(default=100_000, ge=0)
     max_state_bytes: int = Field(default=MAX_STATE_BYTES, ge=1024, le=MAX_STATE_BYTES)
-    # How often what has changed is copied to other servers, so that they can go on with it when this one dies, and to
-    # how many; and how often it is written to the own store, to go on after a restart. 0 for never.
+    # How often what has changed is copied to other servers, which take it over when this one dies, and to how many of
+    # them; and how often it is written to the own store, to resume it after a restart. 0 for never.
     copy_interval_s: float = Field(default=0.5, ge=0, le=3600)
-    copies: int = Field(default=1, ge=0, le=8)
+    backup_replicas: int = Field(default=1, ge=0, le=8)
     checkpoint_interval_s: float = Field(default=5.0, ge=0, le=3600)
     max_copies_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
-    # Who has slept for so long has its memory given back, until it is needed; 0 for never.
+    # An entity that has slept for longer has its memory given back, until it is needed; 0 for never.
     passivate_after_s: float = Field(default=120.0, ge=0, le=86_400)
     world: str = "batonpass.simserver.world.demo_balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)

@@ -38,7 +38,10 @@ class Stats(BaseModel):
     entities: int
     leaving: int
     asleep: int = Field(description="how many of the entities sleep, so that they are not ticked")
-    passive: int = Field(description="how many of the entities have slept for so long that their memory was given back")
+    passivated: int = Field(description="how many of the entities have slept so long that their memory was given back")
+    passive: int = Field(
+        deprecated=True, description="the former name of passivated; the next release does not have it"
+    )
     ticks: int
     unwritten: int = Field(description="how many notes of its ledger wait for the disk")
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
@@ -47,7 +50,7 @@ class Stats(BaseModel):
 
 
 class Quarantined(BaseModel):
-    """An entity that stands still, because the world fails on it."""
+    """An entity that is quarantined: the world fails on it, or servers died of it."""
 
     entity: str
     kind: str
@@ -141,6 +144,7 @@ def make_status_app(node: Node) -> FastAPI:
             entities=len(node.holdings),
             leaving=len(node.departures),
             asleep=node.holdings.asleep,
+            passivated=node.holdings.passive,
             passive=node.holdings.passive,
             ticks=node.ticks,
             unwritten=node.ledger.unwritten,

@@ -231,7 +231,7 @@ def _here_ms(life: Life, period_s: float) -> int:
 
 def _cost_ns(life: Life) -> int:
     """What its world takes for a tick of it: nothing while it sleeps, or stands still."""
-    return 0 if life.sleep is not None or life.broken or life.ownership.stands_still else life.step_ns
+    return 0 if life.sleep is not None or life.broken or life.ownership.suspended else life.step_ns
 
 
 def _group(world: Affine, holding: Holding) -> str:

@@ -228,7 +228,7 @@ def build(config: SimserverConfig, client: HttpClient, clock: InstanceClock) -> 
         counts,
         interval_s=config.copy_interval_s,
         checkpoint_s=config.checkpoint_interval_s,
-        followers=config.copies,
+        followers=config.backup_replicas,
     )
     recovery = Recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts, spans)
     owners = Owners(home, clock, counts, arrivals.owned)

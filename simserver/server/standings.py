@@ -68,7 +68,7 @@ class Standings:
             return StandingRow(entity=entity, at=At.UNTAKEN, why=life.broken[:MAX_WHY_CHARS])
         if life.broken:
             return StandingRow(entity=entity, at=At.QUARANTINED, why=life.broken[:MAX_WHY_CHARS])
-        if life.ownership.stands_still:
+        if life.ownership.suspended:
             return StandingRow(entity=entity, at=At.SUSPENDED)
         if (wait := self._departures.waits.of(entity)) is None:
             return self._wants(holding) if life.wants else StandingRow(entity=entity, at=At.RUNS)

@@ -18,7 +18,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "null": (type(None),),
 }
 _STREAMS: Final = {"text/event-stream", "application/x-ndjson"}
-_WORDS: Final = {"title", "description", "default", "propertyNames"}
+_WORDS: Final = {"title", "description", "default", "deprecated", "propertyNames"}
 
 
 class Undocumented(AssertionError):

@@ -63,7 +63,7 @@ class CompactionPolicy:
 
 
 class SnapshotDriver(Protocol):
-    """What snapshots need of whoever holds the state."""
+    """What snapshots need of the holder of the state."""
 
     def is_congested(self, name: str) -> bool:
         """Whether so much is queued for this member that a snapshot should wait."""

@@ -182,7 +182,7 @@ class EtcdReplica(LocalTree):
         lost_in_a_row = 0
         while True:
             self._work = trio.Event()
-            # Whoever submits in the same turn of the scheduler goes into the same transaction.
+            # What is submitted in the same turn of the scheduler goes into the same transaction.
             await trio.lowlevel.checkpoint()
             plan = self._mirror.rehearse(waiting.command for waiting in self._queue)
             self._answer(plan.settled)

@@ -226,7 +226,7 @@ class Machine:
         self._procedures: Final = MappingProxyType({**built_in, **procedures})
         self._projections: Final = tuple(projections)
         # Who the members are, as plain data, once that was changed through the log (`tree.net.membership`); else None.
-        # Written by whoever applies the log, and kept here so that it is part of every snapshot.
+        # Written by the member that applies the log, and kept here so that it is part of every snapshot.
         self.configuration: Any = None
 
     def declared(self, version: int) -> str:

@@ -4,8 +4,8 @@
 hand new commands to Raft, tick. It runs whenever something happened (a command, a message, a connection) and when
 Raft's next timer is due, so a commit takes about one round trip and one `fdatasync`, and an idle member does nothing.
 
-The state of a submitted command is followed here and not in PySyncObj: every member applies every command, so whoever
-submitted one knows its answer when it is applied locally, on the leader and on followers alike. Until then it is
+The state of a submitted command is followed here and not in PySyncObj: every member applies every command, so the one
+that submitted one knows its answer when it is applied locally, on the leader and on followers alike. Until then it is
 submitted again, under the same id, whenever its way to the leader broke.
 """
 

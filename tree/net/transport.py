@@ -326,7 +326,7 @@ class Peers:
     def _let_wait(self, connection: _Connection) -> None:
         """One more who is not proven; if there are too many, the one that has waited longest goes.
 
-        So whoever holds connections without saying anything keeps no member out: a member needs milliseconds.
+        So a stranger that holds connections without a word keeps no member out: a member needs milliseconds.
         """
         self._strangers[id(connection)] = connection.scope
 
@@ -365,7 +365,7 @@ class Peers:
                 self._handler.refused_by_instance(RefusedByInstance(REMOVED, refused.verdict.sentence))
             if dialled is not None:
                 self._refused.add(dialled.name)
-            # Whoever noticed first that the secrets differ: neither side has the other's.
+            # The side that noticed first that the secrets differ: neither side has the other's.
             if not refused.by_us or refused.verdict.code == "not_authenticated":
                 heard = refused.verdict
         except MalformedFrame as error:

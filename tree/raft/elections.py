@@ -6,7 +6,8 @@ etcd/raft as `PreVote` and `CheckQuorum`):
 
 * *pre-vote*: before it raises its term, a member asks the others whether they would vote for it, and stands only if a
   majority says so. Asking changes nothing for anybody;
-* *stickiness*: whoever heard from a leader within the shortest election timeout says no, to this and to a real request
+* *stickiness*: a member that heard from a leader within the shortest election timeout says no, to this and to a real
+request
   for its vote. Only a transfer of leadership, which the leader itself wants, goes past both rules.
 
 A member whose connection to the leader broke has not heard from one: it need not wait for a silence. So a leader that

@@ -132,7 +132,7 @@ class RaftElections(RaftMember):
         return len(answered) + 1 > (len(self._SyncObj__otherNodes) + 1) / 2
 
     def _step_down(self, term: int) -> None:
-        """Follow whoever will lead in this later term."""
+        """Follow the member that will lead in this later term."""
         self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__setState(pysyncobj.syncobj._RAFT_STATE.FOLLOWER)
         self._SyncObj__raftLeader = None

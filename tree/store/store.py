@@ -428,5 +428,5 @@ class Store(Queries):
         for observer in (*self.observers, *(() if self.on_commit is None else (self.on_commit,))):
             try:
                 observer(commit)
-            except Exception:  # the commit is made; whoever looks on cannot change that
+            except Exception:  # the commit is made; a watcher cannot change that
                 log.exception("an observer of commits crashed at revision %d", commit.revision)

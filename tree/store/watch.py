@@ -178,7 +178,7 @@ class Watcher:
             self._end(WatcherState.CLOSED, "")
 
     def cut(self, reason: str) -> None:
-        """Be told no more, and say so to whoever takes; the history does this."""
+        """Be told no more, and say so to the taker; the history does this."""
         if self.state is WatcherState.OPEN:
             self._end(WatcherState.CUT, reason)
 

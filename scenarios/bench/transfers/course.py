@@ -76,7 +76,7 @@ def _remarks() -> tuple[str, ...]:
         return ()
     return (
         "The ends of a hand-over may not go before the others on their cores here (CAP_SYS_NICE, or root, would allow "
-        "it): they wait for homeservers and for whoever asks in all rows, not only in those that say so.",
+        "it): they wait for homeservers and for the client in all rows, not only in those that say so.",
     )
 
 

@@ -1,6 +1,6 @@
 """What a server does about death, its own and others': its lease, copies, and what home asks about them.
 
-Real: `Holder`, `CopyTable`, `followers_of`, the table of loose ends and what is asked about them. As
+Real: `Holder`, `CopyTable`, `backup_replicas_of`, the table of loose ends and what is asked about them. As
 `simserver.lease.keeper`, `simserver.durability.replication` and `simserver.failover.adoption` do it, without what is
 durable by a disk alone.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.machines.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
-from batonpass.authority.machines.replica_choice import Copy, CopyTable, followers_of
+from batonpass.authority.machines.replica_choice import Copy, CopyTable, backup_replicas_of
 from batonpass.authority.machines.target import Permission
 from batonpass.authority.model.standing import CopySource
 from batonpass.authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
@@ -195,9 +195,9 @@ class Keeping:
             if stay.frozen or is_kept:
                 continue
             stay.intervals = 0
-            copy = copy_of(stay.fence, stay.state, CopySource.FOLLOWER)
+            copy = copy_of(stay.fence, stay.state, CopySource.BACKUP_REPLICA)
             server.checkpoint(entity, copy)
-            for follower in followers_of(entity, server.name, self.peers, 1):
+            for follower in backup_replicas_of(entity, server.name, self.peers, 1):
                 by_follower.setdefault(follower, []).append((entity, copy))
         for follower, items in by_follower.items():
             server.send(follower, CopiesOf(tuple(items)))

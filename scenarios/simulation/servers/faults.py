@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.authority.names import instance_of
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.homeserver import Home
@@ -163,7 +163,7 @@ class Faults:
         if record is None or not record.authority:
             return
         near = self._cluster.servers_of(instance_of(record.authority))
-        for follower in followers_of(record.id, record.authority, near, 1):
+        for follower in backup_replicas_of(record.id, record.authority, near, 1):
             self._crash_one(follower)
         self._later(_SOON_S, lambda: self._crash_one(record.authority))
 
@@ -184,7 +184,7 @@ class Faults:
         if record is None or not record.authority:
             return
         near = self._cluster.servers_of(instance_of(record.authority))
-        followers = followers_of(record.id, record.authority, near, 1)
+        followers = backup_replicas_of(record.id, record.authority, near, 1)
         is_pause, whole = self._dice.random() < 0.5, self._dice.random() < 0.5
         for name in near if whole else (record.authority, *followers):
             if is_pause:

@@ -49,10 +49,10 @@ class Ownerships:
             holding = None if server is None else server.holding(entity)
             if record is None or holding is None or cluster.left_out(entity):
                 continue
-            owner, rev, stands_still = holding.life.ownership
+            owner, rev, suspended = holding.life.ownership
             if (owner, rev) != (record.owner, record.owner_rev):
                 log = f"the log says {record.owner}, by {record.owner_rev}"
                 return f"{record.authority} has {entity} as {owner}'s, by {rev}, and {log}"
-            if bool(stands_still) is not record.stands_still:
-                return f"{record.authority} has {entity} standing still: {stands_still}; the log: {record.stands_still}"
+            if bool(suspended) is not record.stands_still:
+                return f"{record.authority} has {entity} suspended: {suspended}; the log: {record.stands_still}"
         return ""

@@ -554,7 +554,7 @@ class SimulationServer:
         if node.tick_all():
             for life, tick in before:
                 if life.tick != tick:
-                    if life.ownership.stands_still:
+                    if life.ownership.suspended:
                         self._witness.faulty(self.name, f"{life.id} ticks, and stands still since its owner left")
                     self._witness.ticked(self.name, life)
             node.loads.meter.ticked(round(len(before) * _LOAD_OF_ONE * _TICK_NS))

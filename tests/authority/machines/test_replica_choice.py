@@ -12,8 +12,8 @@ from batonpass.authority.machines.replica_choice import (
     Copy,
     CopyTable,
     all_answered,
+    backup_replicas_of,
     choose,
-    followers_of,
 )
 from batonpass.authority.model.standing import CopySource
 from tests.authority.log import BALL, S1, S2, S3
@@ -30,7 +30,7 @@ def copy(epoch: int, tick: int, size: int = 1) -> Copy:
 
 @given(SERVERS, st.integers(0, 3))
 def test_followers_are_others_and_as_many_as_there_are(servers: list[str], count: int) -> None:
-    followers = followers_of(BALL, S1, servers, count)
+    followers = backup_replicas_of(BALL, S1, servers, count)
     assert S1 not in followers
     assert len(followers) == min(count, len(set(servers) - {S1}))
 
@@ -38,15 +38,15 @@ def test_followers_are_others_and_as_many_as_there_are(servers: list[str], count
 @given(SERVERS, st.sampled_from(["alpha.s7", "alpha.s8"]))
 def test_a_server_that_goes_moves_only_the_copies_that_it_had(servers: list[str], gone: str) -> None:
     for number in range(20):
-        before = followers_of(f"alpha.e{number}", S1, servers, 1)
-        after = followers_of(f"alpha.e{number}", S1, [name for name in servers if name != gone], 1)
+        before = backup_replicas_of(f"alpha.e{number}", S1, servers, 1)
+        after = backup_replicas_of(f"alpha.e{number}", S1, [name for name in servers if name != gone], 1)
         assert after == before or gone in before
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def candidate(holder: str, epoch: int, tick: int, source: CopySource = CopySource.FOLLOWER) -> Candidate:
+def candidate(holder: str, epoch: int, tick: int, source: CopySource = CopySource.BACKUP_REPLICA) -> Candidate:
     return Candidate(holder, source, Fence(epoch), tick, "0" * 64)
 
 

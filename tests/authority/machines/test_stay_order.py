@@ -25,7 +25,7 @@ def recovery(stay: Fence, last: str = S2, **fields: Any) -> RecoveryRow:
     )
 
 
-def copy(fence: Fence, source: CopySource = CopySource.FOLLOWER, holder: str = S1) -> Candidate:
+def copy(fence: Fence, source: CopySource = CopySource.BACKUP_REPLICA, holder: str = S1) -> Candidate:
     return Candidate(holder, source, fence, 7, "0" * 64)
 
 
@@ -99,7 +99,7 @@ def test_an_authority_that_is_back_with_what_it_was_to_begin_with_waits_for_nobo
     [
         (Fence(4), Fence(3), CopySource.OWN, True),
         (Fence(4), Fence(3, 2), CopySource.OWN, True),
-        (Fence(4), Fence(3), CopySource.FOLLOWER, False),
+        (Fence(4), Fence(3), CopySource.BACKUP_REPLICA, False),
         (Fence(4), Fence(3), CopySource.CHECKPOINT, False),
         (Fence(4), Fence(2), CopySource.OWN, False),
         (Fence(4, 2), Fence(4, 1), CopySource.OWN, True),

@@ -1,7 +1,9 @@
 """Configuration: one TOML file, single fields overridden, and errors that name file, field and remedy."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -15,6 +17,7 @@ from batonpass.authority.node.config import (
     Settings,
     read_secret,
 )
+from batonpass.simserver.server.config import SimserverConfig
 
 
 class ExampleSettings(Settings):
@@ -171,3 +174,44 @@ def test_true_and_false_are_taken_in_a_list_where_they_belong(tmp_path: Path) ->
     path = tmp_path / "lists.toml"
     path.write_text("[[neighbours]]\nis_near = true", encoding="utf-8")
     assert NeighbourSettings.load(path).neighbours == (Neighbour(is_near=True),)
+
+
+class RenamedSettings(ExampleSettings):
+    FORMER: ClassVar[Mapping[str, str]] = {"hertz": "tick_hz"}
+
+
+def test_a_field_is_read_by_its_former_name_which_is_said(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file.write_text("hertz = 5\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert RenamedSettings.load(file).tick_hz == 5
+    (said,) = caplog.messages
+    assert said.endswith("hertz is called tick_hz now, and the next release does not read the former name")
+    with pytest.raises(ConfigError, match="hertz"):
+        ExampleSettings.load(file)
+
+
+def test_a_flag_overrides_what_stands_there_by_the_former_name(file: Path) -> None:
+    file.write_text("hertz = 5\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert RenamedSettings.load(file, {"tick_hz": 6}).tick_hz == 6
+
+
+def test_a_field_is_not_given_by_both_names(file: Path) -> None:
+    file.write_text("hertz = 5\ntick_hz = 6\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="hertz is the former name of tick_hz: give tick_hz alone"):
+        RenamedSettings.load(file)
+
+
+def test_what_is_true_by_the_former_name_is_no_number(file: Path) -> None:
+    file.write_text("hertz = true\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="tick_hz: Input should be a number"):
+        RenamedSettings.load(file)
+
+
+def test_backup_replicas_of_a_simulation_server_are_read_as_copies_for_one_release(tmp_path: Path) -> None:
+    path = tmp_path / "alpha.s1.toml"
+    lines = (
+        'name = "alpha.s1"', 'instance = "alpha"', 'directory = "s1"', 'home_urls = ["http://127.0.0.1:1"]',
+        'join_token_file = "token"',
+    )  # fmt: skip
+    for given in ("copies = 3", "backup_replicas = 3"):
+        path.write_text("\n".join((*lines, given)), encoding="utf-8")
+        assert SimserverConfig.load(path).backup_replicas == 3

@@ -317,7 +317,7 @@ def test_r3_while_the_instance_it_came_from_is_silent_only_what_it_became_since_
     log.run("lease.expire", server=S2, incarnation=1, office=1)
     log.run("recovery.begin", server=S2, entities=[[BALL, 3, 0]])
     row = recovery(log)
-    before, since = (Candidate(S1, CopySource.FOLLOWER, Fence(epoch), 7, HASH) for epoch in (1, 3))
+    before, since = (Candidate(S1, CopySource.BACKUP_REPLICA, Fence(epoch), 7, HASH) for epoch in (1, 3))
     assert [is_enough(row, best, {"beta"}) for best in (None, before, since)] == [False, False, True]
     assert all(is_enough(row, best, {"gamma"}) for best in (None, before, since)), "that never had it"
     log.run("recovery.finish", items=[{"entity": BALL, "epoch": 4, "target": S1, "tick": 7, "state_hash": HASH,
@@ -417,7 +417,7 @@ def test_what_a_takeover_brought_home_is_looked_for_where_it_was_before(log: Log
     row = dies(log, S2, epoch=4)
     assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (5, (), ("beta",), 3)
     assert [is_possible(row, FAR, epoch) for epoch in (2, 3, 4)] == [True, False, False], "it had left by then"
-    before, since = (Candidate(S1, CopySource.FOLLOWER, Fence(epoch), 7, HASH) for epoch in (1, 4))
+    before, since = (Candidate(S1, CopySource.BACKUP_REPLICA, Fence(epoch), 7, HASH) for epoch in (1, 4))
     assert [is_enough(row, best, {"beta"}) for best in (None, before, since)] == [False, False, True]
 
 

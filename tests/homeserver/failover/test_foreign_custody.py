@@ -156,7 +156,9 @@ async def test_failures_row_21_operators_see_which_home_cannot_be_asked(tmp_path
             frozen = {"epoch": 1, "sub": 0, "tick": 1, "state_hash": "0" * 64}
             await store.submit("transfer.commit", **wanted, **frozen, check_target=False, incarnation=1)
             await until(lambda: any(row["reason"] for row in home.node.abroad.to_data()))
-            (seen,) = (await home.api.get("/v1/recoveries"))["abroad"]
+            recoveries = await home.api.get("/v1/recoveries")
+            assert recoveries["abroad"] == recoveries["foreign_custody"], "the former name, for one release"
+            (seen,) = recoveries["foreign_custody"]
             assert seen.pop("silent_since_s") > 0
             assert seen == {"instance": "beta", "entities": {FAR: 1}, "reason": "home_unreachable"}
             record = store.entity(BALL)

@@ -158,7 +158,7 @@ async def test_what_was_lost_once_is_looked_for_at_the_next_death_though_the_sam
     assert play.store.recoveries() == []
 
     play.copies.clear()
-    play.has(S2, 9000, CopySource.FOLLOWER)
+    play.has(S2, 9000, CopySource.BACKUP_REPLICA)
     await play.dies(S1)
     await play.look()
     assert (play.record.authority, play.record.standing) == (S2, Standing.SIMULATED)

@@ -187,7 +187,7 @@ class Suspects:
     async def _post(self, message: Collect | Adopt, _trace: object, server: str, **_: object) -> None:
         if isinstance(message, Collect):
             found_there = FoundItem(
-                entity="alpha.e", epoch=11, sub=0, tick=5, state_hash="f" * 64, source=CopySource.FOLLOWER
+                entity="alpha.e", epoch=11, sub=0, tick=5, state_hash="f" * 64, source=CopySource.BACKUP_REPLICA
             )
             deaths = {"alpha.e": [11]} if server == S1 else {"alpha.e": self.deaths}
             self.recoveries.collected(

@@ -71,7 +71,7 @@ TABLE: dict[str, tuple[Facts, Cause, str, str]] = {
         "the world of alpha.s1 does not take it: no such kind",
         "start a server whose world takes it",
     ),
-    "its owner left": (facts(row=row(At.SUSPENDED)), Cause.SUSPENDED, "its owner left", "have somebody own it"),
+    "its owner left": (facts(row=row(At.SUSPENDED)), Cause.SUSPENDED, "its owner left", "have a player own it"),
     "the lease of its server ran out": (
         facts(row=row(At.UNLEASED, why="it was not renewed: alpha.h1 says elsewhere")),
         Cause.UNLEASED,

@@ -437,7 +437,7 @@ async def test_while_nobody_has_authority_a_deletion_is_done_and_the_rest_is_tol
     monkeypatch.setattr(type(world.node.store), "entity", lambda *_: nobody)
     answer = await world.api.call("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"})
     assert (answer.status_code, answer.json()["code"]) == (503, "authority_unreachable")
-    assert answer.json()["message"].startswith("nobody has authority over alpha.ball-1 now: it is lost;")
+    assert answer.json()["message"].startswith("no server has authority over alpha.ball-1 now: it is lost;")
     body = {"to": "alpha.s2", "transfer_id": answer.json()["value"]}
     again = await world.api.call("POST", "/v1/entities/alpha.ball-1/transfers", body)
     assert (again.status_code, again.json()["value"]) == (503, body["transfer_id"]), "it is the same transfer"

@@ -74,6 +74,7 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
         "owner_timeout_s": 0,
         "policies_rev": 1,
         "release_rev": 1,
+        "suspended": False,
         "stands_still": False,
         "parent": "",
         "parent_rev": 1,

@@ -37,7 +37,7 @@ async def looked_at(node: Node) -> dict[str, Any]:
     async with httpx.AsyncClient(trust_env=False, base_url=f"{row.rest_url}/v1/local") as client:
         seen: dict[str, Any] = (await client.get(f"/entities/{CRATE}", params={"state": "true"})).json()
         stats = (await client.get("/stats")).json()
-    assert stats["passive"] == seen["passive"]
+    assert stats["passivated"] == stats["passive"] == seen["passivated"] == seen["passive"], "the former name, too"
     return seen
 
 
@@ -49,7 +49,7 @@ async def test_who_is_put_away_is_looked_at_moves_asleep_and_takes_its_inputs_wi
     assert one.system.whereis(entity_name(CRATE)) is None
     seen = await looked_at(one)
     state = cbor2.loads(bytes.fromhex(seen["state"]))
-    assert (seen["passive"], seen["asleep"], state) == (True, True, {"busy": 0, "seen": []})
+    assert (seen["passivated"], seen["asleep"], state) == (True, True, {"busy": 0, "seen": []})
     assert is_passive(one), "who looks brings nobody back"
     for number, (here, there, mode) in enumerate(((one, two, "eager"), (two, one, "staged"))):
         brought_back = here.counts["brought_back"]

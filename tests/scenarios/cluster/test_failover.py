@@ -16,7 +16,7 @@ import httpx
 import pytest
 import trio
 
-from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from batonpass.scenarios.players.input_stream import InputStream, Players
 from batonpass.scenarios.players.rest_client import RestClient
@@ -198,7 +198,7 @@ async def test_a_server_that_was_drained_and_stopped_takes_no_copy_along_that_ot
     first, second, third = servers = ("alpha.s1", "alpha.s2", "alpha.s3")
     async with world() as running:
         await running.spawn(8, second)
-        followed = [name for name in running.streams if followers_of(name, second, servers, 1) == (first,)]
+        followed = [name for name in running.streams if backup_replicas_of(name, second, servers, 1) == (first,)]
         assert followed, "somebody is followed by the first one"
         await running.push(20)
         await running.everything_durable()
@@ -211,7 +211,7 @@ async def test_a_server_that_was_drained_and_stopped_takes_no_copy_along_that_ot
             while not view["empty"]:
                 await trio.sleep(0.05)
                 view = (await operator.get(url)).json()
-        assert view["followed"] == 0
+        assert (view["sole_replicas"], view["followed"]) == (0, 0)
         await running.cluster.stop(first)
         await running.cluster.kill(second)
         await running.until(lambda record: record["authority"] == third)
@@ -243,7 +243,8 @@ async def test_failures_row_24_nobody_goes_on_from_an_earlier_stay_while_those_o
         left = {
             name
             for name in running.streams
-            if followers_of(name, first, servers, 1) == (third,) and followers_of(name, second, servers, 1) == (first,)
+            if backup_replicas_of(name, first, servers, 1) == (third,)
+            and backup_replicas_of(name, second, servers, 1) == (first,)
         }
         assert left, "all are followed by the third one now"
         await running.push(10)
@@ -312,7 +313,7 @@ async def test_a_server_that_came_back_on_another_port_is_handed_entities_though
     """At the first time of asking, whether copies flow to it or nothing else does."""
     async with world() as running:
         servers = ("alpha.s1", "alpha.s2", "alpha.s3")
-        fitting = [n for n in range(99) if followers_of(f"alpha.ball-{n}", "alpha.s1", servers, 1) == (follower,)]
+        fitting = [n for n in range(99) if backup_replicas_of(f"alpha.ball-{n}", "alpha.s1", servers, 1) == (follower,)]
         await running.spawn(fitting[:2], "alpha.s1")
         await running.hand_over("alpha.s2")  # so that each knows where the other is
         await running.hand_over("alpha.s1")

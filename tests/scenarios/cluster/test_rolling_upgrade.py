@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.scenarios.cluster.control import serve_control
 from tests.collected import ROOT
 from tests.scenarios.cluster.test_failover import World, world
@@ -71,7 +71,7 @@ async def test_failures_row_28_what_a_server_of_before_has_taken_over_goes_on_wh
     """In the midst of an upgrade a server dies whose follower has not been upgraded yet, and is not back for long."""
     importable = {"PYTHONPATH": str(ROOT)}
     followed_by_the_former_one = [
-        number for number in range(99) if followers_of(f"alpha.ball-{number}", S2, (S1, S2, S3), 1) == (S1,)
+        number for number in range(99) if backup_replicas_of(f"alpha.ball-{number}", S2, (S1, S2, S3), 1) == (S1,)
     ]
     options: dict[str, Any] = {"environment": importable, "world": f"{FormerBalls.__module__}:{FormerBalls.__name__}"}
     async with world(**options) as running:

@@ -457,7 +457,7 @@ RECOVERIES: dict[str, Any] = {
     ],
     "counts": {"taken": 5, "recovered": 1},
     "log_went_back": "",
-    "abroad": [
+    "foreign_custody": [
         {"instance": "beta", "entities": {"beta.s1": 2}, "reason": "home_unreachable", "silent_since_s": 0.0},
         {"instance": "gamma", "entities": {"gamma.s1": 1}, "reason": "", "silent_since_s": None},
     ],
@@ -473,9 +473,10 @@ def test_recoveries_say_what_is_waited_for(baton: Baton, monkeypatch: pytest.Mon
     status, out, _ = baton("recoveries")
     assert status == 0
     for said in (
-        "5 wait to be gone on with", "the disk of alpha.s1", "the return of alpha.s1", "copies, here and in beta",
-        "any copy: nobody who is alive has one",
-        "alpha.s2, which is told to go on from tick 7", "1,234", "1970-01-01 00:00:00+00:00", "recovered 1, taken 5",
+        "5 wait to be taken over", "the disk of alpha.s1", "the return of alpha.s1", "copies, here and in beta",
+        "any copy: no server that is alive has one",
+        "alpha.s2, which is told to take it over from tick 7", "1,234", "1970-01-01 00:00:00+00:00",
+        "recovered 1, taken 5",
         "beta cannot be asked since 1970-01-01 00:00:00+00:00 (home_unreachable); 2 on beta.s1",
         "gamma has 1 on gamma.s1 of this instance's entities",
     ):  # fmt: skip
@@ -485,7 +486,7 @@ def test_recoveries_say_what_is_waited_for(baton: Baton, monkeypatch: pytest.Mon
 
 
 def test_where_nobody_died_nothing_waits(baton: Baton) -> None:
-    assert baton("recoveries")[:2] == (0, "nothing waits to be gone on with\n")
+    assert baton("recoveries")[:2] == (0, "nothing waits to be taken over\n")
     assert "baton server remove SERVER" in baton("recoveries", "--help")[1]
 
 

@@ -23,7 +23,9 @@ ANY = Fence(MAX_EPOCH, MAX_EPOCH)
 
 def aside(epoch: int, tick: int = 7, entity: str = BALL, at_s: float = 0.0, state: bytes = b"") -> Aside:
     state = state or f"{epoch}.{tick}".encode()
-    return Aside.of(entity, Copy(Fence(epoch), tick, state, state_hash(state), CopySource.FOLLOWER), at_s, "a test")
+    return Aside.of(
+        entity, Copy(Fence(epoch), tick, state, state_hash(state), CopySource.BACKUP_REPLICA), at_s, "a test"
+    )
 
 
 def test_what_was_put_aside_is_found_by_whoever_begins_in_the_same_directory(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.lease import LeaseTerms
-from batonpass.authority.machines.replica_choice import CopyTable, followers_of, may_follow
+from batonpass.authority.machines.replica_choice import CopyTable, backup_replicas_of, may_follow
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.standing import CopySource
 from batonpass.authority.wire.recovery import CopyItem, KeptItem
@@ -238,7 +238,7 @@ async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_know
 ) -> None:
     place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
     holding = place.spawn()
-    (first,) = followers_of(holding.id, HERE, servers, 1)
+    (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
     (other,) = {FOLLOWER, "alpha.s3"} - {first}
     copier = place.copier()
     async with served(copier):
@@ -265,7 +265,7 @@ async def test_a_copy_of_which_a_drained_follower_may_still_say_that_it_keeps_it
     """Players are told then that their inputs are durable, by that copy alone."""
     place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
     holding = place.spawn()
-    (first,) = followers_of(holding.id, HERE, servers, 1)
+    (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
     copier = place.copier()
     async with served(copier):
         await trio.sleep(INTERVAL_S / 5)
@@ -280,7 +280,7 @@ async def test_a_copy_that_is_too_old_to_be_heard_of_is_not_leaned_on(place: Pla
     """Its follower may be dead; a drain need not wait for what it says."""
     place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
     holding = place.spawn()
-    (first,) = followers_of(holding.id, HERE, servers, 1)
+    (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
     copier = place.copier()
     async with served(copier):
         await trio.sleep(INTERVAL_S / 5)
@@ -304,7 +304,7 @@ async def test_who_follows_all_the_same_since_nobody_else_could_is_not_leaned_on
         place.lease.aside = frozenset({FOLLOWER, "alpha.s3"})
         await trio.sleep(INTERVAL_S)
         last = place.copied[-1]
-        copier.kept(kept(holding, last.tick), *followers_of(holding.id, HERE, place.lease.peers, 1))
+        copier.kept(kept(holding, last.tick), *backup_replicas_of(holding.id, HERE, place.lease.peers, 1))
         assert copier.leaning() == 0
 
 
@@ -404,7 +404,7 @@ async def test_a_follower_keeps_what_its_peers_send_and_says_so(place: Place) ->
     copier.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
     (answer,) = (message for _, message in place.posted)
     assert [(item.entity, item.epoch, item.tick) for item in answer.items] == [(BALL, 3, 7)]
-    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.FOLLOWER)
+    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.BACKUP_REPLICA)
 
 
 async def test_a_follower_whose_lease_has_run_out_keeps_what_it_has(place: Place) -> None:
@@ -417,7 +417,7 @@ async def test_a_follower_whose_lease_has_run_out_keeps_what_it_has(place: Place
     copier.keep(offer(BALL, 4, 1), FOLLOWER, ("127.0.0.1", 17000))
     assert place.posted == [], "if the authority dies too, this one is not asked"
     assert place.counts["copies_without_lease"] == 2
-    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.FOLLOWER)
+    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.BACKUP_REPLICA)
 
 
 async def test_nobody_keeps_copies_of_strangers_or_of_what_lives_here(place: Place) -> None:
@@ -524,7 +524,7 @@ async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keep
 ) -> None:
     place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
     holding = spawn_with_input(place)
-    (first,) = followers_of(holding.id, HERE, servers, 1)
+    (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
     (other,) = {FOLLOWER, "alpha.s3"} - {first}
     there = Place(system)
     there.table = CopyTable(1 << 20, 3)

@@ -60,7 +60,7 @@ def test_who_is_put_away_is_as_if_it_had_not_been_whatever_comes(events: list[tu
             assert (passes.life.passive is not None) == asleep
         assert passes.seen == stays.seen, event
         assert passes.life.encoded() == stays.life.encoded()
-        assert passes.life.to_data() | {"passive": False} == stays.life.to_data()
+        assert passes.life.to_data() | {"passive": False, "passivated": False} == stays.life.to_data()
         assert passes.life.heard == stays.life.heard, "in this order"
         for one, other in zip(passes.stages, stays.stages, strict=True):
             assert (one.acks, one.corrections) == (other.acks, other.corrections)

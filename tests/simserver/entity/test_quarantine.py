@@ -45,9 +45,9 @@ def test_failures_row_41_it_stands_still_after_every_hand_over_until_it_is_relea
 
 def test_failures_row_41_whoever_goes_on_from_a_copy_or_a_checkpoint_takes_that_of_after_it_stood_still() -> None:
     life, copies = begun(), CopyTable(10**6, 10)
-    before = new_copy(life.fence, life.tick, life.encoded(), CopySource.FOLLOWER)
+    before = new_copy(life.fence, life.tick, life.encoded(), CopySource.BACKUP_REPLICA)
     life.stand_still(WHY)
-    after = new_copy(life.fence, life.tick, life.encoded(), CopySource.FOLLOWER)
+    after = new_copy(life.fence, life.tick, life.encoded(), CopySource.BACKUP_REPLICA)
     for copy in (before, after, before):
         copies.keep(BALL, copy, 0)
     kept = copies.get(BALL)
@@ -60,15 +60,15 @@ def test_failures_row_40_what_stands_still_for_its_owner_left_does_wherever_it_g
     rev = life.ownership.rev + 1
     life.owned(Ownership("", rev))
     assert life.ownership.is_half_told, "a certificate does not say whether it stands still"
-    life.owned(Ownership("", rev, stands_still=True))
+    life.owned(Ownership("", rev, suspended=True))
     frozen = life.freeze()
     assert frozen is not None
     life = gone_on_with(frozen.state)
-    for late in (Ownership("", rev), Ownership("", rev, stands_still=False), Ownership(ADA, rev - 1)):
+    for late in (Ownership("", rev), Ownership("", rev, suspended=False), Ownership(ADA, rev - 1)):
         life.owned(late)
-        assert (life.ownership.stands_still, life.can_be_told) == (True, False)
+        assert (life.ownership.suspended, life.can_be_told) == (True, False)
     life.owned(Ownership(ADA, rev + 1))
-    life.owned(Ownership("", rev, stands_still=True))
+    life.owned(Ownership("", rev, suspended=True))
     assert life.ownership == Ownership(ADA, rev + 1)
 
 

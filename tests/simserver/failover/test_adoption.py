@@ -153,7 +153,7 @@ async def test_who_holds_it_by_a_chain_of_the_same_epoch_goes_on_and_tells_of_it
 
 async def test_whoever_holds_it_by_a_chain_has_copies_kept_also_by_those_who_were_asked(scene: Scene) -> None:
     """Nobody takes it from its holder; without copies nothing would be durable until it moves through the log."""
-    copy = new_copy(Fence(3, 2), 9, b"state", CopySource.FOLLOWER)
+    copy = new_copy(Fence(3, 2), 9, b"state", CopySource.BACKUP_REPLICA)
     scene.collect(3, MAX_EPOCH)
     assert (scene.raised, scene.table.offer(BALL, copy, 0)) == ([(BALL, Fence(3, MAX_EPOCH))], True)
     scene.collect(4)
@@ -190,7 +190,7 @@ async def test_what_is_leaving_does_not_go_on_here_once_the_log_has_raised_its_f
 
 
 async def test_what_was_handed_over_a_moment_ago_is_said_too(scene: Scene) -> None:
-    scene.was_handed_over = new_copy(Fence(3), 9, b"state", CopySource.FOLLOWER)
+    scene.was_handed_over = new_copy(Fence(3), 9, b"state", CopySource.BACKUP_REPLICA)
     found = scene.collect(5)
     assert (found and (found.fence, found.tick)) == (Fence(3), 9)
 
@@ -204,7 +204,7 @@ async def test_failures_row_42_it_knows_which_stay_of_its_own_it_has_gone_on_fro
         copy = scene.table.get(BALL)
         assert copy is not None
         scene.table.drop(BALL)
-        scene.table.keep(BALL, new_copy(copy.fence, copy.tick, copy.state, CopySource.FOLLOWER), 0)
+        scene.table.keep(BALL, new_copy(copy.fence, copy.tick, copy.state, CopySource.BACKUP_REPLICA), 0)
     item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=found.state_hash, owner=ADA, owner_rev=1)
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     assert scene.holdings.get(BALL) is not None
@@ -286,7 +286,7 @@ async def test_failures_row_12_a_staged_state_that_is_later_than_all_copies_is_t
     assert holding is not None
     state = holding.life.encoded()
     scene.holdings.drop(BALL)
-    scene.table.offer(BALL, new_copy(Fence(3), 1, b"copied", CopySource.FOLLOWER), 0)
+    scene.table.offer(BALL, new_copy(Fence(3), 1, b"copied", CopySource.BACKUP_REPLICA), 0)
     scene.staged = [staged(Fence(3), 2, state)]
     found = scene.collect(4)
     assert found is not None
@@ -311,17 +311,17 @@ async def test_who_has_begun_with_a_staged_state_does_not_say_that_it_was_only_s
 
 async def test_a_staged_state_under_a_fence_that_was_never_given_displaces_no_copy(scene: Scene) -> None:
     """Neither the one that there is, nor those of the next authority."""
-    copy = new_copy(Fence(3), 5, b"copied", CopySource.FOLLOWER)
+    copy = new_copy(Fence(3), 5, b"copied", CopySource.BACKUP_REPLICA)
     scene.table.offer(BALL, copy, 0)
     scene.staged = [staged(Fence(1002)), staged(Fence(4))]
     found = scene.collect(4)
     assert (found and (found.fence, found.state_hash)) == (Fence(3), copy.state_hash)
     assert scene.table.get(BALL) == copy
-    assert scene.table.offer(BALL, new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER), 0)
+    assert scene.table.offer(BALL, new_copy(Fence(5), 6, b"next", CopySource.BACKUP_REPLICA), 0)
 
 
 async def test_a_staged_state_does_not_take_the_place_of_the_copy_that_an_authority_sent(scene: Scene) -> None:
-    copy = new_copy(Fence(3), 5, b"copied", CopySource.FOLLOWER)
+    copy = new_copy(Fence(3), 5, b"copied", CopySource.BACKUP_REPLICA)
     scene.table.offer(BALL, copy, 0)
     scene.staged = [staged(Fence(3, 2**60))]
     scene.collect(4)
@@ -329,7 +329,7 @@ async def test_a_staged_state_does_not_take_the_place_of_the_copy_that_an_author
     item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=5, state_hash=copy.state_hash, owner=ADA, owner_rev=1)
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     assert scene.counts["adopt_without_copy"] == 0, "it is what it was asked to go on with"
-    later = new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER)
+    later = new_copy(Fence(5), 6, b"next", CopySource.BACKUP_REPLICA)
     assert scene.table.offer(BALL, later, 0)
 
 
@@ -351,7 +351,7 @@ async def test_failures_row_42_what_lives_here_is_said_though_there_is_a_copy_of
 ) -> None:
     """As a follower of whoever was given it by that, with a higher fence than the log that counts knows."""
     scene.live(Fence(4))
-    scene.table.keep(BALL, new_copy(Fence(6), 99, b"another history", CopySource.FOLLOWER), 0)
+    scene.table.keep(BALL, new_copy(Fence(6), 99, b"another history", CopySource.BACKUP_REPLICA), 0)
     for _time in range(2):
         found = scene.collect(2**40, counts_before=5)
         assert found is not None
@@ -372,7 +372,7 @@ async def test_failures_row_42_who_handed_it_on_a_moment_ago_keeps_the_copy_of_w
     """It follows whoever has it now. The copy does not count yet, and does as soon as home hears what this one says."""
     scene.was_handed_over = new_copy(Fence(4), 9, b"handed over", CopySource.CHECKPOINT)
     scene.handed_on.note(BALL, 4)
-    scene.table.keep(BALL, new_copy(Fence(5), 99, b"what came of it", CopySource.FOLLOWER), 0)
+    scene.table.keep(BALL, new_copy(Fence(5), 99, b"what came of it", CopySource.BACKUP_REPLICA), 0)
     scene.collect(2**40, counts_before=5)
     found = scene.collect(2**40)
     assert found is not None
@@ -420,7 +420,7 @@ async def test_after_a_restart_what_had_left_makes_room_for_what_lived_here(scen
 
 
 async def test_what_is_asked_for_is_kept_for_whoever_waits_and_not_what_lives_here(scene: Scene) -> None:
-    scene.table.offer(BALL, new_copy(Fence(3), 9, b"copied", CopySource.FOLLOWER), 0)
+    scene.table.offer(BALL, new_copy(Fence(3), 9, b"copied", CopySource.BACKUP_REPLICA), 0)
     scene.collect(5)
     assert scene.asked == [BALL]
     scene.live(Fence(6))

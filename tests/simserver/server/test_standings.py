@@ -69,7 +69,7 @@ async def test_what_its_world_failed_on_is_quarantined_with_the_reason(scene: Sc
 
 
 async def test_what_stands_still_for_its_owner_is_suspended(scene: Scene) -> None:
-    scene.spawn().life.owned(Ownership("", 2, stands_still=True))
+    scene.spawn().life.owned(Ownership("", 2, suspended=True))
     assert row_of(scene).at is At.SUSPENDED
 
 

@@ -5,5 +5,5 @@
 - `bulk`    messages of 1 MiB one way, `conversation.BULK_WINDOW` unanswered at a time: megabytes per second
 - `bulk-1200`   the same in datagrams of at most 1200 bytes, as a network outside this machine carries them
 
-Clients and servers speak in messages; whoever has only a stream puts four bytes of length before each.
+Clients and servers speak in messages; a library that has only a stream puts four bytes of length before each.
 """

@@ -213,7 +213,7 @@ async def measure_trio(work: str, seconds: float) -> float:
         if work == "messages":
             return await one_way_trio(stream, receive, seconds)
         message, window = (SMALL, WINDOW) if work == "echo" else (BULK, BULK_WINDOW)
-        # Sent by a task of its own: a stream that both ends only write to would stand still.
+        # Sent by a task of its own: a stream that both ends only write to would stall.
         to_send, from_caller = trio.open_memory_channel[int](window)
 
         async def send_all() -> None:

@@ -9,7 +9,7 @@ verifies it. The state is hashed once at each end, and encrypted once on its way
 case 3   A ─▶ B ─▶ A                 case 2   A ─▶ H ─▶ B ─▶ A, and the state A ─▶ B meanwhile
 
 First one follows on the other, then they are paced like those of a cluster, which are asked for one at a time: who has
-slept finds the code and the tables that he needs out of the processor's caches. Last, small ones are many at once. Each
+slept finds the code and the tables that it needs out of the processor's caches. Last, small ones are many at once. Each
 still has an envelope, a certificate and a datagram of its own: what can be shared in company is not the floor's affair.
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.authority.wire.transfer import Copies, InputAck, decode_link_untrusted
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
@@ -28,7 +28,7 @@ def followed_alike(cluster: Cluster) -> str:
     return next(
         name
         for name in sorted(homes)
-        if all(followers_of(name, has_it, SERVERS, 1) == (FOLLOWER,) for has_it in (SOURCE, TARGET))
+        if all(backup_replicas_of(name, has_it, SERVERS, 1) == (FOLLOWER,) for has_it in (SOURCE, TARGET))
     )
 
 

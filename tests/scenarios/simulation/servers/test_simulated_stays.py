@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from batonpass.authority.machines.replica_choice import followers_of
+from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.names import instance_of
 from batonpass.scenarios.players.input_stream import InputStream
@@ -28,7 +28,7 @@ class World:
         self.cluster = cluster = Cluster(MIXES["calm"], Random(f"stays {place}"), parts)
         self.entity, self.target = next(self.journeys(place))
         near = cluster.servers_of(instance_of(self.target))
-        self.stopped = (self.target, *followers_of(self.entity, self.target, near, 1))
+        self.stopped = (self.target, *backup_replicas_of(self.entity, self.target, near, 1))
         target = self.target
         self.passing(2.0)
         home = cluster.homes["alpha.h1"]
@@ -44,11 +44,11 @@ class World:
         """Entities, and where to: at home such that whoever has copies of before follows nobody there."""
         for source in ALPHA:
             for entity in sorted(self.cluster.servers[source].node.holdings.ids()):
-                (keeper,) = followers_of(entity, source, ALPHA, 1)
+                (keeper,) = backup_replicas_of(entity, source, ALPHA, 1)
                 (target,) = {*ALPHA} - {source, keeper}
                 if place == "abroad":
                     yield entity, "beta.s1"
-                elif followers_of(entity, target, ALPHA, 1) == (source,):
+                elif backup_replicas_of(entity, target, ALPHA, 1) == (source,):
                     yield entity, target
 
     def passing(self, seconds: float) -> None:
