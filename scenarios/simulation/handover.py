@@ -37,7 +37,7 @@ from batonpass.scenarios.simulation.handover_keys import HOME, Keys, homeserver_
 from batonpass.scenarios.simulation.handover_memory import Change, Decision, Envelope, Numbers, Server
 from batonpass.scenarios.simulation.handover_words import details, told, transfer_of
 from batonpass.scenarios.simulation.search import Step
-from batonpass.simserver.entity.state import state_hash
+from batonpass.simserver.entity.snapshot import state_hash
 from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["HOMES", "Bounds", "Handovers", "State"]

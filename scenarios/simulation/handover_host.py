@@ -35,7 +35,7 @@ from batonpass.scenarios.simulation.durable_stages import DurableStages
 from batonpass.scenarios.simulation.handover_keys import HOME, Keys, identity_of
 from batonpass.simserver.entity.actor import NewInput, TickNow
 from batonpass.simserver.entity.custody_log import Stint
-from batonpass.simserver.entity.state import EntityEnvironment
+from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.table import Holding, Holdings, Tombstone
 from batonpass.simserver.server.dispatch import Node
 from batonpass.simserver.transfer.source.departure import Plan

@@ -27,8 +27,10 @@ from batonpass.authority.wire.transfer import Copies, CopiesKept, LinkMessage, e
 from batonpass.simserver.durability.checkpoint_schedule import CheckpointTimes
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.retained_states import HandedOver
+from batonpass.simserver.entity.feed import Change
 from batonpass.simserver.entity.sleep import Sleep
-from batonpass.simserver.entity.state import Frozen, Life, state_hash
+from batonpass.simserver.entity.snapshot import Frozen, state_hash
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
@@ -175,10 +177,17 @@ class Copier:
         # What lived here when this interval began, and what has begun (again) since it was last looked at.
         self._turn: list[Holding] = []
         self._begun: dict[str, None] = {}
+        # What may have changed since it was copied last. Of everything else it is known that nothing has but its tick.
+        self._changed: set[str] = set()
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = HandedOver(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
         self._tell_of_kept: Callable[[str, Fence], None] = lambda _entity, _fence: None
+        if interval_s:
+            feed, name = holdings.feed, "replication"
+            feed.listen(name, {Change.BEGUN}, self._has_begun)
+            feed.listen(name, set(Change) - {Change.ENDED}, self._changed.add)
+            feed.listen(name, {Change.ENDED}, self._changed.discard)
 
     @property
     def copies(self) -> bool:
@@ -219,12 +228,11 @@ class Copier:
             copied.world = _PUT_AWAY
             del copied.under_way[:-1]
 
-    def begun(self, entity: str) -> None:
+    def _has_begun(self, entity: str) -> None:
         """A stay of an entity has begun here: nobody else has a copy under its fence."""
-        if self._interval_s:
-            self._begun[entity] = None
-            if self._checkpoint_ns:
-                self._times.begun(entity, self._clock.monotonic_ns())
+        self._begun[entity] = None
+        if self._checkpoint_ns:
+            self._times.begun(entity, self._clock.monotonic_ns())
 
     def first_of(self, entity: str) -> None:
         """An entity has begun here that nobody handed over: what it begins with stands in no ledger but this one's."""
@@ -308,6 +316,8 @@ class Copier:
             if self._is_recent(copied, copied.again_after):
                 return
             again_after = copied.again_of_sleeper()
+        elif copied is not None and self._is_as_copied(holding.id, copied, peers):
+            return
         heard = life.heard
         marks = (life.fence, life.ownership, life.broken, *heard)
         if copied is not None and copied.peers is peers:
@@ -323,7 +333,9 @@ class Copier:
             and life.passive is None
             and _are_equal(copied.world, life.world)
         ):
+            self._changed.discard(holding.id)
             return
+        self._changed.discard(holding.id)
         state = life.encoded_if_portable()
         under_way, kept_by = (list[_Sent](), ()) if copied is None else (copied.under_way, copied.kept_by)
         now_ns, sleep = self._clock.monotonic_ns(), life.sleep
@@ -346,6 +358,10 @@ class Copier:
         item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
         for follower in followers:
             outgoing[follower].append(item)
+
+    def _is_as_copied(self, entity: str, copied: _Copied, peers: tuple[str, ...]) -> bool:
+        """Whether nothing has changed since it was copied, not long ago, for followers that are chosen from these."""
+        return copied.peers is peers and entity not in self._changed and self._is_recent(copied, _AGAIN_AFTER)
 
     def _is_recent(self, copied: _Copied, again_after: int) -> bool:
         """Whether it was copied less than so many intervals ago, and if those take long, not too long ago either."""

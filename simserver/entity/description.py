@@ -1,29 +1,52 @@
 """How an entity is, for people and tools that look."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from batonpass.simserver.entity.inputs import Inbox
-    from batonpass.simserver.entity.state import Life
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.passivated import Passive
+from batonpass.simserver.entity.sleep import Sleep
 
 __all__ = ["described"]
 
 
-def described(life: "Life", inbox: "Inbox") -> dict[str, Any]:
-    """A life and its inbox as plain data, without the world's state."""
+class _Describable(Protocol):
+    """What is shown of an entity."""
+
+    id: str
+    kind: str
+    fence: Fence
+    ownership: Ownership
+    frozen: bool
+
+    sleep: Sleep | None
+    passive: Passive | None
+
+    @property
+    def broken(self) -> str:
+        """Why it is not simulated; empty if it is."""
+
+    @property
+    def tick(self) -> int:
+        """How many ticks it has had."""
+
+
+def described(entity: _Describable, inbox: Inbox) -> dict[str, Any]:
+    """An entity and its inbox as plain data, without the world's state."""
     return {
-        "id": life.id,
-        "kind": life.kind,
-        "epoch": life.fence.epoch,
-        "sub": life.fence.sub,
-        "owner": life.ownership.owner,
-        "owner_rev": life.ownership.rev,
-        "stands_still": bool(life.ownership.stands_still),
-        "tick": life.tick,
-        "frozen": life.frozen,
-        "asleep": life.sleep is not None,
-        "passive": life.passive is not None,
-        "broken": life.broken,
+        "id": entity.id,
+        "kind": entity.kind,
+        "epoch": entity.fence.epoch,
+        "sub": entity.fence.sub,
+        "owner": entity.ownership.owner,
+        "owner_rev": entity.ownership.rev,
+        "stands_still": bool(entity.ownership.stands_still),
+        "tick": entity.tick,
+        "frozen": entity.frozen,
+        "asleep": entity.sleep is not None,
+        "passive": entity.passive is not None,
+        "broken": entity.broken,
         "pending_inputs": len(inbox.pending),
         "sources": {
             name: {"accepted": c.accepted, "applied": c.applied, "digest": c.digest.hex()}

@@ -24,6 +24,7 @@ from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.description import described
 from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.feed import Change
 from batonpass.simserver.entity.inputs import Admission, Inbox
 from batonpass.simserver.entity.journal import Journal
 from batonpass.simserver.entity.passivated import Passive
@@ -38,7 +39,7 @@ from batonpass.simserver.world.step import Carried
 if TYPE_CHECKING:
     from batonpass.actors.core.ref import Ref
 
-__all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
+__all__ = ["CRASH_WINDOW_S", "MAX_CRASHES", "Life"]
 
 _log = logging.getLogger("batonpass.simserver.entity.state")
 
@@ -280,7 +281,7 @@ class Life:
         self.broken, self._is_unread = shortened(why), is_unread
         self._broken_ns, self.failed_here = self._env.monotonic_ns(), False
         self._env.count("entity_broken")
-        self._env.stands_still(self.id)
+        self._has(Change.QUARANTINED)
 
     def stand_still(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
@@ -289,8 +290,8 @@ class Life:
         before is not to be gone on with. A frozen one is named already.
         """
         self.wake()
-        self._breaks(why, is_unread=False)
         self._tick += not self.frozen
+        self._breaks(why, is_unread=False)
 
     @property
     def quarantine(self) -> str:
@@ -329,6 +330,7 @@ class Life:
         self._env.black_box.forget(self.id)
         if discard_inputs:
             self._pass_over(self.inbox.take())
+        self._has(Change.RELEASED)
         self._bring_up_to_date()
         return True
 
@@ -370,8 +372,8 @@ class Life:
         It was begun at `now_ns` and took the world until `done_ns`, or until now.
         Called by the actor when the world's code is through; nothing in here can fail.
         """
-        applied = self.inbox.take()
-        self.world = world
+        applied, feed = self.inbox.take(), self._env.feed
+        before, self.world = self.world, world
         if self._migrated is not _NOTHING:
             self._migrated, self.schema = _NOTHING, schema_version(self._env.world)
         self._parts = None
@@ -384,7 +386,13 @@ class Life:
         # An average over some eight ticks.
         took_ns = (self._env.monotonic_ns() if done_ns is None else done_ns) - now_ns
         self.step_ns += (took_ns - self.step_ns) // 8
+        if feed.hears_commits:
+            feed.committed(self.id, self.fence, self._tick, before, world, applied)
         return applied
+
+    def _has(self, change: Change) -> None:
+        """Something but a tick has changed it: whoever subscribes to that is told."""
+        self._env.feed.changed(self.id, self.fence, self.tick, change)
 
     @property
     def can_be_told(self) -> bool:
@@ -473,7 +481,7 @@ class Life:
         self._encoder = LifeEncoder()
         self.passive = None
         self._env.count("brought_back")
-        self._env.wants_actor(self)
+        self._env.wants_actor(self.id)
 
     if not TYPE_CHECKING:
 
@@ -524,6 +532,9 @@ class Life:
                 self._env.wants_word_of_owner(self.id)
             return
         admission = self.inbox.offer(source, seq, data, base, floor)
+        if self.broken or self.ownership.stands_still:
+            # Else a tick is to come, which says so.
+            self._has(Change.ALTERED)
         if admission is Admission.ACCEPTED:
             self.wake()
             return
@@ -607,6 +618,7 @@ class Life:
             verdict = InputVerdict.STALE_OWNERSHIP if is_owner else InputVerdict.NOT_OWNER
             self._env.count(f"input_{verdict}")
             self._correct(source, verdict)
+        self._has(Change.ALTERED)
 
     # --- custody ---------------------------------------------------------------------------------------------------
 
@@ -700,6 +712,7 @@ class Life:
             self.over = True
             with self.at_work():
                 release(self._env.world, self.id, self._env.count)
+            self._has(Change.ENDED)
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)
@@ -707,6 +720,7 @@ class Life:
         return sorted({*(name for name, *_ in self.heard), *([owner] if owner else [])})
 
     def _begin_stint(self, now_ns: int) -> None:
+        self._has(Change.BEGUN)
         # By what is in memory now, and not by what came: the custody log vouches for that.
         if self.passive is None:
             self._encoder = LifeEncoder()
@@ -727,7 +741,6 @@ class Life:
             started_hash=digest,
             started_ns=now_ns,
         )
-        self._env.begun(self.id)
         self._env.custody.start(self.stint)
 
     def snapshot(self) -> Snapshot:

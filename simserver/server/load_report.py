@@ -31,6 +31,7 @@ from batonpass.authority.wire.placement import (
     StillRow,
 )
 from batonpass.authority.wire.transfer import Message
+from batonpass.simserver.entity.feed import Change
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.transfer.source.departures import Departures
@@ -348,6 +349,7 @@ class Loads:
         self._homeservers = homeservers
         self._totals = totals
         self._clock = clock
+        holdings.feed.listen("load report", {Change.QUARANTINED}, self._was_stopped)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Report once a second, and soon after an entity was stopped, until cancelled."""
@@ -360,7 +362,7 @@ class Loads:
                 address = (row.link_host, row.link_port)
                 self._post.send(report, Trace("load"), row.name, on_path=False, address=address)
 
-    def soon(self, _entity: str = "") -> None:
+    def _was_stopped(self, _entity: str) -> None:
         """An entity was stopped: home hears of it soon."""
         self._soon.ring()
 

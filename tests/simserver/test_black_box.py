@@ -18,7 +18,7 @@ from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.recovery import MAX_DEATHS
 from batonpass.simserver.entity.crash_guard import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, BlackBox
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.table import Holdings
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.test_holdings import Written

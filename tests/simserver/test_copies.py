@@ -74,9 +74,7 @@ class Place:
         this: Any = self
         settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
         clock = TrioClock()
-        copier = Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
-        self.stage.begun = copier.begun
-        return copier
+        return Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
 
     # The home instance, the link and the ledger, as far as copies need them.
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.world.step import Carried
 
 MAPS = st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.floats(allow_nan=False)), max_size=3)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from batonpass.actors import Ignored, System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
-from batonpass.simserver.entity.state import MAX_CRASHES, Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import MAX_CRASHES, Life
 from batonpass.simserver.world.step import Carried
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 

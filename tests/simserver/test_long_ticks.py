@@ -13,7 +13,8 @@ from batonpass.authority.machines.lease import Holder, LeaseTerms, Renewed
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.recovery import TOO_OFTEN
 from batonpass.simserver.entity.crash_guard import BlackBox
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.server.load_report import _group, _is_immovable

@@ -6,7 +6,8 @@ import pytest
 
 from batonpass.actors.core.system import System
 from batonpass.authority.fence import Fence
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
 from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks

@@ -17,7 +17,7 @@ from batonpass.authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
 from batonpass.simserver.durability.replication import new_copy
 from batonpass.simserver.entity.crash_guard import _Death
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.transfer.source.released_epochs import HandedOn

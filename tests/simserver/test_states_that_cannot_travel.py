@@ -18,7 +18,8 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.wire.recovery import RaisedItem
 from batonpass.authority.wire.transfer import Collect, Collected, Decline
 from batonpass.simserver.entity import state as lives
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings, WorldFailed
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.world.portability import NotPortable

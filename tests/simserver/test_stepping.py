@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import migrated, schema_version, takes
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import MAX_TIMERS, Carried, EntityRandom, Step, Timers

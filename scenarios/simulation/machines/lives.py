@@ -13,7 +13,7 @@ from zlib import crc32
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.transfer import InputItem
 from batonpass.simserver.entity.inputs import fold
-from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from batonpass.homeserver.failover.takeover import Heard, Recoveries, WhoIsThere
 from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.durability.replication import Copier
-from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.transfer.target.arrivals import Arrivals

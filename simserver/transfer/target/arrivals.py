@@ -50,7 +50,7 @@ from batonpass.authority.wire.transfer import Stage as StageMessage
 from batonpass.authority.wire.trusted_build import made
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.entity.actor import NewInput
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import Home
 from batonpass.simserver.net.outbox import Courier
