@@ -153,7 +153,7 @@ class Handovers:
                 () if holding is None else holding.group,
                 host.unreported,
                 (host.note, host.note_before if self.bounds.stale_ledger else None),
-                () if holding is None else tuple(item.seq for item in holding.life._journal or ()),
+                () if holding is None else tuple(item.seq for item in holding.life.acceptance.waiting),
                 "" if departure is None else f"{departure.machine.phase} to {departure.plan.target}",
                 host.staged,
                 host.wondering,

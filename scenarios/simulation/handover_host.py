@@ -426,8 +426,16 @@ class Host:
         if holding is None:
             return ()
         life = holding.life
-        journal = tuple(item.seq for item in life._journal or ())
-        return (life.fence, life.frozen, self.snapshot(), life._next_ownership, journal, holding.chain, holding.group)
+        journal = tuple(item.seq for item in life.acceptance.waiting)
+        return (
+            life.fence,
+            life.frozen,
+            self.snapshot(),
+            life.acceptance.next_ownership,
+            journal,
+            holding.chain,
+            holding.group,
+        )
 
     def _fingerprint_of_departure(self) -> tuple[Any, ...]:
         departure = self.departure

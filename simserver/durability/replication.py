@@ -373,7 +373,7 @@ class Copier:
         if writing:
             await self._ledger.flush()
         for life, applied in writing:
-            life.made_durable(applied)
+            life.acceptance.made_durable(life, applied)
 
     def check_in_all(self) -> None:
         """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
@@ -438,7 +438,7 @@ class Copier:
         """All followers have a copy, and would be asked for it."""
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
             del self._on_disk[holding.id]
-        holding.life.made_durable(sent.applied)
+        holding.life.acceptance.made_durable(holding.life, sent.applied)
         self._tell_of_kept(holding.id, sent.fence)
 
     def leaning(self) -> int:

@@ -135,4 +135,4 @@ class Entity(Server[Life]):
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:
         for source, upto in life.inbox.sources_of(applied).items():
-            life.acknowledge(source, upto)
+            life.acceptance.acknowledge(life, source, upto)

@@ -7,8 +7,9 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.inputs import Inbox
 from batonpass.simserver.entity.passivated import Passive
 from batonpass.simserver.entity.sleep import Sleep
+from batonpass.simserver.world.portability import NotPortable, portable
 
-__all__ = ["described"]
+__all__ = ["described", "shown"]
 
 
 class _Describable(Protocol):
@@ -17,11 +18,14 @@ class _Describable(Protocol):
     id: str
     kind: str
     fence: Fence
-    ownership: Ownership
     frozen: bool
 
     sleep: Sleep | None
     passive: Passive | None
+
+    @property
+    def ownership(self) -> Ownership:
+        """Who owns it."""
 
     @property
     def broken(self) -> str:
@@ -53,3 +57,11 @@ def described(entity: _Describable, inbox: Inbox) -> dict[str, Any]:
             for name, c in inbox.cursors.items()
         },
     }
+
+
+def shown(state: Any) -> str | None:
+    """A world's state as CBOR in hex; None if it cannot be written."""
+    try:
+        return portable(state).hex()
+    except NotPortable:
+        return None

@@ -397,7 +397,7 @@ class Holdings:
         life, black_box = holding.life, self._environment.black_box
         with black_box.simulating(holding.id, life.fence.epoch):
             life.begin()
-        if not life.broken and (why := black_box.verdict(holding.id, life.released_epoch)):
+        if not life.broken and (why := black_box.verdict(holding.id, life.quarantine.released_epoch)):
             _log.error("%s stands still: %s", holding.id, why)
             life.stand_still(why)
 

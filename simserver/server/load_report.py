@@ -163,7 +163,7 @@ def census_rows(
     Who stands still because the world here does not take it is named before all others, whatever else may be moved.
     """
     # What stands still wherever it goes costs nothing, and is not to be sent about.
-    everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine]
+    everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine.wherever]
     untaken: list[_Placed] = []
     if not is_drained and any(one.life.is_untaken for one in everybody):
         untaken = [("", one) for one in _each_kind_in_turn(everybody) if stays(one.id)]
@@ -296,9 +296,9 @@ def _still_row(holding: Holding) -> StillRow:
     return StillRow(
         entity=holding.id,
         why=life.broken[:MAX_WHY_CHARS],
-        still_ms=life.still_ns // 1_000_000,
+        still_ms=life.quarantine.lasts_ns // 1_000_000,
         untaken=life.is_untaken,
-        failed_here=life.failed_here,
+        failed_here=life.quarantine.failed_here,
     )
 
 

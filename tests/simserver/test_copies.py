@@ -226,9 +226,9 @@ async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
         copier.kept(kept(holding, tick + 1), FOLLOWER)
         copier.kept(kept(holding, tick), FOLLOWER)
         copier.kept(kept(holding, tick), FOLLOWER)
-        assert holding.life.durable == {}
+        assert holding.life.acceptance.durable == {}
         copier.kept(kept(holding, tick), "alpha.s3")
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
 
 
 async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_known_until_they_are_kept_there(
@@ -333,7 +333,7 @@ async def test_where_nobody_else_ever_was_its_own_disk_makes_them_durable(
     holding = spawn_with_input(place)
     async with served(place.copier(checkpoint_s=100.0)):
         await trio.sleep(INTERVAL_S)
-    assert (len(place.checkpoints), place.copied, holding.life.durable) == (1, [], {ADA: 1})
+    assert (len(place.checkpoints), place.copied, holding.life.acceptance.durable) == (1, [], {ADA: 1})
 
 
 @pytest.mark.parametrize("peers", [(HERE,), ()])
@@ -345,7 +345,9 @@ async def test_where_the_others_are_only_dead_or_not_known_its_own_disk_makes_no
     holding = spawn_with_input(place)
     async with served(place.copier(checkpoint_s=100.0)):
         await trio.sleep(INTERVAL_S)
-    assert (len(place.checkpoints), holding.life.durable) == (1, {}), "what may come of it is kept all the same"
+    assert (len(place.checkpoints), holding.life.acceptance.durable) == (1, {}), (
+        "what may come of it is kept all the same"
+    )
 
 
 async def test_what_a_follower_kept_too_long_ago_to_be_sure_of_its_lease_is_sent_again(
@@ -357,11 +359,11 @@ async def test_what_a_follower_kept_too_long_ago_to_be_sure_of_its_lease_is_sent
         (copied,) = place.copied
         await trio.sleep(place.lease.holder.terms.certain_ns / 1e9)
         copier.kept(kept(holding, copied.tick), FOLLOWER)
-        assert (holding.life.durable, place.counts["copies_kept_too_late"]) == ({}, 1)
+        assert (holding.life.acceptance.durable, place.counts["copies_kept_too_late"]) == ({}, 1)
         with trio.fail_after(2 * INTERVAL_S):
             await place.has_posted()
         copier.kept(kept(holding, copied.tick), FOLLOWER)
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
 
 
 async def test_the_word_for_a_copy_is_none_for_a_later_one_of_what_stands_still(
@@ -378,9 +380,9 @@ async def test_the_word_for_a_copy_is_none_for_a_later_one_of_what_stands_still(
         first, second = place.copied
         assert second.tick > first.tick, "else its follower would not keep it either"
         copier.kept(kept(holding, first.tick), FOLLOWER)
-        assert holding.life.durable == {}
+        assert holding.life.acceptance.durable == {}
         copier.kept(kept(holding, second.tick), FOLLOWER)
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
 
 
 async def test_who_has_no_lease_calls_nothing_durable(place: Place, autojump_clock: MockClock) -> None:
@@ -390,7 +392,7 @@ async def test_who_has_no_lease_calls_nothing_durable(place: Place, autojump_clo
         await trio.sleep(INTERVAL_S)
         place.lease.may_act = lambda now_ns: False
         copier.kept(kept(holding, place.copied[0].tick), FOLLOWER)
-    assert holding.life.durable == {}
+    assert holding.life.acceptance.durable == {}
 
 
 def offer(entity: str, epoch: int, tick: int) -> Copies:
@@ -530,7 +532,7 @@ async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keep
     async with served(copier):
         await trio.sleep(INTERVAL_S)
         copier.kept(kept(holding, place.copied[-1].tick), first)
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
         place.lease.aside = frozenset({first})
         holding.life.take_input(ADA, 1, 2, b"\0" * 12)
         holding.life.commit(holding.life.world, now_ns=1)
@@ -540,7 +542,7 @@ async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keep
         follower.keep(message, FOLLOWER, WHERE)
         assert said(there) == list(ROWS)
         assert [upto for _, _, upto in holding.life.heard] == [2]
-        assert (holding.life.durable, copier.leaning()) == ({ADA: 1}, 1)
+        assert (holding.life.acceptance.durable, copier.leaning()) == ({ADA: 1}, 1)
 
 
 async def test_who_sleeps_is_copied_again_in_time_also_where_an_interval_takes_far_longer(

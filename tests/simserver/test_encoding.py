@@ -41,7 +41,7 @@ def test_a_life_is_encoded_as_its_snapshot_whatever_has_changed_since_the_last_t
         broken = "poison" if len(world) % 2 else ""
         life = SimpleNamespace(
             kind=kind, tick=tick, world=world, inbox=inbox, ownership=owner, schema=2, carried=carried,
-            quarantine=broken, released_epoch=len(world),
+            quarantine=SimpleNamespace(wherever=broken, released_epoch=len(world)),
         )  # fmt: skip
         snapshot = Snapshot(kind, tick, world, inbox.to_data(), owner, 2, carried, broken, released_epoch=len(world))
         assert encoder.encode(cast(Any, life)) == snapshot.encode()

@@ -51,7 +51,7 @@ async def test_a_new_entity_begins_at_tick_zero_under_its_fence(system: System) 
     known = held(system)
     holding = known.spawn(BALL, "ball", {"p": [1, 2, 3]}, Fence(1))
     assert (known.get(BALL), len(known), list(known)) == (holding, 1, [holding])
-    seen = holding.life.to_data()
+    seen = holding.life.inspected(with_state=False)
     assert (seen["tick"], seen["epoch"], seen["kind"]) == (0, 1, "ball")
 
 

@@ -103,8 +103,8 @@ class Life:
         logging.getLogger("batonpass.simserver.world.api").error("the world failed, %s", doing, exc_info=error)
 
     @property
-    def quarantine(self) -> str:
-        return "" if self.is_untaken else self.broken
+    def quarantine(self) -> Any:
+        return SimpleNamespace(wherever="" if self.is_untaken else self.broken)
 
 
 @dataclass
@@ -444,11 +444,11 @@ async def test_only_what_ran_before_and_fails_in_its_first_moments_has_failed_on
     life: Any = Told(system).came(0, tick=tick, broken=broken)
     life._ticks_here = ticks_here
     life.failed(ValueError("poison"))
-    assert life.failed_here is failed_here
+    assert life.quarantine.failed_here is failed_here
     life.release()
     assert not life.broken
     life.stand_still("its actor crashed")
-    assert not life.failed_here, "nor is it where it comes from that is at fault"
+    assert not life.quarantine.failed_here, "nor is it where it comes from that is at fault"
 
 
 @pytest.mark.parametrize("said", [None, 7, b"squad", "\ud800"])

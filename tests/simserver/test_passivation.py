@@ -61,7 +61,7 @@ def test_who_is_put_away_is_as_if_it_had_not_been_whatever_comes(events: list[tu
             assert (passes.life.passive is not None) == asleep
         assert passes.seen == stays.seen, event
         assert passes.life.encoded() == stays.life.encoded()
-        assert passes.life.to_data() | {"passive": False} == stays.life.to_data()
+        assert passes.life.inspected(with_state=False) | {"passive": False} == stays.life.inspected(with_state=False)
         assert passes.life.heard == stays.life.heard, "in this order"
         for one, other in zip(passes.stages, stays.stages, strict=True):
             assert (one.acks, one.corrections) == (other.acks, other.corrections)
@@ -134,11 +134,11 @@ def test_what_is_no_news_brings_nobody_back() -> None:
     life.put_away()
     life.take_input("alpha.eve", 1, 1, b"0")
     life.take_input(ADA, 0, 1, b"0")
-    life.made_durable({ADA: 1, "alpha.gone": 3})
+    life.acceptance.made_durable(life, {ADA: 1, "alpha.gone": 3})
     life.owned(Ownership(ADA, 1))
-    life.hinted(1)
+    life.acceptance.hinted(life, 1)
     assert life.inspected(with_state=True)["sources"][ADA]["applied"] == 1
-    assert (life.passive is not None, life.durable) == (True, {ADA: 1})
+    assert (life.passive is not None, life.acceptance.durable) == (True, {ADA: 1})
     assert stage_acks == [(ADA, 1), (ADA, 1)]
 
 

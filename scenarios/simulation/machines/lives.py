@@ -79,6 +79,11 @@ class Stay:
         # As much of a life as a departure and a holding make use of.
         self.holding = Holding(self.entity, cast("ServerLife", self))
 
+    @property
+    def acceptance(self) -> "Stay":
+        """What it knows of its inputs, which is nothing apart."""
+        return self
+
     def freeze(self, now_ns: int) -> Frozen:
         """It stands still from now on."""
         self.frozen = True

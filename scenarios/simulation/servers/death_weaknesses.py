@@ -141,7 +141,7 @@ class _DurableWhenSent(Copier):
         copied = self._copied.get(holding.id)
         for sent in () if copied is None else copied.under_way:
             if sent.fence == holding.fence:
-                holding.life.made_durable(sent.applied)
+                holding.life.acceptance.made_durable(holding.life, sent.applied)
 
 
 class _HearsTheDead(Copier):

@@ -260,7 +260,8 @@ class Departure:
 
     def since_freeze(self, fence: Fence) -> list[ForwardInputs | OwnerHint]:
         """To the target, which is active: what came here since the freeze, and is not in the state."""
-        items, owner_rev = self.holding.life.take_journal(), self.holding.life.unsaid_owner_rev
+        acceptance = self.holding.life.acceptance
+        items, owner_rev = acceptance.take_journal(), acceptance.unsaid_owner_rev
         messages: list[ForwardInputs | OwnerHint] = [self.forward(items, fence)] if items else []
         if owner_rev:
             entity, epoch, sub = self.plan.entity, fence.epoch, fence.sub
