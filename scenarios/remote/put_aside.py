@@ -10,7 +10,7 @@ import click
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.remote.connection import print_table, table
 from batonpass.simserver.durability.put_aside import Aside, read_aside
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 
 __all__ = ["put_aside"]
 

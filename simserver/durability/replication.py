@@ -9,7 +9,6 @@ own store (`Ledger.checkpoint`) more slowly, also what is not copied just then
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import trio
@@ -25,10 +24,19 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.recovery import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
 from batonpass.authority.wire.transfer import Copies, CopiesKept, LinkMessage, encode_link
 from batonpass.simserver.durability.checkpoint_schedule import CheckpointTimes
+from batonpass.simserver.durability.copies_under_way import (
+    AGAIN_AFTER,
+    ASLEEP_AGAIN_AFTER,
+    MAX_UNDER_WAY,
+    PUT_AWAY,
+    LastCopy,
+    SentCopy,
+)
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.retained_states import HandedOver
-from batonpass.simserver.entity.sleep import Sleep
-from batonpass.simserver.entity.state import Frozen, Life, state_hash
+from batonpass.simserver.entity.feed import Change
+from batonpass.simserver.entity.snapshot import Frozen, state_hash
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
@@ -49,11 +57,6 @@ _MAX_REST_S: Final = 1.0
 # What was spawned here or has come here since the last part is copied with the next one: until then nobody else has it,
 # or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own part.
 _NEW_IN_A_PART: Final = 64
-# What has not changed is copied again after so many intervals, for its tick; and if its follower has forgotten it.
-_AGAIN_AFTER: Final = 10
-# Who sleeps on is copied ever more seldom, down to once in so many intervals. That is for how long a follower that was
-# restarted within its lease may be without the copy, and how late a timer of a sleeper may end after a takeover.
-_ASLEEP_AGAIN_AFTER: Final = 60
 # A round of very many takes longer than its interval. Nobody is copied again later than after so many times what its
 # rounds are meant to take: its follower would think that nobody relies on its copy any more.
 _AGAIN_LATE: Final = 2
@@ -63,65 +66,13 @@ _STALE_AFTER: Final = 4
 # Others may send copies at another interval than this server, or it none at all.
 _LEAST_INTERVAL_S: Final = 0.5
 _WARN_AGAIN_NS: Final = 60_000_000_000
-# Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
-_MAX_UNDER_WAY: Final = 8
 _OWN_SOURCES: Final = frozenset({CopySource.OWN, CopySource.CHECKPOINT})
-_PUT_AWAY: Final = object()
-"""In place of the state that was copied last, of an entity that is put away: it is not the same as any other."""
 _MESSAGE_BYTES: Final = 64 * 1024
 
 
 def new_copy(fence: Fence, tick: int, state: bytes, source: CopySource) -> Copy:
     """A copy, with the hash by which it is recognised."""
     return Copy(fence, tick, state, state_hash(state), source)
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A copy on its way: who has not said yet that it keeps it, and what was applied by then."""
-
-    fence: Fence
-    tick: int
-    sent_ns: int
-    applied: dict[str, int]
-    waits_for: set[str]
-    followers: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class _Copied:
-    """What was copied last of an entity, and which copies are under way."""
-
-    world: Any
-    marks: tuple[Any, ...]
-    followers: tuple[str, ...]
-    peers: tuple[str, ...]
-    round: int
-    taken_ns: int
-    sleep: Sleep | None = None
-    again_after: int = _AGAIN_AFTER
-    under_way: list[_Sent] = field(default_factory=list)
-    kept_by: tuple[str, ...] = ()
-    """Who keeps the last copy that all of its followers have said to keep; nobody if no other one can be made."""
-
-    def leans_on(self, aside: frozenset[str], peers: tuple[str, ...], heard_since_ns: int) -> bool:
-        """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet.
-
-        Or may be about to say so of one that is under way: that is durable then, by this copy alone.
-        """
-        if self.peers is peers and self.kept_by == self.followers:
-            return False
-        sent = [one for one in self.under_way if one.sent_ns >= heard_since_ns]
-        return not aside.isdisjoint({*self.kept_by, *(name for one in sent for name in one.followers)})
-
-    def lasts(self, life: Life, peers: tuple[str, ...]) -> bool:
-        """Whether the entity has slept since, so that nothing has changed but its tick, and the followers are these."""
-        return self.sleep is not None and self.sleep is life.sleep and self.peers is peers
-
-    def again_of_sleeper(self) -> int:
-        """After how many intervals it is copied again if it sleeps on: ever more, once all who follow have it."""
-        is_kept = not self.under_way or not self.under_way[-1].waits_for
-        return min(2 * self.again_after, _ASLEEP_AGAIN_AFTER) if is_kept else _AGAIN_AFTER
 
 
 class Copier:
@@ -164,21 +115,28 @@ class Copier:
         # Two parts ahead: it may be due just after one, and the store takes a moment.
         self._times: Final = CheckpointTimes(self._checkpoint_ns, round(2 * interval_s / _PARTS * 1e9))
         self._count = followers
-        self._copied: dict[str, _Copied] = {}
+        self._copied: dict[str, LastCopy] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
         self._round = 0
-        self._again_ns = round(_AGAIN_LATE * _ASLEEP_AGAIN_AFTER * interval_s * 1e9)
-        self._renewed_ns = round(_ASLEEP_AGAIN_AFTER * max(interval_s, _LEAST_INTERVAL_S) * 1e9)
+        self._again_ns = round(_AGAIN_LATE * ASLEEP_AGAIN_AFTER * interval_s * 1e9)
+        self._renewed_ns = round(ASLEEP_AGAIN_AFTER * max(interval_s, _LEAST_INTERVAL_S) * 1e9)
         self.table.fresh_ns = _STALE_AFTER * self._renewed_ns
         self._looked_ns = self._without_lease_ns = 0
         self._warn_from_ns = 0
         # What lived here when this interval began, and what has begun (again) since it was last looked at.
         self._turn: list[Holding] = []
         self._begun: dict[str, None] = {}
+        # What may have changed since it was copied last. Of everything else it is known that nothing has but its tick.
+        self._changed: set[str] = set()
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = HandedOver(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
         self._tell_of_kept: Callable[[str, Fence], None] = lambda _entity, _fence: None
+        if interval_s:
+            feed, name = holdings.feed, "replication"
+            feed.listen(name, {Change.BEGUN}, self._has_begun)
+            feed.listen(name, set(Change) - {Change.ENDED}, self._changed.add)
+            feed.listen(name, {Change.ENDED}, self._changed.discard)
 
     @property
     def copies(self) -> bool:
@@ -216,15 +174,14 @@ class Copier:
         """The entity is put away: keep nothing of its state, nor of copies before the last."""
         copied = self._copied.get(entity)
         if copied is not None:
-            copied.world = _PUT_AWAY
+            copied.world = PUT_AWAY
             del copied.under_way[:-1]
 
-    def begun(self, entity: str) -> None:
+    def _has_begun(self, entity: str) -> None:
         """A stay of an entity has begun here: nobody else has a copy under its fence."""
-        if self._interval_s:
-            self._begun[entity] = None
-            if self._checkpoint_ns:
-                self._times.begun(entity, self._clock.monotonic_ns())
+        self._begun[entity] = None
+        if self._checkpoint_ns:
+            self._times.begun(entity, self._clock.monotonic_ns())
 
     def first_of(self, entity: str) -> None:
         """An entity has begun here that nobody handed over: what it begins with stands in no ledger but this one's."""
@@ -303,11 +260,13 @@ class Copier:
 
     def _take_one(self, holding: Holding, outgoing: dict[str, list[CopyItem]]) -> None:
         life, copied, peers = holding.life, self._copied.get(holding.id), self._lease.may_follow
-        again_after = _AGAIN_AFTER
+        again_after = AGAIN_AFTER
         if copied is not None and copied.lasts(life, peers):
             if self._is_recent(copied, copied.again_after):
                 return
             again_after = copied.again_of_sleeper()
+        elif copied is not None and self._is_as_copied(holding.id, copied, peers):
+            return
         heard = life.heard
         marks = (life.fence, life.ownership, life.broken, *heard)
         if copied is not None and copied.peers is peers:
@@ -319,16 +278,18 @@ class Copier:
         if (
             copied is not None
             and (copied.marks, copied.followers) == (marks, followers)
-            and self._is_recent(copied, _AGAIN_AFTER)
+            and self._is_recent(copied, AGAIN_AFTER)
             and life.passive is None
             and _are_equal(copied.world, life.world)
         ):
+            self._changed.discard(holding.id)
             return
+        self._changed.discard(holding.id)
         state = life.encoded_if_portable()
-        under_way, kept_by = (list[_Sent](), ()) if copied is None else (copied.under_way, copied.kept_by)
+        under_way, kept_by = (list[SentCopy](), ()) if copied is None else (copied.under_way, copied.kept_by)
         now_ns, sleep = self._clock.monotonic_ns(), life.sleep
-        world = _PUT_AWAY if life.passive is not None else life.world
-        copied = _Copied(world, marks, followers, peers, self._round, now_ns, sleep, again_after, under_way, kept_by)
+        world = PUT_AWAY if life.passive is not None else life.world
+        copied = LastCopy(world, marks, followers, peers, self._round, now_ns, sleep, again_after, under_way, kept_by)
         self._copied[holding.id] = copied
         if state is None:
             # Nor is that tried again before it has changed, or its time has come.
@@ -341,18 +302,22 @@ class Copier:
             copied.kept_by = ()
             return
         if followers:
-            copied.under_way.append(_Sent(life.fence, life.tick, now_ns, applied, set(followers), followers))
-            del copied.under_way[:-_MAX_UNDER_WAY]
+            copied.under_way.append(SentCopy(life.fence, life.tick, now_ns, applied, set(followers), followers))
+            del copied.under_way[:-MAX_UNDER_WAY]
         item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
         for follower in followers:
             outgoing[follower].append(item)
 
-    def _is_recent(self, copied: _Copied, again_after: int) -> bool:
+    def _is_as_copied(self, entity: str, copied: LastCopy, peers: tuple[str, ...]) -> bool:
+        """Whether nothing has changed since it was copied, not long ago, for followers that are chosen from these."""
+        return copied.peers is peers and entity not in self._changed and self._is_recent(copied, AGAIN_AFTER)
+
+    def _is_recent(self, copied: LastCopy, again_after: int) -> bool:
         """Whether it was copied less than so many intervals ago, and if those take long, not too long ago either."""
         is_late = self._clock.monotonic_ns() - copied.taken_ns >= self._again_ns
         return self._round - copied.round < again_after and not is_late
 
-    def _check_in(self, life: Life, copied: _Copied, state: bytes, applied: dict[str, int]) -> None:
+    def _check_in(self, life: Life, copied: LastCopy, state: bytes, applied: dict[str, int]) -> None:
         """Write a checkpoint, if the last one is long enough ago, or if nobody else gets a copy.
 
         Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
@@ -408,7 +373,7 @@ class Copier:
         if writing:
             await self._ledger.flush()
         for life, applied in writing:
-            life.made_durable(applied)
+            life.acceptance.made_durable(life, applied)
 
     def check_in_all(self) -> None:
         """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
@@ -469,11 +434,11 @@ class Copier:
         now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
         return now_ns - terms.certain_ns if terms is not None and self._lease.may_act(now_ns) else now_ns
 
-    def _is_kept(self, holding: Holding, sent: _Sent) -> None:
+    def _is_kept(self, holding: Holding, sent: SentCopy) -> None:
         """All followers have a copy, and would be asked for it."""
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
             del self._on_disk[holding.id]
-        holding.life.made_durable(sent.applied)
+        holding.life.acceptance.made_durable(holding.life, sent.applied)
         self._tell_of_kept(holding.id, sent.fence)
 
     def leaning(self) -> int:

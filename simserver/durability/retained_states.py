@@ -19,7 +19,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import Copy
 from batonpass.authority.model.standing import CopySource
 from batonpass.simserver.durability.ledger_rows import MAX_WRITE_BYTES, LedgerRows
-from batonpass.simserver.entity.state import Frozen, state_hash
+from batonpass.simserver.entity.snapshot import Frozen, state_hash
 
 __all__ = ["HandedOver"]
 

@@ -15,8 +15,9 @@ from typing import Any
 from batonpass.actors.base.errors import is_stopping
 from batonpass.actors.core.ref import From
 from batonpass.actors.core.server import IGNORE, Ignore, Reply, Server
+from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.sleep import may_sleep
-from batonpass.simserver.entity.state import EntityEnvironment, Life
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import a_destination
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
@@ -134,4 +135,4 @@ class Entity(Server[Life]):
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:
         for source, upto in life.inbox.sources_of(applied).items():
-            life.acknowledge(source, upto)
+            life.acceptance.acknowledge(life, source, upto)

@@ -19,7 +19,8 @@ from batonpass.actors.core.server import Continue, Ok, Server
 from batonpass.actors.core.shutdown import BREATHER
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor
 from batonpass.simserver.entity.actor import Entity
-from batonpass.simserver.entity.state import EntityEnvironment, Life
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 
 __all__ = ["ENTITIES", "Caretaker", "entity_name"]

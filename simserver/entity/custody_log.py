@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 __all__ = ["CustodyLog", "Stint", "custody_file"]
 
@@ -41,6 +41,11 @@ class Stint:
     ended_tick: int = 0
     ended_hash: str = ""
     ended_ns: int = 0
+
+    def ended(self, tick: int, state_hash: str, ended_ns: int) -> Self:
+        """It has ended so; not after all, with 0 and an empty hash."""
+        self.ended_tick, self.ended_hash, self.ended_ns = tick, state_hash, ended_ns
+        return self
 
 
 class CustodyLog:

@@ -3,37 +3,72 @@
 `quarantine` says why it is quarantined; empty if it is not.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from batonpass.simserver.entity.inputs import Inbox
-    from batonpass.simserver.entity.state import Life
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.passivated import Passive
+from batonpass.simserver.entity.sleep import Sleep
+from batonpass.simserver.world.portability import NotPortable, portable
 
-__all__ = ["described"]
+__all__ = ["described", "shown"]
 
 
-def described(life: "Life", inbox: "Inbox") -> dict[str, Any]:
-    """A life and its inbox as plain data, without the world's state."""
+class _Describable(Protocol):
+    """What is shown of an entity."""
+
+    id: str
+    kind: str
+    fence: Fence
+    frozen: bool
+
+    sleep: Sleep | None
+    passive: Passive | None
+
+    @property
+    def ownership(self) -> Ownership:
+        """Who owns it."""
+
+    @property
+    def broken(self) -> str:
+        """Why it is not simulated; empty if it is."""
+
+    @property
+    def tick(self) -> int:
+        """How many ticks it has had."""
+
+
+def described(entity: _Describable, inbox: Inbox) -> dict[str, Any]:
+    """An entity and its inbox as plain data, without the world's state."""
     return {
-        "id": life.id,
-        "kind": life.kind,
-        "epoch": life.fence.epoch,
-        "sub": life.fence.sub,
-        "owner": life.ownership.owner,
-        "owner_rev": life.ownership.rev,
-        "suspended": bool(life.ownership.suspended),
-        "tick": life.tick,
-        "frozen": life.frozen,
-        "asleep": life.sleep is not None,
-        "passivated": life.passive is not None,
-        "quarantine": life.broken,
+        "id": entity.id,
+        "kind": entity.kind,
+        "epoch": entity.fence.epoch,
+        "sub": entity.fence.sub,
+        "owner": entity.ownership.owner,
+        "owner_rev": entity.ownership.rev,
+        "suspended": bool(entity.ownership.suspended),
+        "tick": entity.tick,
+        "frozen": entity.frozen,
+        "asleep": entity.sleep is not None,
+        "passivated": entity.passive is not None,
+        "quarantine": entity.broken,
         # Their former names, for one release.
-        "stands_still": bool(life.ownership.suspended),
-        "passive": life.passive is not None,
-        "broken": life.broken,
+        "stands_still": bool(entity.ownership.suspended),
+        "passive": entity.passive is not None,
+        "broken": entity.broken,
         "pending_inputs": len(inbox.pending),
         "sources": {
             name: {"accepted": c.accepted, "applied": c.applied, "digest": c.digest.hex()}
             for name, c in inbox.cursors.items()
         },
     }
+
+
+def shown(state: Any) -> str | None:
+    """A world's state as CBOR in hex; None if it cannot be written."""
+    try:
+        return portable(state).hex()
+    except NotPortable:
+        return None

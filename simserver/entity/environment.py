@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from batonpass.authority.wire.transfer import InputAck, NotOwner
 from batonpass.simserver.entity.crash_guard import BlackBox
 from batonpass.simserver.entity.custody_log import CustodyLog
+from batonpass.simserver.entity.feed import Feed
 from batonpass.simserver.entity.sleep import Rounds
 from batonpass.simserver.entity.world_faults import WorldFaults
 from batonpass.simserver.world.api import World
-
-if TYPE_CHECKING:
-    from batonpass.simserver.entity.state import Life
 
 __all__ = ["EntityEnvironment"]
 
@@ -42,11 +39,9 @@ class EntityEnvironment:
     rounds: Rounds = field(default_factory=Rounds)
     # Whose step has begun is written down there first.
     black_box: BlackBox = field(default_factory=BlackBox)
-    # Told of every stint that begins: what is new here is copied first.
-    begun: Callable[[str], None] = lambda _entity: None
-    # Told of every life that was put away, and needs an actor again.
-    wants_actor: Callable[["Life"], None] = lambda _life: None
-    # Told of every life that was stopped.
-    stands_still: Callable[[str], None] = lambda _entity: None
+    # Where it is told what changes the entities.
+    feed: Feed = field(default_factory=Feed)
+    # Told of every entity that was put away, and needs an actor again.
+    wants_actor: Callable[[str], None] = lambda _entity: None
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)

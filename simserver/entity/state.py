@@ -12,48 +12,37 @@ Everything here is synchronous: whoever is ended by somebody else is ended befor
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from batonpass.actors.base.errors import is_stopping, said
-from batonpass.actors.core.exits import SHUTDOWN, Reason, cause_of
-from batonpass.actors.core.restart import RestartWindow
+from batonpass.actors.core.exits import SHUTDOWN, cause_of
+from batonpass.actors.core.ref import Ref
 from batonpass.authority.fence import Fence
-from batonpass.authority.model.ownership import UNTOLD, InputVerdict, Ownership, judge_input
-from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.transfer import InputItem
+from batonpass.simserver.entity.acceptance import InputAcceptance
 from batonpass.simserver.entity.custody_log import Stint
-from batonpass.simserver.entity.description import described
+from batonpass.simserver.entity.description import described, shown
 from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.inputs import Admission, Inbox
-from batonpass.simserver.entity.journal import Journal
+from batonpass.simserver.entity.feed import Change
+from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.parts_at_rest import PartsAtRest
 from batonpass.simserver.entity.passivated import Passive
+from batonpass.simserver.entity.quarantine import Quarantine
 from batonpass.simserver.entity.sleep import Sleep, may_sleep
-from batonpass.simserver.entity.snapshot import Frozen, Snapshot, shortened, state_hash
-from batonpass.simserver.world.api import migrated, schema_version, takes
-from batonpass.simserver.world.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
+from batonpass.simserver.entity.snapshot import Frozen, Snapshot, state_hash
+from batonpass.simserver.world.api import schema_version, takes
+from batonpass.simserver.world.migration import UP_TO_DATE, brought_up_to_date, is_up_to_date
+from batonpass.simserver.world.participants import NO_PARTS, dehydrated, rehydrate, release, with_parts
 from batonpass.simserver.world.pending_input import PendingInput
-from batonpass.simserver.world.portability import Glance, NotPortable, a_state, copied, glance, portable
 from batonpass.simserver.world.step import Carried
 
-if TYPE_CHECKING:
-    from batonpass.actors.core.ref import Ref
-
-__all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
+__all__ = ["Life"]
 
 _log = logging.getLogger("batonpass.simserver.entity.state")
 
-# An actor that crashes more often than this, on one entity, would go on doing so: the entity stands still instead. It
-# is not its supervisor's limit, because one entity must not end the others.
-MAX_CRASHES: Final = 3
-CRASH_WINDOW_S: Final = 5.0
-# What is stopped so soon, by its ticks, has not run here.
-FIRST_MOMENTS_S: Final = 5.0
-# With every tick so many members of a state are looked at, which takes some 400 us at most: what has more is looked at
-# when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
-MAX_GLANCED: Final = 4096
-MAX_TRIED_BYTES: Final = 4096
-# What there is of a state in the present form of the world, if it came in that form.
-_NOTHING: Final = object()
 # What is not there while an entity is put away.
 _BODY: Final = frozenset(("_encoder", "carried", "inbox", "world"))
 
@@ -73,22 +62,14 @@ class Life:
 
     __slots__ = (
         "_begun_ns",
-        "_broken_ns",
-        "_crashes",
         "_encoder",
         "_env",
-        "_is_unread",
-        "_journal",
         "_migrated",
-        "_next_ownership",
         "_parts",
-        "_ran_before",
         "_tick",
         "_ticks_here",
-        "broken",
+        "acceptance",
         "carried",
-        "durable",
-        "failed_here",
         "fence",
         "frozen",
         "id",
@@ -97,10 +78,9 @@ class Life:
         "leaves_at_ns",
         "over",
         "owes_tick",
-        "ownership",
         "passive",
+        "quarantine",
         "ref",
-        "released_epoch",
         "schema",
         "sleep",
         "state_bytes",
@@ -128,26 +108,18 @@ class Life:
         self.sleep: Sleep | None = None
         self.world = snapshot.world
         self.schema = snapshot.schema
-        self._migrated: Any = _NOTHING
+        self._migrated: Any = UP_TO_DATE
         self.carried = snapshot.carried
         self.inbox = Inbox.from_data(snapshot.inbox)
-        self.ownership = snapshot.ownership
-        self.durable: dict[str, int] = {}
-        self._next_ownership = UNTOLD
+        self.acceptance = InputAcceptance(environment, snapshot.ownership)
         self.step_ns = 0
-        self.frozen = self.over = self._is_unread = False
-        self.broken = snapshot.broken
-        self._ran_before = snapshot.tick > 0 and not snapshot.broken
-        self._broken_ns = environment.monotonic_ns()
-        self.failed_here = False
-        self.released_epoch = snapshot.released_epoch
+        self.frozen = self.over = False
+        self.quarantine = Quarantine(environment, entity, snapshot)
         self.ref: Ref | None = None
         self.wants = ""
-        self._crashes: RestartWindow | None = None
         self.state_bytes = 0
         self.leaves_at_ns = 0
-        self._parts = Parts(snapshot.tick, snapshot.parts) if snapshot.parts else None
-        self._journal: Journal | None = None
+        self._parts = PartsAtRest(snapshot.tick, snapshot.parts)
         self._begun_ns = environment.monotonic_ns()
         if begins:
             self.begin()
@@ -167,15 +139,12 @@ class Life:
         hand-overs have the former one, in its form. If it cannot be brought there it is not simulated here, and another
         server may be able to.
         """
-        world, self._migrated = self._env.world, _NOTHING
-        if takes(world, self.kind, self.schema) and self.schema == schema_version(world):
+        self._migrated = UP_TO_DATE
+        if is_up_to_date(self._env.world, self.kind, self.schema):
             return
         try:
             with self.at_work():
-                # A copy of its own: it may write into that, and fail after it.
-                state = a_state("migrate", migrated(world, self.kind, copied(self.world), self.schema))
-            portable(state)
-            self._migrated = state
+                self._migrated = brought_up_to_date(self._env.world, self.kind, self.schema, self.world)
         except BaseException as error:
             if is_stopping(error):
                 raise
@@ -187,13 +156,14 @@ class Life:
     @property
     def seen(self) -> Any:
         """The state as its world is shown it: in the world's present form. One that is put away stays so."""
-        return self.look() if self._migrated is _NOTHING else self._migrated
+        return self.look() if self._migrated is UP_TO_DATE else self._migrated
 
     def rehydrate(self) -> None:
         """Its world takes up the parts that came with it, before the first tick; see `simserver.world.participants`."""
-        if self._parts is not None and not self.broken:
+        parts = self._parts.brought
+        if parts is not None and not self.broken:
             with self.at_work():
-                rehydrate(self._env.world, self.id, self.seen, self._parts.shown, self._env.count)
+                rehydrate(self._env.world, self.id, self.seen, parts, self._env.count)
 
     # --- at work ---------------------------------------------------------------------------------------------------
 
@@ -205,10 +175,7 @@ class Life:
     def leave(self, began_ns: int) -> int:
         """Its world has come back: the time. If it took so long that the lease is lost, that counts as a death."""
         self._env.black_box.leave()
-        done_ns = self._env.monotonic_ns()
-        if self._env.is_lost_by(began_ns, done_ns):
-            self._cost_the_lease((done_ns - began_ns) / 1e9)
-        return done_ns
+        return self._came_back(began_ns)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -218,18 +185,18 @@ class Life:
             try:
                 yield
             finally:
-                done_ns = self._env.monotonic_ns()
-                if self._env.is_lost_by(began_ns, done_ns):
-                    self._cost_the_lease((done_ns - began_ns) / 1e9)
+                self._came_back(began_ns)
+
+    def _came_back(self, began_ns: int) -> int:
+        done_ns = self._env.monotonic_ns()
+        if self._env.is_lost_by(began_ns, done_ns):
+            self._cost_the_lease((done_ns - began_ns) / 1e9)
+        return done_ns
 
     def _cost_the_lease(self, took_s: float) -> None:
-        times = self._env.black_box.died(self.id, self.fence.epoch)
-        self._env.count("lease_lost_at_work")
-        text = "the world took %.1f s for %s, and %s lost its lease by that, %d times in an hour"
-        _log.error(text, took_s, self.id, self._env.server, times)
-        why = self._env.black_box.verdict(self.id, self.released_epoch)
+        why = self.quarantine.lease_lost(took_s, self.fence.epoch)
         if why and not (self.broken or self.over):
-            self.stand_still(f"{why}: {took_s:.1f} s the last time")
+            self.stand_still(why)
 
     # --- with an actor ---------------------------------------------------------------------------------------------
 
@@ -238,7 +205,7 @@ class Life:
         """Whether an actor is alive that simulates it."""
         return self.ref is not None and self.ref.alive
 
-    def taken_up_by(self, ref: "Ref") -> None:
+    def taken_up_by(self, ref: Ref) -> None:
         """An actor begins to simulate it, the first one or one in place of another that ended.
 
         If actors crash on it again and again it stands still from here on: it is kept, can be looked at and handed
@@ -247,11 +214,8 @@ class Life:
         before, self.ref = self.ref, ref
         if before is None or before.alive or cause_of(before.process.reason) is None:
             return
-        self._env.count("entity_crashed")
-        if self._crashes is None:
-            self._crashes = RestartWindow(MAX_CRASHES, CRASH_WINDOW_S)
-        if not self._crashes.allows_restart(self._env.monotonic_ns() / 1e9) and not self.broken:
-            self.stand_still(f"its actor crashed {MAX_CRASHES + 1} times in a row: {_told(before.process.reason)}")
+        if (why := self.quarantine.crashed(before.process.reason)) and not self.broken:
+            self.stand_still(why)
 
     def failed(self, error: BaseException) -> None:
         """Its world failed on it: it is stopped with its last good state.
@@ -260,27 +224,20 @@ class Life:
         state, and a server whose world takes the former one may simulate that.
         """
         self.stand_still(said(error))
-        self._is_unread = self._migrated is not _NOTHING
+        self.quarantine.is_unread = self._migrated is not UP_TO_DATE
         self._failed_at("tick", error)
 
     def _failed_at(self, doing: str, error: BaseException) -> None:
-        is_soon = self._ticks_here * self._env.period_s < FIRST_MOMENTS_S
-        self.failed_here = self._ran_before and is_soon
+        self.quarantine.world_failed(self._ticks_here * self._env.period_s)
         self.fault(doing, error)
 
     def fault(self, doing: str, error: BaseException) -> None:
         """Its world failed in `doing` something with it: that is counted, and said in the log."""
-        self._env.count("world_failed")
-        what = f"{doing}: {self.id}, a {self.kind}, at tick {self._tick}"
-        if self.broken:
-            what += f"; it is stopped {'wherever it goes' if self.quarantine else 'here'}"
-        self._env.faults.failed(what, error, self._env.monotonic_ns())
+        self.quarantine.fault(doing, error, self._tick)
 
     def _breaks(self, why: str, *, is_unread: bool) -> None:
-        self.broken, self._is_unread = shortened(why), is_unread
-        self._broken_ns, self.failed_here = self._env.monotonic_ns(), False
-        self._env.count("entity_broken")
-        self._env.stands_still(self.id)
+        self.quarantine.begin(why, is_unread=is_unread)
+        self.has(Change.QUARANTINED)
 
     def stand_still(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
@@ -289,18 +246,13 @@ class Life:
         before is not to be gone on with. A frozen one is named already.
         """
         self.wake()
-        self._breaks(why, is_unread=False)
         self._tick += not self.frozen
+        self._breaks(why, is_unread=False)
 
     @property
-    def quarantine(self) -> str:
-        """Why it stands still wherever it goes; empty if it does not, or only because this server cannot read it."""
-        return "" if self._is_unread else self.broken
-
-    @property
-    def still_ns(self) -> int:
-        """For how long it has stood still because it is broken."""
-        return self._env.monotonic_ns() - self._broken_ns
+    def broken(self) -> str:
+        """Why it is not simulated here; empty if it is."""
+        return self.quarantine.why
 
     @property
     def is_untaken(self) -> bool:
@@ -308,7 +260,7 @@ class Life:
 
         Not if the world takes them and fails on this very state: that would be so elsewhere.
         """
-        return self._is_unread and not takes(self._env.world, self.kind, self.schema)
+        return self.quarantine.is_unread and not takes(self._env.world, self.kind, self.schema)
 
     def release(self, *, discard_inputs: bool = False) -> bool:
         """Simulate it again, once people have looked at it; whether it stood still. It does so again if that fails.
@@ -323,44 +275,21 @@ class Life:
         if self.sleep is not None:
             self.wake()
             return True
-        self.broken, self._is_unread, self._crashes = "", False, None
-        self.released_epoch = self.fence.epoch
-        self._env.count("entity_released")
-        self._env.black_box.forget(self.id)
-        if discard_inputs:
-            self._pass_over(self.inbox.take())
+        self.quarantine.end(self.fence.epoch)
+        if discard_inputs and (discarded := self.inbox.take()):
+            # Nothing that is acknowledged may change without a tick: copies are named by fence and tick, and the word
+            # that one of before is kept would be taken for the word that this one is.
+            self._tick += 1
+            self.acceptance.passed_over(self, discarded)
+        self.has(Change.RELEASED)
         self._bring_up_to_date()
         return True
 
-    def _pass_over(self, discarded: list[PendingInput]) -> None:
-        """These count as applied, in a tick of their own, in which the world did nothing.
-
-        Nothing that is acknowledged may change without one: copies are named by fence and tick, and the word that one
-        of before is kept would be taken for the word that this one is.
-        """
-        if discarded:
-            self._tick += 1
-            for source, applied in self.inbox.sources_of(discarded).items():
-                self._env.count("input_discarded")
-                self.acknowledge(source, applied)
-
     def require_portable(self, world: Any) -> None:
-        """See that a state may be committed: it can leave with its entity, unless it is too large to look at it all.
-
-        A tick takes longer by it: by 1.7 us with a ball, by 6 us with 240 bytes of small maps, by 2 us with 1 MiB that
-        is large. The same object as before is what it was, or was changed where it stands, and there is none of before.
-
-        Raises:
-            NotPortable: it is no state, or the entity could not be copied, handed over, or taken over after a failure.
-        """
-        if world is self.world:
-            return
-        a_state("the step", world)
-        try:
-            if glance(world, MAX_GLANCED) is Glance.OTHER and self._encoder.world_bytes <= MAX_TRIED_BYTES:
-                self._encoder.of_world(world)
-        except NotPortable as error:
-            raise NotPortable(f"the world gave a state that cannot travel: {error}") from error
+        """See that a state may be committed; as `LifeEncoder.require_portable`, which says what it raises."""
+        # The same object as before is what it was, or was changed where it stands, and there is none of before.
+        if world is not self.world:
+            self._encoder.require_portable(world)
 
     def commit(
         self, world: Any, now_ns: int, carried: Carried | None = None, done_ns: int | None = None
@@ -370,11 +299,11 @@ class Life:
         It was begun at `now_ns` and took the world until `done_ns`, or until now.
         Called by the actor when the world's code is through; nothing in here can fail.
         """
-        applied = self.inbox.take()
-        self.world = world
-        if self._migrated is not _NOTHING:
-            self._migrated, self.schema = _NOTHING, schema_version(self._env.world)
-        self._parts = None
+        applied, feed = self.inbox.take(), self._env.feed
+        before, self.world = self.world, world
+        if self._migrated is not UP_TO_DATE:
+            self._migrated, self.schema = UP_TO_DATE, schema_version(self._env.world)
+        self._parts.stepped()
         if carried is not None:
             self.carried = carried
         self._tick += 1
@@ -384,7 +313,13 @@ class Life:
         # An average over some eight ticks.
         took_ns = (self._env.monotonic_ns() if done_ns is None else done_ns) - now_ns
         self.step_ns += (took_ns - self.step_ns) // 8
+        if feed.hears_commits:
+            feed.committed(self.id, self.fence, self._tick, before, world, applied)
         return applied
+
+    def has(self, change: Change) -> None:
+        """Something but a tick has changed it: whoever subscribes to that is told."""
+        self._env.feed.changed(self.id, self.fence, self.tick, change)
 
     @property
     def can_be_told(self) -> bool:
@@ -430,7 +365,7 @@ class Life:
 
         A state in another form than it came in needs one, to become its state.
         """
-        if self.broken or self._migrated is not _NOTHING:
+        if self.broken or self._migrated is not UP_TO_DATE:
             return
         try:
             with self.at_work():
@@ -453,7 +388,7 @@ class Life:
         """
         if self.sleep is None or self.passive is not None or self.frozen or self.over or self.leaves_at_ns:
             return False
-        if self._present_parts() is not None:
+        if self._parts.present(self.tick) is not None:
             return False
         passive = Passive.of(self._encoder.around_tick(self), self.inbox)
         # What can be encoded need not be readable: a reader takes fewer levels. Nobody could bring it back.
@@ -473,7 +408,7 @@ class Life:
         self._encoder = LifeEncoder()
         self.passive = None
         self._env.count("brought_back")
-        self._env.wants_actor(self)
+        self._env.wants_actor(self.id)
 
     if not TYPE_CHECKING:
 
@@ -493,7 +428,8 @@ class Life:
         """As `Inbox.heard`."""
         return self.inbox.heard() if self.passive is None else self.passive.heard
 
-    def _applied(self, source: str) -> int | None:
+    def applied(self, source: str) -> int | None:
+        """How many inputs of a source were applied; None if it is not known. One that is put away stays so."""
         if self.passive is not None:
             return self.passive.applied(source)
         cursor = self.inbox.cursors.get(source)
@@ -501,112 +437,26 @@ class Life:
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
+    @property
+    def ownership(self) -> Ownership:
+        """Who owns it, as far as that counts here yet."""
+        return self.acceptance.ownership
+
     def take_input(self, source: str, owner_rev: int, seq: int, data: bytes, base: int = 0, floor: int = 0) -> None:
-        """An input arrived: it waits for the next tick, or in the journal; or it is counted and forgotten.
+        """An input arrived; as `InputAcceptance.take`."""
+        self.acceptance.take(self, source, owner_rev, seq, data, base, floor)
 
-        Whether its source owns the entity is decided when it leaves the journal: the owner may change until then.
-        """
-        if self.frozen:
-            item = InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data, base=base, floor=floor)
-            self._journal = self._journal or Journal()
-            if not self._journal.keep(item):
-                self._env.count("input_journal_full")
-            return
-        verdict = judge_input(self.ownership, source, owner_rev)
-        if verdict is not InputVerdict.ADMITTED:
-            self._env.count(f"input_{verdict}")
-            applied = self._applied(source)
-            if applied is not None and seq <= applied:
-                # A former owner asks whether what it gave will stay so.
-                self.acknowledge(source, applied)
-            self._correct(source, verdict)
-            if verdict is InputVerdict.UNHEARD_OWNERSHIP:
-                self._env.wants_word_of_owner(self.id)
-            return
-        admission = self.inbox.offer(source, seq, data, base, floor)
-        if admission is Admission.ACCEPTED:
-            self.wake()
-            return
-        self._env.count(f"input_{admission}")
-        if admission in (Admission.DUPLICATE, Admission.GAP):
-            # Its acknowledgement may have been lost with the session of a server that is gone, or with an actor; or
-            # what it gave before was lost with the last authority, and this says from where on to give it again.
-            self.acknowledge(source, self._applied(source) or 0)
+    def take_inputs(self, items: Iterable[InputItem]) -> None:
+        """Several inputs arrived, in this order."""
+        self.acceptance.take_all(self, items)
 
-    def acknowledge(self, source: str, applied: int) -> None:
-        """Tell a source how far it has been applied, and how much of that is durable."""
-        durable = min(self.durable.get(source, 0), applied) if self._env.keeps_copies() else applied
-        ack = InputAck(
-            entity=self.id,
-            applied=applied,
-            durable=durable,
-            tick=self.tick,
-            epoch=self.fence.epoch,
-            sub=self.fence.sub,
-        )
-        self._env.acknowledge(source, ack)
-
-    def made_durable(self, applied: dict[str, int]) -> None:
-        """A copy is kept of a state to which so much was applied, by source; those for whom that is news are told."""
-        for source, upto in applied.items():
-            done = self._applied(source)
-            if done is None:
-                self.durable.pop(source, None)
-            elif upto > self.durable.get(source, 0):
-                self.durable[source] = upto
-                self.acknowledge(source, done)
-
-    def _correct(self, source: str, verdict: InputVerdict) -> None:
-        """Tell a source that its inputs are refused, who owns the entity, and how far its own were applied."""
-        correction = NotOwner(
-            entity=self.id,
-            reason=verdict.value,
-            owner=self.ownership.owner,
-            owner_rev=self.ownership.rev,
-            applied=self._applied(source) or 0,
-            epoch=self.fence.epoch,
-            sub=self.fence.sub,
-        )
-        self._env.correct(source, correction)
+    def take_journal(self) -> list[InputItem]:
+        """As `InputAcceptance.take_journal`."""
+        return self.acceptance.take_journal()
 
     def owned(self, ownership: Ownership) -> None:
-        """The log's word of who owns it; what it says of an earlier revision than the known one is of the past.
-
-        Inputs given under an earlier revision that no tick has applied are refused, so that none is applied after this;
-        those of a frozen life once it goes on, because its snapshot has been taken. Also those of who owned it before
-        and owns it again: perhaps they were refused in between by an authority that has died since, and these numbers
-        mean other inputs by now.
-        """
-        if self.over or not (ownership.succeeds(self.ownership) and ownership.succeeds(self._next_ownership)):
-            return
-        if ownership.is_half_told:
-            # So do certificates and grants.
-            self._env.wants_word_of_owner(self.id)
-        if self.frozen:
-            # Its snapshot has been taken, and is what it ends with here.
-            self._next_ownership = ownership
-        else:
-            self._change_hands(ownership)
-
-    def hinted(self, owner_rev: int) -> None:
-        """Somebody says that the log has another owner by this revision: home is asked, if that is news."""
-        known = self._next_ownership if self._next_ownership.succeeds(self.ownership) else self.ownership
-        if not self.over and (owner_rev > known.rev or (owner_rev == known.rev and known.is_half_told)):
-            self._env.wants_word_of_owner(self.id)
-
-    @property
-    def unsaid_owner_rev(self) -> int:
-        """By which revision its owner has changed since the freeze, so that its snapshot does not say it; or 0."""
-        return self._next_ownership.rev if self._next_ownership.succeeds(self.ownership) else 0
-
-    def _change_hands(self, ownership: Ownership) -> None:
-        self.ownership = ownership
-        self.wake()
-        for source in self.inbox.withdraw():
-            is_owner = source == ownership.owner
-            verdict = InputVerdict.STALE_OWNERSHIP if is_owner else InputVerdict.NOT_OWNER
-            self._env.count(f"input_{verdict}")
-            self._correct(source, verdict)
+        """As `InputAcceptance.owned`."""
+        self.acceptance.owned(self, ownership)
 
     # --- custody ---------------------------------------------------------------------------------------------------
 
@@ -619,15 +469,12 @@ class Life:
         if self.frozen or self.over:
             return None
         frozen = self.at_rest()
-        if self._parts is not None:
-            self._parts = Parts(self.tick, self._parts.ready or NO_PARTS, self._parts.ready)
+        self._parts.frozen(self.tick)
         if self.sleep is not None:
             # One that is put away can be handed over as it is.
             self._count_sleep()
         self.frozen = True
-        self.stint.ended_tick, self.stint.ended_hash = self.tick, frozen.state_hash
-        self.stint.ended_ns = frozen.frozen_ns
-        self._env.custody.changed(self.stint)
+        self._env.custody.changed(self.stint.ended(self.tick, frozen.state_hash, frozen.frozen_ns))
         return frozen
 
     def at_rest(self) -> Frozen:
@@ -643,30 +490,19 @@ class Life:
 
         What nobody here could read goes on as it came. What a world that failed has made of its parts, nobody knows.
         """
-        parts = self._present_parts()
-        shown, ready = (NO_PARTS, None) if parts is None else (parts.shown, parts.ready)
-        if self.broken or self._migrated is not _NOTHING:
-            ready = NO_PARTS if self.quarantine else shown
-        elif ready is None:
-            with self.at_work():
-                ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
-        self._parts = Parts(self.tick, shown, ready) if shown or ready else None
-        return ready
+        instead: Mapping[str, bytes] | None = None
+        if self.broken or self._migrated is not UP_TO_DATE:
+            instead = NO_PARTS if self.quarantine.wherever else self._parts.shown(self.tick)
+        return self._parts.ready(self.tick, partial(self._asked_for_parts, state_bytes), instead)
 
-    def _with_present_parts(self, state: bytes) -> bytes:
-        return state if (parts := self._present_parts()) is None else with_parts(state, parts.shown)
-
-    def _present_parts(self) -> Parts | None:
-        """Those of this very tick: as they came, or as they were when it was frozen. They are part of what it is."""
-        if self._parts is not None and self._parts.tick != self.tick:
-            self._parts = None
-        return self._parts
+    def _asked_for_parts(self, state_bytes: int) -> Mapping[str, bytes]:
+        with self.at_work():
+            return dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
 
     def thaw(self) -> None:
         """Take back a freeze of which nobody else has heard."""
         if self.frozen:
-            self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = 0, "", 0
-            self._env.custody.changed(self.stint)
+            self._env.custody.changed(self.stint.ended(0, "", 0))
             self._go_on()
 
     def resume(self, fence: Fence) -> None:
@@ -680,19 +516,7 @@ class Life:
     def _go_on(self) -> None:
         self.frozen = False
         self._sleep_if_it_may()
-        if self._next_ownership.succeeds(self.ownership):
-            self._change_hands(self._next_ownership)
-        journal, self._journal = self.take_journal(), None
-        self.take_inputs(journal)
-
-    def take_inputs(self, items: Iterable[InputItem]) -> None:
-        """Several inputs arrived, in this order."""
-        for item in items:
-            self.take_input(item.source, item.owner_rev, item.seq, item.data, item.base, item.floor)
-
-    def take_journal(self) -> list[InputItem]:
-        """The inputs that arrived since the freeze (or since the last `take_journal`)."""
-        return [] if self._journal is None else self._journal.take()
+        self.acceptance.resumed(self)
 
     def end(self) -> list[str]:
         """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""
@@ -700,6 +524,7 @@ class Life:
             self.over = True
             with self.at_work():
                 release(self._env.world, self.id, self._env.count)
+            self.has(Change.ENDED)
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)
@@ -707,6 +532,7 @@ class Life:
         return sorted({*(name for name, *_ in self.heard), *([owner] if owner else [])})
 
     def _begin_stint(self, now_ns: int) -> None:
+        self.has(Change.BEGUN)
         # By what is in memory now, and not by what came: the custody log vouches for that.
         if self.passive is None:
             self._encoder = LifeEncoder()
@@ -714,43 +540,34 @@ class Life:
         try:
             state = self.encoded_state()
             self.state_bytes = len(state)
-            digest = state_hash(self._with_present_parts(state))
+            digest = state_hash(self._parts.around(state, self.tick))
         except Exception as error:
             # Whoever had it may have heard that it is here.
             self.cannot_be_encoded(error)
-        self.stint = Stint(
-            entity=self.id,
-            server=self._env.server,
-            epoch=self.fence.epoch,
-            sub=self.fence.sub,
-            started_tick=tick,
-            started_hash=digest,
-            started_ns=now_ns,
-        )
-        self._env.begun(self.id)
+        fence = self.fence
+        self.stint = Stint(self.id, self._env.server, fence.epoch, fence.sub, tick, digest, now_ns)
         self._env.custody.start(self.stint)
 
     def snapshot(self) -> Snapshot:
         """As it stands between two ticks."""
         if self.passive is not None:
             return Snapshot.decode(self.encoded())
-        parts, inbox = self._present_parts(), self.inbox.to_data()
         return Snapshot(
             self.kind,
             self.tick,
             self.world,
-            inbox,
+            self.inbox.to_data(),
             self.ownership,
             self.schema,
             self.carried,
-            self.quarantine,
-            NO_PARTS if parts is None else parts.shown,
-            self.released_epoch,
+            self.quarantine.wherever,
+            self._parts.shown(self.tick),
+            self.quarantine.released_epoch,
         )
 
     def encoded(self) -> bytes:
         """As it stands between two ticks, encoded."""
-        return self._with_present_parts(self.encoded_state())
+        return self._parts.around(self.encoded_state(), self.tick)
 
     def encoded_state(self) -> bytes:
         """The same without parts: what copies and checkpoints have."""
@@ -777,20 +594,7 @@ class Life:
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
-    def to_data(self) -> dict[str, Any]:
-        """How it is, as plain data, without the world's state. One that is put away stays so."""
-        return described(self, self.inbox if self.passive is None else self.passive.inbox(self.snapshot()))
-
     def inspected(self, *, with_state: bool) -> dict[str, Any]:
-        """The same, with the state as CBOR in hex if that is wanted."""
-        return self.to_data() | ({"state": self._shown()} if with_state else {})
-
-    def _shown(self) -> str | None:
-        try:
-            return portable(self.look()).hex()
-        except NotPortable:
-            return None
-
-
-def _told(reason: Reason) -> str:
-    return said(reason) if isinstance(reason, BaseException) else repr(reason)
+        """How it is, as plain data, with the state as CBOR in hex if that is wanted. One that is put away stays so."""
+        data = described(self, self.inbox if self.passive is None else self.passive.inbox(self.snapshot()))
+        return data | ({"state": shown(self.look())} if with_state else {})

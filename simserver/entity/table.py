@@ -21,8 +21,11 @@ from batonpass.authority.wire.transfer import InputItem
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.actor import Inspect, NewInput, TickNow
 from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.feed import Feed
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import EntityEnvironment, Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import require_kind, schema_version
 from batonpass.simserver.world.portability import a_state, portable
 from batonpass.simserver.world.step import Carried
@@ -190,6 +193,11 @@ class Holdings:
     def period_ns(self) -> int:
         """How long a tick takes."""
         return round(self._environment.period_s * 1e9)
+
+    @property
+    def feed(self) -> Feed:
+        """Where it is told what changes them."""
+        return self._environment.feed
 
     @property
     def black_box(self) -> BlackBox:
@@ -389,7 +397,7 @@ class Holdings:
         life, black_box = holding.life, self._environment.black_box
         with black_box.simulating(holding.id, life.fence.epoch):
             life.begin()
-        if not life.broken and (why := black_box.verdict(holding.id, life.released_epoch)):
+        if not life.broken and (why := black_box.verdict(holding.id, life.quarantine.released_epoch)):
             _log.error("%s stands still: %s", holding.id, why)
             life.stand_still(why)
 
@@ -404,6 +412,11 @@ class Holdings:
             self._guarded(holding, life.rehydrate)
         finally:
             self.attend(life)
+
+    def wants_actor(self, entity: str) -> None:
+        """An entity that was put away needs an actor again."""
+        if (holding := self._living.get(entity)) is not None:
+            self.attend(holding.life)
 
     def attend(self, life: Life) -> None:
         """Have an actor given to a life that has none."""

@@ -22,7 +22,8 @@ from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import Copier, new_copy
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.outbox import Courier

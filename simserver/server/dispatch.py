@@ -71,8 +71,8 @@ from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.replication import Copier
 from batonpass.simserver.entity.actor import NewInput, TickNow
 from batonpass.simserver.entity.custody_log import CustodyLog
+from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
-from batonpass.simserver.entity.state import EntityEnvironment
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.failover.foreign_entities import Visitors
@@ -177,6 +177,7 @@ class Node:
                 continue
             self.loads.meter.began(due_ns)
             await self.system.round_over()
+            self.environment.feed.round_is_over()
             self.loads.meter.ticked(self.clock.monotonic_ns() - due_ns)
 
     def tick_all(self) -> bool:
@@ -187,6 +188,7 @@ class Node:
             return False
         tick, rounds = TickNow(), self.environment.rounds
         rounds.count += 1
+        self.environment.feed.round_begins(rounds.count)
         for holding in self.holdings:
             life = holding.life
             # Who stands still for a hand-over has nothing to do with it: in bulk that is every second one.

@@ -31,6 +31,7 @@ from batonpass.authority.wire.placement import (
     StillRow,
 )
 from batonpass.authority.wire.transfer import Message
+from batonpass.simserver.entity.feed import Change
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.transfer.source.departures import Departures
@@ -162,7 +163,7 @@ def census_rows(
     Who stands still because the world here does not take it is named before all others, whatever else may be moved.
     """
     # What stands still wherever it goes costs nothing, and is not to be sent about.
-    everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine]
+    everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine.wherever]
     untaken: list[_Placed] = []
     if not is_drained and any(one.life.is_untaken for one in everybody):
         untaken = [("", one) for one in _each_kind_in_turn(everybody) if stays(one.id)]
@@ -295,9 +296,9 @@ def _still_row(holding: Holding) -> StillRow:
     return StillRow(
         entity=holding.id,
         why=life.broken[:MAX_WHY_CHARS],
-        still_ms=life.still_ns // 1_000_000,
+        still_ms=life.quarantine.lasts_ns // 1_000_000,
         untaken=life.is_untaken,
-        failed_here=life.failed_here,
+        failed_here=life.quarantine.failed_here,
     )
 
 
@@ -348,6 +349,7 @@ class Loads:
         self._homeservers = homeservers
         self._totals = totals
         self._clock = clock
+        holdings.feed.listen("load report", {Change.QUARANTINED}, self._was_stopped)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Report once a second, and soon after an entity was stopped, until cancelled."""
@@ -360,7 +362,7 @@ class Loads:
                 address = (row.link_host, row.link_port)
                 self._post.send(report, Trace("load"), row.name, on_path=False, address=address)
 
-    def soon(self, _entity: str = "") -> None:
+    def _was_stopped(self, _entity: str) -> None:
         """An entity was stopped: home hears of it soon."""
         self._soon.ring()
 

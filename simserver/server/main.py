@@ -42,8 +42,8 @@ from batonpass.simserver.durability.replication import Copier
 from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker
 from batonpass.simserver.entity.crash_guard import BlackBox
 from batonpass.simserver.entity.custody_log import CustodyLog, custody_file
+from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
-from batonpass.simserver.entity.state import EntityEnvironment
 from batonpass.simserver.entity.table import Holdings, Tombstone
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.failover.foreign_entities import Visitors
@@ -133,8 +133,7 @@ def build(config: SimserverConfig, client: HttpClient, clock: InstanceClock) -> 
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
         is_lost_by=lambda began_ns, done_ns: lease.is_lost_by(began_ns, done_ns),  # noqa: PLW0108
         keeps_copies=lambda: copier.copies,
-        begun=lambda entity: copier.begun(entity),  # noqa: PLW0108
-        wants_actor=lambda life: holdings.attend(life),  # noqa: PLW0108
+        wants_actor=lambda entity: holdings.wants_actor(entity),  # noqa: PLW0108
         acknowledge=courier.tell_player,
         correct=courier.tell_player,
         # They need the holdings, which need this environment: the one knot, tied by a late look-up.
@@ -142,7 +141,6 @@ def build(config: SimserverConfig, client: HttpClient, clock: InstanceClock) -> 
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         count=count,
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
-        stands_still=lambda entity: node.loads.soon(entity),  # noqa: PLW0108
     )
     ledger = Ledger(config.name, config.directory / "tree")
     home_log = HomeLog(config.directory / "home_log")

@@ -1,7 +1,7 @@
 """An entity's surroundings, all of them under the test's hand: clock, world, acknowledgements, counters."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from batonpass.actors import Ref, System
@@ -10,8 +10,10 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
 from batonpass.simserver.entity.actor import Entity, Inspect, NewInput, TickNow
 from batonpass.simserver.entity.custody_log import CustodyLog
+from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import EntityEnvironment, Frozen, Life, Snapshot
+from batonpass.simserver.entity.snapshot import Frozen, Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import World
 from batonpass.simserver.world.demo_balls import Balls
 from batonpass.simserver.world.pending_input import PendingInput
@@ -60,7 +62,6 @@ class Stage:
         self.wishes: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         self.custody = CustodyLog(server)
-        self.begun: Callable[[str], None] = lambda _entity: None
         self.environment = EntityEnvironment(
             server=server,
             world=world or Balls(),
@@ -75,7 +76,6 @@ class Stage:
             may_act=always,
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: False,
-            begun=lambda entity: self.begun(entity),  # noqa: PLW0108 — tests may hear of it
         )
 
     def _now(self) -> int:

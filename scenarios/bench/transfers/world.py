@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.world.demo_balls import Balls
 from batonpass.simserver.world.pending_input import PendingInput
 

@@ -3,7 +3,8 @@
 from typing import Any, cast
 
 from batonpass.simserver.entity.actor import Entity
-from batonpass.simserver.entity.state import EntityEnvironment, Life
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.state import Life
 
 __all__ = ["Attendant"]
 

@@ -13,7 +13,7 @@ from zlib import crc32
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.transfer import InputItem
 from batonpass.simserver.entity.inputs import fold
-from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class Stay:
     def __post_init__(self) -> None:
         # As much of a life as a departure and a holding make use of.
         self.holding = Holding(self.entity, cast("ServerLife", self))
+
+    @property
+    def acceptance(self) -> "Stay":
+        """What it knows of its inputs, which is nothing apart."""
+        return self
 
     def freeze(self, now_ns: int) -> Frozen:
         """It stands still from now on."""

@@ -38,7 +38,7 @@ from batonpass.scenarios.simulation.search.keys import HOME, Keys, homeserver_fo
 from batonpass.scenarios.simulation.search.memory import Change, Decision, Envelope, Numbers, Server
 from batonpass.scenarios.simulation.search.search import Step
 from batonpass.scenarios.simulation.search.words import details, told, transfer_of
-from batonpass.simserver.entity.state import state_hash
+from batonpass.simserver.entity.snapshot import state_hash
 from batonpass.simserver.transfer.source.departure import Plan
 
 __all__ = ["HOMES", "Bounds", "Handovers", "State"]
@@ -154,7 +154,7 @@ class Handovers:
                 () if holding is None else holding.group,
                 host.unreported,
                 (host.note, host.note_before if self.bounds.stale_ledger else None),
-                () if holding is None else tuple(item.seq for item in holding.life._journal or ()),
+                () if holding is None else tuple(item.seq for item in holding.life.acceptance.waiting),
                 "" if departure is None else f"{departure.machine.phase} to {departure.plan.target}",
                 host.staged,
                 host.wondering,

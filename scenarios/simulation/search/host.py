@@ -28,7 +28,7 @@ from batonpass.scenarios.simulation.search.home import ENTITY, PLAYER, ROOMS, St
 from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
 from batonpass.simserver.entity.actor import NewInput, TickNow
 from batonpass.simserver.entity.custody_log import Stint
-from batonpass.simserver.entity.state import EntityEnvironment
+from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.table import Holding, Holdings, Tombstone
 from batonpass.simserver.server.dispatch import Node
 from batonpass.simserver.transfer.source.departure import Plan
@@ -372,8 +372,16 @@ class Host:
         if holding is None:
             return ()
         life = holding.life
-        journal = tuple(item.seq for item in life._journal or ())
-        return (life.fence, life.frozen, self.snapshot(), life._next_ownership, journal, holding.chain, holding.group)
+        journal = tuple(item.seq for item in life.acceptance.waiting)
+        return (
+            life.fence,
+            life.frozen,
+            self.snapshot(),
+            life.acceptance.next_ownership,
+            journal,
+            holding.chain,
+            holding.group,
+        )
 
     def _fingerprint_of_departure(self) -> tuple[Any, ...]:
         departure = self.departure

@@ -4,7 +4,7 @@ import json
 
 from batonpass.authority.wire.transfer import Grant, HandoffReply, Message
 from batonpass.crypto import base64url
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 
 __all__ = ["details", "told", "transfer_of"]
 

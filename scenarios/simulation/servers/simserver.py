@@ -44,8 +44,10 @@ from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
 from batonpass.scenarios.simulation.servers.ways import Link, WayHome
 from batonpass.scenarios.simulation.servers.world import Carrying, Counting, Finishing
 from batonpass.simserver.entity.custody_log import Stint
+from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
-from batonpass.simserver.entity.state import EntityEnvironment, Frozen, Life
+from batonpass.simserver.entity.snapshot import Frozen
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Tombstone
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.server.dispatch import Node
@@ -212,7 +214,6 @@ class SimulationServer:
             # Nobody takes long here.
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: self.node.copier.copies,
-            begun=lambda entity: self.node.copier.begun(entity),  # noqa: PLW0108 — there is none yet
             wants_actor=self._revive,
         )
 
@@ -437,9 +438,10 @@ class SimulationServer:
         self._witness.told_durable(message.entity, Fence(message.epoch, message.sub), player, message.durable)
         self._mail.send(self.name, player, message)
 
-    def _revive(self, life: Life) -> None:
+    def _revive(self, entity: str) -> None:
         """An actor for one that was put away; the judge has seen it come."""
-        Attendant(self.node.environment).cast(life)
+        if (holding := self.node.holdings.get(entity)) is not None:
+            Attendant(self.node.environment).cast(holding.life)
 
     # What needs the node, which needs this: by then it is there.
 
@@ -552,6 +554,7 @@ class SimulationServer:
             self._witness.faulty(self.name, why)
         before = [(holding.life, holding.life.tick) for holding in node.holdings]
         if node.tick_all():
+            node.environment.feed.round_is_over()
             for life, tick in before:
                 if life.tick != tick:
                     if life.ownership.suspended:

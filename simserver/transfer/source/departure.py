@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.precopy import CopyAhead
@@ -24,12 +24,9 @@ from batonpass.authority.wire.transfer import (
     StateTransfer,
 )
 from batonpass.authority.wire.trusted_build import made
-from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE
-
-if TYPE_CHECKING:
-    from batonpass.simserver.transfer.source.spans import DepartureSpans
 
 __all__ = ["Departure", "Plan"]
 
@@ -131,8 +128,6 @@ class Departure:
     state_sent_ns: int = 0
     # Whether the next message with the state makes use of what has gone ahead; repetitions bring all of it.
     uses_ahead: bool = True
-    # What is told of it while it goes on, if anybody listens.
-    spans: "DepartureSpans | None" = field(default=None, compare=False, repr=False)
     journal: list[InputItem] = field(default_factory=list)
     off_path: Counter[str] = field(default_factory=Counter)
     counters: Counter[str] = field(default_factory=Counter)
@@ -265,7 +260,8 @@ class Departure:
 
     def since_freeze(self, fence: Fence) -> list[ForwardInputs | OwnerHint]:
         """To the target, which is active: what came here since the freeze, and is not in the state."""
-        items, owner_rev = self.holding.life.take_journal(), self.holding.life.unsaid_owner_rev
+        acceptance = self.holding.life.acceptance
+        items, owner_rev = acceptance.take_journal(), acceptance.unsaid_owner_rev
         messages: list[ForwardInputs | OwnerHint] = [self.forward(items, fence)] if items else []
         if owner_rev:
             entity, epoch, sub = self.plan.entity, fence.epoch, fence.sub

@@ -40,7 +40,7 @@ from batonpass.authority.wire.transfer import (
     Staged,
     StateTransfer,
 )
-from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import Courier
@@ -58,7 +58,7 @@ from batonpass.simserver.transfer.source.reports import Reports
 from batonpass.simserver.transfer.source.retry_backoff import Stayers
 from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, Patience
 from batonpass.simserver.transfer.source.seen_orders import Begun
-from batonpass.simserver.transfer.source.spans import begin_spans
+from batonpass.simserver.transfer.source.spans import DepartureSpans, begin_spans
 from batonpass.simserver.transfer.source.targets import Targets
 from batonpass.simserver.transfer.source.waiting_for_home import HomeAwaited
 from batonpass.simserver.world.portability import NotPortable
@@ -138,6 +138,8 @@ class Departures:
         )
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
+        # By transfer; only if anybody listens.
+        self._open_spans: dict[str, DepartureSpans] = {}
         self.stayers = Stayers(clock)
         self._targets: Final = Targets(home, clock, self._spawn, self.went_wrong)
         self._borders: Final = ClosedBorders(clock)
@@ -383,7 +385,8 @@ class Departures:
         # What has not begun is ordered again, and not to be taken for a repetition then.
         self._begun.begins(plan.transfer_id, frozen.fence.epoch)
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
-        departure.spans = begin_spans(self._spans, departure)
+        if (spans := begin_spans(self._spans, departure)) is not None:
+            self._open_spans[plan.transfer_id] = spans
         self._reached(Breakpoint.FROZEN, plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
         self._alarm.by(departure.machine.next_timer_ns)
@@ -585,16 +588,18 @@ class Departures:
 
     def _perform(self, departure: Departure, effects: list[machine.Effect]) -> None:
         """Do what the machine decided, all of it: an effect that fails must not keep the next from being performed."""
-        if departure.spans is not None:
-            departure.spans.decided(self._clock.monotonic_ns())
+        # With the last effect the departure is forgotten, and its spans end after that.
+        spans = self._open_spans.get(departure.plan.transfer_id)
+        if spans is not None:
+            spans.decided(self._clock.monotonic_ns())
         for effect in effects:
             try:
                 self._perform_one(departure, effect)
             except Exception:
                 self.went_wrong()
             self._reached(BREAKPOINT_OF[type(effect)], departure.plan.transfer_id)
-        if departure.spans is not None:
-            departure.spans.performed(effects, self._clock.monotonic_ns(), self._holdings.period_ns)
+        if spans is not None:
+            spans.performed(effects, self._clock.monotonic_ns(), self._holdings.period_ns)
 
     def _perform_one(self, departure: Departure, effect: machine.Effect) -> None:  # noqa: C901, PLR0912 — one line for each
         plan = departure.plan
@@ -750,6 +755,7 @@ class Departures:
             del self._leaving[departure.plan.entity]
             self._convoys.turnstile.leave(departure.plan.entity)
         self._by_transfer.pop(departure.plan.transfer_id, None)
+        self._open_spans.pop(departure.plan.transfer_id, None)
         self._convoys.place_free(departure.plan.target)
 
     def relocate(self, moves: Iterable[MoveItem]) -> None:

@@ -51,7 +51,7 @@ from batonpass.authority.wire.trusted_build import made
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.entity.actor import NewInput
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import Home
 from batonpass.simserver.net.outbox import Courier

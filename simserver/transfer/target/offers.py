@@ -9,7 +9,7 @@ from typing import Final
 from batonpass.actors.base.errors import is_stopping, said
 from batonpass.authority.errors import MessageError
 from batonpass.crypto.bounded_tables import FifoTable
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.world.portability import Glance, glance, portable
 
 __all__ = ["OfferedStates"]

@@ -45,7 +45,7 @@ class OwnerHints:
         """Somebody who had the entity before has heard that its owner has changed."""
         holding = self._holdings.get(hint.entity)
         if holding is not None:
-            holding.life.hinted(hint.owner_rev)
+            holding.life.acceptance.hinted(holding.life, hint.owner_rev)
         elif self._was_just_sent_on(hint):
             self._counts["owner_hint_again"] += 1
         elif self._send_after(hint.entity, hint.owner_rev, hint.forwards + 1, above=hint.fence):

@@ -16,7 +16,7 @@ from batonpass.authority.wire.lease import RENEWAL_CHANNEL
 from batonpass.authority.wire.transfer import Input, KeyAhead, LetGo, Parcel, Present, encode_link
 from batonpass.crypto.errors import CryptoError
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.lease.renewal_lane import RenewalLane
 from batonpass.simserver.server.dispatch import Node
 from batonpass.simserver.transfer.target.offers import OfferedStates

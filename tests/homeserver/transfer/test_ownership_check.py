@@ -16,7 +16,7 @@ from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWor
 from batonpass.authority.wire.sealing import Opened
 from batonpass.homeserver.transfer.ownership_check import Held
 from batonpass.simserver.durability.put_aside import PutAside
-from batonpass.simserver.entity.state import state_hash
+from batonpass.simserver.entity.snapshot import state_hash
 from batonpass.simserver.server.dispatch import Node as SimNode
 from batonpass.simserver.transfer.target.staged_states import Stage
 from batonpass.tree.raft.submissions import NoQuorum

@@ -18,7 +18,7 @@ from batonpass.homeserver.node.composition import Kinds
 from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.simserver.durability.replication import Copier
-from batonpass.simserver.entity.state import Frozen
+from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -126,7 +126,7 @@ class _DurableWhenSent(Copier):
         copied = self._copied.get(holding.id)
         for sent in () if copied is None else copied.under_way:
             if sent.fence == holding.fence:
-                holding.life.made_durable(sent.applied)
+                holding.life.acceptance.made_durable(holding.life, sent.applied)
 
 
 class _HearsTheDead(Copier):

@@ -14,7 +14,7 @@ from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import OwnerRequest
 from batonpass.homeserver.log.store import replicated_procedures
 from batonpass.scenarios.simulation.servers.parts import Parts
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.owners.inactivity import Silences
 from batonpass.simserver.transfer.source.departure import Departure, Plan
 from batonpass.simserver.transfer.source.departures import Departures

@@ -14,7 +14,7 @@ from batonpass.scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZE
 from batonpass.scenarios.bench.transfers.workers import on_batonpass, on_floor
 from batonpass.scenarios.bench.transfers.world import Shuttle, ballast_for
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.world.pending_input import PendingInput
 
 HERE, THERE = "alpha.s1", "alpha.s2"

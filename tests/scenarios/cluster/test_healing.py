@@ -12,7 +12,7 @@ import trio
 from batonpass.actors import Exit, RestartLimitReached
 from batonpass.actors.supervision.tree_view import Path, draw
 from batonpass.homeserver.server import main as homeserver_app
-from batonpass.simserver.entity import state as life
+from batonpass.simserver.entity import quarantine
 from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.server import main as simserver_app
 from batonpass.simserver.server.dispatch import Node as SimNode
@@ -96,7 +96,7 @@ async def test_many_kills_and_crashes_at_random_lose_nothing(
     """More of them than any supervisor would put up with, in any order, also while others are still healing."""
     for app in (homeserver_app, simserver_app):
         monkeypatch.setitem(app.PATIENCE, "max_restarts", 10_000)
-    monkeypatch.setattr(life, "MAX_CRASHES", 10_000)
+    monkeypatch.setattr(quarantine, "MAX_CRASHES", 10_000)
     dice = random.Random(seed)
     monkeypatch.setattr(Entity, "_tick", crashing(Entity._tick, dice))
     monkeypatch.setattr(Entity, "_acknowledge", crashing(Entity._acknowledge, dice))

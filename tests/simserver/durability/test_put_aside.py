@@ -13,7 +13,7 @@ from batonpass.scenarios.cli import main as cli
 from batonpass.simserver.durability import put_aside
 from batonpass.simserver.durability.put_aside import Aside, PutAside
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Snapshot, state_hash
+from batonpass.simserver.entity.snapshot import Snapshot, state_hash
 from batonpass.simserver.world.step import Carried
 from batonpass.tree.disk.disk import DiskFailed
 from tests.simserver.stage import BALL

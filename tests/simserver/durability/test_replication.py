@@ -74,9 +74,7 @@ class Place:
         this: Any = self
         settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
         clock = TrioClock()
-        copier = Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
-        self.stage.begun = copier.begun
-        return copier
+        return Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
 
     # The home instance, the link and the ledger, as far as copies need them.
 
@@ -228,9 +226,9 @@ async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
         copier.kept(kept(holding, tick + 1), FOLLOWER)
         copier.kept(kept(holding, tick), FOLLOWER)
         copier.kept(kept(holding, tick), FOLLOWER)
-        assert holding.life.durable == {}
+        assert holding.life.acceptance.durable == {}
         copier.kept(kept(holding, tick), "alpha.s3")
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
 
 
 async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_known_until_they_are_kept_there(
@@ -335,7 +333,7 @@ async def test_where_nobody_else_ever_was_its_own_disk_makes_them_durable(
     holding = spawn_with_input(place)
     async with served(place.copier(checkpoint_s=100.0)):
         await trio.sleep(INTERVAL_S)
-    assert (len(place.checkpoints), place.copied, holding.life.durable) == (1, [], {ADA: 1})
+    assert (len(place.checkpoints), place.copied, holding.life.acceptance.durable) == (1, [], {ADA: 1})
 
 
 @pytest.mark.parametrize("peers", [(HERE,), ()])
@@ -347,7 +345,9 @@ async def test_where_the_others_are_only_dead_or_not_known_its_own_disk_makes_no
     holding = spawn_with_input(place)
     async with served(place.copier(checkpoint_s=100.0)):
         await trio.sleep(INTERVAL_S)
-    assert (len(place.checkpoints), holding.life.durable) == (1, {}), "what may come of it is kept all the same"
+    assert (len(place.checkpoints), holding.life.acceptance.durable) == (1, {}), (
+        "what may come of it is kept all the same"
+    )
 
 
 async def test_what_a_follower_kept_too_long_ago_to_be_sure_of_its_lease_is_sent_again(
@@ -359,11 +359,11 @@ async def test_what_a_follower_kept_too_long_ago_to_be_sure_of_its_lease_is_sent
         (copied,) = place.copied
         await trio.sleep(place.lease.holder.terms.certain_ns / 1e9)
         copier.kept(kept(holding, copied.tick), FOLLOWER)
-        assert (holding.life.durable, place.counts["copies_kept_too_late"]) == ({}, 1)
+        assert (holding.life.acceptance.durable, place.counts["copies_kept_too_late"]) == ({}, 1)
         with trio.fail_after(2 * INTERVAL_S):
             await place.has_posted()
         copier.kept(kept(holding, copied.tick), FOLLOWER)
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
 
 
 async def test_the_word_for_a_copy_is_none_for_a_later_one_of_what_stands_still(
@@ -380,9 +380,9 @@ async def test_the_word_for_a_copy_is_none_for_a_later_one_of_what_stands_still(
         first, second = place.copied
         assert second.tick > first.tick, "else its follower would not keep it either"
         copier.kept(kept(holding, first.tick), FOLLOWER)
-        assert holding.life.durable == {}
+        assert holding.life.acceptance.durable == {}
         copier.kept(kept(holding, second.tick), FOLLOWER)
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
 
 
 async def test_who_has_no_lease_calls_nothing_durable(place: Place, autojump_clock: MockClock) -> None:
@@ -392,7 +392,7 @@ async def test_who_has_no_lease_calls_nothing_durable(place: Place, autojump_clo
         await trio.sleep(INTERVAL_S)
         place.lease.may_act = lambda now_ns: False
         copier.kept(kept(holding, place.copied[0].tick), FOLLOWER)
-    assert holding.life.durable == {}
+    assert holding.life.acceptance.durable == {}
 
 
 def offer(entity: str, epoch: int, tick: int) -> Copies:
@@ -532,7 +532,7 @@ async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keep
     async with served(copier):
         await trio.sleep(INTERVAL_S)
         copier.kept(kept(holding, place.copied[-1].tick), first)
-        assert holding.life.durable == {ADA: 1}
+        assert holding.life.acceptance.durable == {ADA: 1}
         place.lease.aside = frozenset({first})
         holding.life.take_input(ADA, 1, 2, b"\0" * 12)
         holding.life.commit(holding.life.world, now_ns=1)
@@ -542,7 +542,7 @@ async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keep
         follower.keep(message, FOLLOWER, WHERE)
         assert said(there) == list(ROWS)
         assert [upto for _, _, upto in holding.life.heard] == [2]
-        assert (holding.life.durable, copier.leaning()) == ({ADA: 1}, 1)
+        assert (holding.life.acceptance.durable, copier.leaning()) == ({ADA: 1}, 1)
 
 
 async def test_who_sleeps_is_copied_again_in_time_also_where_an_interval_takes_far_longer(
@@ -565,35 +565,6 @@ async def test_who_sleeps_is_copied_again_in_time_also_where_an_interval_takes_f
             copier.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
     longest_s = max(later - before for before, later in pairwise(sent_s))
     assert longest_s <= 2 * 60 * INTERVAL_S + 22 * INTERVAL_S
-
-
-# --- what was handed over, and what begins ----------------------------------------------------------------------------
-
-
-async def test_what_was_handed_over_is_kept_where_copies_are_sent_and_nowhere_else(place: Place) -> None:
-    frozen = place.spawn().life.freeze()
-    assert frozen is not None
-    for interval_s, is_kept in ((INTERVAL_S, True), (0.0, False)):
-        copier = place.copier(interval_s=interval_s)
-        copier.left(BALL, frozen)
-        assert (copier.handed_over.of(BALL) is not None) is is_kept
-
-
-async def test_what_begins_with_nobody_who_handed_it_over_is_written_down_at_once(
-    place: Place, autojump_clock: MockClock
-) -> None:
-    """What came from another server is on that one's disk until its own checkpoint is due."""
-    copier = place.copier(interval_s=1.0, checkpoint_s=60.0)
-    place.spawn("alpha.came")
-    place.spawn("alpha.born")
-    copier.first_of("alpha.born")
-    place.spawn("alpha.gone-on-with")
-    copier.gone_on_with("alpha.gone-on-with", 0)
-    async with served(copier):
-        await trio.sleep(0.15)
-        assert {entity for entity, _ in place.checkpoints} == {"alpha.born", "alpha.gone-on-with"}
-        await trio.sleep(60.0)
-        assert "alpha.came" in {entity for entity, _ in place.checkpoints}
 
 
 @pytest.mark.parametrize(("is_kept", "expected"), [(True, [0, 10, 30, 70, 130, 190]), (False, [*range(0, 200, 10)])])
@@ -624,87 +595,3 @@ async def test_who_sleeps_is_copied_ever_more_seldom_once_the_copy_is_kept_and_a
         place.lease.peers = (HERE, "alpha.s3")
         await trio.sleep(INTERVAL_S)
         assert [to for to, _ in place.posted] == ["alpha.s3"], "another follower has nothing yet"
-
-
-# --- checkpoints -----------------------------------------------------------------------------------------------------
-
-CHECKPOINT_S = 4.97
-
-
-def one_round(place: Place) -> None:
-    """A tick that changes nothing, of who is awake."""
-    place.stage.environment.rounds.count += 1
-    for holding in place.holdings:
-        if holding.life.sleep is None and not holding.life.frozen:
-            holding.life.commit(holding.life.world, now_ns=1)
-
-
-@pytest.mark.parametrize("world", [None, Naps()])
-@pytest.mark.parametrize("trouble", ["none", "no followers", "no lease", "stands still for a hand-over"])
-async def test_whose_stay_has_begun_has_a_checkpoint_within_the_interval_also_if_nothing_changes(
-    system: System, autojump_clock: MockClock, world: World | None, trouble: str
-) -> None:
-    """Else it is lost in a power cut of all servers, though each comes back with its disk."""
-    place = Place(system, world)
-    if trouble == "no followers":
-        place.lease.peers = (HERE,)
-    if trouble == "no lease":
-        place.lease.may_act = lambda now_ns: False
-    copier = place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)
-    async with served(copier):
-        for number in range(8):
-            await trio.sleep(0.13)
-            place.spawn(f"alpha.ball-{number}")
-            one_round(place)
-        if trouble == "stands still for a hand-over":
-            for holding in place.holdings:
-                holding.life.freeze()
-        await trio.sleep(CHECKPOINT_S - 8 * 0.13 - 0.1)
-        if trouble in ("none", "no lease"):
-            assert place.checkpoints == [], "the disk is left alone in the midst of hand-overs"
-        await trio.sleep(8 * 0.13 + 0.1)
-        assert {entity for entity, _ in place.checkpoints} == {f"alpha.ball-{number}" for number in range(8)}
-
-
-async def test_who_came_back_under_a_higher_fence_has_a_checkpoint_under_that_within_the_interval(
-    place: Place, autojump_clock: MockClock
-) -> None:
-    async with served(place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
-        holding = place.spawn()
-        await trio.sleep(CHECKPOINT_S + 0.3)
-        assert place.checkpoint_fences == [Fence(1)]
-        holding.life.freeze()
-        holding.stays(Fence(5))
-        await trio.sleep(CHECKPOINT_S)
-        assert place.checkpoint_fences == [Fence(1), Fence(5)]
-
-
-async def test_what_changes_has_a_checkpoint_within_the_interval_after_the_change(
-    place: Place, autojump_clock: MockClock
-) -> None:
-    async with served(place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
-        holding = place.spawn()
-        await trio.sleep(CHECKPOINT_S + 0.2)
-        for number in range(1, 5):
-            holding.life.take_input(ADA, 1, number, b"\0" * 12)
-            holding.life.commit(holding.life.world, now_ns=1)
-            changed = holding.life.tick
-            await trio.sleep(CHECKPOINT_S)
-            assert place.checkpoints[-1][1] == changed
-        count = len(place.checkpoints)
-        await trio.sleep(3 * CHECKPOINT_S)
-        assert len(place.checkpoints) <= count + 3, "what does not change is written no more often than it is copied"
-
-
-async def test_who_has_left_is_owed_none_and_what_the_store_refuses_is_given_to_it_again(
-    place: Place, autojump_clock: MockClock
-) -> None:
-    place.has_room = False
-    async with served(place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
-        place.spawn()
-        place.spawn("alpha.gone")
-        await trio.sleep(1.0)
-        place.holdings.leave("alpha.gone", FOLLOWER, Fence(2))
-        await trio.sleep(2.5 * CHECKPOINT_S - 1.0)
-    assert [entity for entity, _ in place.checkpoints] == [BALL, BALL]
-    assert place.counts["checkpoint_too_large"] == 2

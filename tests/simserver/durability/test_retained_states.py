@@ -14,7 +14,7 @@ from batonpass.authority.model.standing import CopySource
 from batonpass.simserver.durability import retained_states as module
 from batonpass.simserver.durability.ledger_rows import ENTITIES, LedgerRows
 from batonpass.simserver.durability.retained_states import HANDED_OVER_NS, OF_BEFORE_NS, HandedOver
-from batonpass.simserver.entity.state import Frozen, state_hash
+from batonpass.simserver.entity.snapshot import Frozen, state_hash
 
 BALL = "alpha.ball"
 S = 1_000_000_000

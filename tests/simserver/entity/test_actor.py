@@ -19,7 +19,7 @@ from batonpass.authority.wire.transfer import MAX_INPUT_BYTES, Activate, Forward
 from batonpass.simserver.entity import inputs, journal
 from batonpass.simserver.entity.actor import TickNow
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Snapshot, state_hash
+from batonpass.simserver.entity.snapshot import Snapshot, state_hash
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"

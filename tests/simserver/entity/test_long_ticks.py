@@ -13,7 +13,8 @@ from batonpass.authority.machines.lease import Holder, LeaseTerms, Renewed
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.recovery import TOO_OFTEN
 from batonpass.simserver.entity.crash_guard import BlackBox
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.server.load_report import _group, _is_immovable
@@ -156,7 +157,7 @@ async def test_failures_row_41_a_tick_that_costs_the_lease_twice_stands_still_al
         seen = await inspect(actor)
         assert seen["sources"].get(ADA, {"applied": 0})["applied"] == 0, "that tick has not happened"
         assert server.box.deaths(BALL) == [1] * time
-    assert actor.life.quarantine == f"{DIED_TWICE}: {LONG_S}.0 s the last time"
+    assert actor.life.quarantine.wherever == f"{DIED_TWICE}: {LONG_S}.0 s the last time"
     server.renewed()
     ticks(actor)
     seen = await inspect(actor)
@@ -226,7 +227,7 @@ def test_that_it_cost_a_lease_is_known_after_a_restart_and_where_home_tells_of_i
     came = there.life(Fence(3))
     there.world.slow = "dehydrate"
     came.at_rest()
-    assert came.quarantine.startswith(DIED_TWICE)
+    assert came.broken.startswith(DIED_TWICE)
     assert there.box.deaths(BALL) == [1, 3], "and says so to home"
 
 

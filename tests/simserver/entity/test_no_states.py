@@ -6,7 +6,8 @@ import pytest
 
 from batonpass.actors.core.system import System
 from batonpass.authority.fence import Fence
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
 from batonpass.simserver.world.step import Step
 from tests.simserver.entity.test_table import Written
@@ -132,7 +133,7 @@ async def test_failures_row_28_if_the_first_tick_after_migrate_fails_it_is_as_it
     feed(actor, 1)
     ticks(actor, 2)
     assert (await inspect(actor))["broken"]
-    assert (actor.life.quarantine, actor.life.is_untaken) == ("", False)
+    assert (actor.life.quarantine.wherever, actor.life.is_untaken) == ("", False)
     kept = Snapshot.decode((await actor.frozen()).state)
     assert (kept.world, kept.schema, kept.broken) == (came.world, 1, "")
     there = staged(Forgets(), system)

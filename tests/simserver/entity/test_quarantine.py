@@ -10,8 +10,8 @@ from batonpass.authority.machines.replica_choice import CopyTable
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.standing import CopySource
 from batonpass.simserver.durability.replication import new_copy
-from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS, Snapshot
+from batonpass.simserver.entity.state import Life
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 WHY = "ZeroDivisionError: poison"

@@ -14,7 +14,8 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.entity.sleep import may_sleep
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.server.dispatch import Node
 from batonpass.simserver.transfer.source.departure import Plan
 from batonpass.simserver.transfer.source.notice_timer import LeaveTaking

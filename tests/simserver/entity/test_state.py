@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from batonpass.actors import Ignored, System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
-from batonpass.simserver.entity.state import MAX_CRASHES, Life, Snapshot
+from batonpass.simserver.entity.quarantine import MAX_CRASHES
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.step import Carried
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
@@ -237,7 +239,8 @@ def test_what_is_encoded_once_is_encoded_anew_as_soon_as_anything_has_changed(de
             case "thaw":
                 life.thaw()
             case "discard":
-                life.broken = life.broken or "poison"
+                if not life.broken:
+                    life.quarantine.begin("poison", is_unread=False)
                 life.release(discard_inputs=True)
             case _:
                 pass

@@ -17,7 +17,7 @@ from batonpass.authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
 from batonpass.simserver.durability.replication import new_copy
 from batonpass.simserver.entity.crash_guard import _Death
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.transfer.source.released_epochs import HandedOn
@@ -476,7 +476,7 @@ async def test_failures_row_41_it_says_of_whom_it_died_and_lets_stand_still_of_w
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     holding = scene.holdings.get(BALL)
     assert holding is not None
-    assert (holding.fence, holding.life.quarantine) == (Fence(5), DIED_TWICE)
+    assert (holding.fence, holding.life.quarantine.wherever) == (Fence(5), DIED_TWICE)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ async def test_failures_row_41_what_was_released_is_gone_on_with_unless_servers_
     scene.live()
     holding = scene.holdings.get(BALL)
     assert holding is not None
-    holding.life.released_epoch = released_epoch
+    holding.life.quarantine.released_epoch = released_epoch
     found = scene.collect(6)
     assert found is not None
     item = AdoptItem(
@@ -500,4 +500,4 @@ async def test_failures_row_41_what_was_released_is_gone_on_with_unless_servers_
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     adopted = scene.holdings.get(BALL)
     assert adopted is not None
-    assert (adopted.fence, bool(adopted.life.quarantine)) == (Fence(7), stands_still)
+    assert (adopted.fence, bool(adopted.life.quarantine.wherever)) == (Fence(7), stands_still)

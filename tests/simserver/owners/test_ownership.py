@@ -13,7 +13,8 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, Owners
 from tests.simserver.stage import ADA, BALL, Stage, Tally

@@ -27,6 +27,7 @@ from batonpass.authority.wire.placement import (
     Load,
     LoadReport,
 )
+from batonpass.simserver.entity.feed import Feed
 from batonpass.simserver.entity.sleep import Sleep
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.entity.world_faults import INTERVAL_NS, MAX_KINDS, WorldFaults
@@ -102,8 +103,8 @@ class Life:
         logging.getLogger("batonpass.simserver.world.api").error("the world failed, %s", doing, exc_info=error)
 
     @property
-    def quarantine(self) -> str:
-        return "" if self.is_untaken else self.broken
+    def quarantine(self) -> Any:
+        return SimpleNamespace(wherever="" if self.is_untaken else self.broken)
 
 
 @dataclass
@@ -311,11 +312,17 @@ def test_a_server_that_has_not_ticked_yet_has_a_census_all_the_same() -> None:
     assert [row.cost_ppm for row in rows([Holding("alpha.e0")])] == [0]
 
 
+class Known(list[Any]):
+    """Entities in place of a table of them."""
+
+    feed = Feed()
+
+
 @pytest.mark.parametrize(("leaving", "told"), [(CROWDED - 1, 3), (CROWDED, 0)])
 def test_while_very_many_are_on_their_way_nobody_is_told_who_else_is_here(leaving: int, told: int) -> None:
     sent: list[Any] = []
     departures = SimpleNamespace(under_way=leaving, may_be_moved=lambda name: True)
-    holdings = [Holding(f"alpha.e{number}", Life()) for number in range(3)]
+    holdings = Known(Holding(f"alpha.e{number}", Life()) for number in range(3))
     post = SimpleNamespace(send=lambda message, *_, **__: sent.append(message))
     parts: Any = (LoadMeter(1), holdings, departures, post, tuple, lambda: (0, 0), Clock())
     Loads(*parts).census(CensusRequest(number=1, limit=10), "alpha.h1", cast(Any, Balls()), 0.05)
@@ -366,7 +373,6 @@ class Told:
         parts: Any = (LoadMeter(1), self.known, departures, post, lambda: [home], lambda: (0, 0), Clock())
         options: Any = {"schema_version": 3}
         self.loads = Loads(*parts, **options)
-        object.__setattr__(self.stage.environment, "stands_still", self.loads.soon)
 
     def came(self, number: int, **fields: Any) -> Life:
         snapshot = replace(self.stage.fresh(), **({"tick": 9} | fields))
@@ -438,11 +444,11 @@ async def test_only_what_ran_before_and_fails_in_its_first_moments_has_failed_on
     life: Any = Told(system).came(0, tick=tick, broken=broken)
     life._ticks_here = ticks_here
     life.failed(ValueError("poison"))
-    assert life.failed_here is failed_here
+    assert life.quarantine.failed_here is failed_here
     life.release()
     assert not life.broken
     life.stand_still("its actor crashed")
-    assert not life.failed_here, "nor is it where it comes from that is at fault"
+    assert not life.quarantine.failed_here, "nor is it where it comes from that is at fault"
 
 
 @pytest.mark.parametrize("said", [None, 7, b"squad", "\ud800"])

@@ -15,7 +15,8 @@ from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.machines.precopy import MAX_CHUNK_BYTES, CopyAhead
 from batonpass.authority.model.ownership import UNTOLD
 from batonpass.simserver.entity.actor import Entity
-from batonpass.simserver.entity.state import Life, Snapshot, state_hash
+from batonpass.simserver.entity.snapshot import Snapshot, state_hash
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.world import participants
 from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES

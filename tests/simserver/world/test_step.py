@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.state import Life, Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import migrated, schema_version, takes
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import MAX_TIMERS, Carried, EntityRandom, Step, Timers
@@ -217,6 +218,6 @@ async def test_failures_row_28_what_the_world_does_not_take_stands_still_to_be_p
     assert (actor.life.tick == 5) is bool(actor.life.broken)
     if untaken:
         assert "the world here" in actor.life.broken
-        assert actor.life.quarantine == "", "it is the fault of this server alone"
+        assert actor.life.quarantine.wherever == "", "it is the fault of this server alone"
         actor.life.stand_still("its actor crashed")
         assert not actor.life.is_untaken

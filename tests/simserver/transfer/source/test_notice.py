@@ -100,6 +100,6 @@ async def test_the_world_is_told_with_every_step_and_says_when_it_is_ready(syste
 
 async def test_without_anybody_to_tell_it_leaves_at_once(scene: Scene, autojump_clock: MockClock) -> None:
     holding = scene.spawn()
-    holding.life.ownership = holding.life.ownership._replace(owner="")
+    holding.life.acceptance.ownership = holding.life.ownership._replace(owner="")
     scene.departures.begin(PLAN)
     assert holding.life.frozen

@@ -16,7 +16,7 @@ from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import InputItem, StateTransfer
-from batonpass.simserver.entity.state import Snapshot, state_hash
+from batonpass.simserver.entity.snapshot import Snapshot, state_hash
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.early_inputs import (

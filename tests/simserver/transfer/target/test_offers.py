@@ -14,7 +14,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import StateTransfer
 from batonpass.simserver.entity.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, Inbox
-from batonpass.simserver.entity.state import Snapshot
+from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.offers import MAX_READ, MAX_READ_BYTES, OfferedStates
 from tests.authority.wire.test_cbor import laughs

@@ -73,7 +73,7 @@ def test_who_has_it_asks_home_unless_it_knows() -> None:
     life.owned(Ownership(BOB, 3))
     here.came(3, owner_rev=3)
     assert here.stage.unheard == [BALL], "it changes hands as it goes on"
-    assert (life.ownership, life.unsaid_owner_rev) == (Ownership(ADA, 2), 3)
+    assert (life.ownership, life.acceptance.unsaid_owner_rev) == (Ownership(ADA, 2), 3)
 
 
 def test_a_hint_that_is_repeated_is_sent_on_once_in_a_second() -> None:
