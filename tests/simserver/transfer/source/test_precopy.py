@@ -16,8 +16,8 @@ from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source import departure as departing
 from batonpass.simserver.transfer.source.departure import Plan
 from tests.simserver.stage import BALL
-from tests.simserver.test_freeze_budget import BUDGETED, slow_to_encode
 from tests.simserver.transfer.source.test_departures import HERE, PLAN, THERE, TRANSFER, Scene
+from tests.simserver.transfer.source.test_freeze_budget import BUDGETED, slow_to_encode
 
 
 class Ahead(Scene):

@@ -18,7 +18,16 @@ from batonpass.authority.wire.transfer import (
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.transfer.source import departure as departing
 from tests.simserver.stage import BALL
-from tests.simserver.transfer.source.test_departures import HERE, PLAN, THERE, TRANSFER, Scene, TrioClock, refusal, scene
+from tests.simserver.transfer.source.test_departures import (
+    HERE,
+    PLAN,
+    THERE,
+    TRANSFER,
+    Scene,
+    TrioClock,
+    refusal,
+    scene,
+)
 
 __all__ = ["scene"]
 

@@ -17,8 +17,8 @@ from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.world.pending_input import PendingInput
-from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
 from tests.simserver.entity.test_table import Written
+from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
 
 
 def unheard() -> None:

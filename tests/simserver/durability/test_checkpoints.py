@@ -7,9 +7,9 @@ from trio.testing import MockClock
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.simserver.world.api import World
-from tests.simserver.stage import ADA, BALL
 from tests.simserver.durability.test_replication import FOLLOWER, HERE, INTERVAL_S, Place, place, served
 from tests.simserver.entity.test_sleep import Naps
+from tests.simserver.stage import ADA, BALL
 
 __all__ = ["place"]
 

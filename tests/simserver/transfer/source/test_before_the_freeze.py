@@ -19,7 +19,16 @@ from batonpass.authority.wire.transfer import (
 from batonpass.simserver.transfer.source import concurrency_limit as turnstile
 from batonpass.simserver.transfer.source.departure import Plan
 from tests.simserver.stage import ADA, BALL
-from tests.simserver.transfer.source.test_departures import HERE, PLAN, THERE, TRANSFER, Scene, activated, refusal, scene
+from tests.simserver.transfer.source.test_departures import (
+    HERE,
+    PLAN,
+    THERE,
+    TRANSFER,
+    Scene,
+    activated,
+    refusal,
+    scene,
+)
 
 __all__ = ["scene"]
 
