@@ -32,9 +32,10 @@ from batonpass.authority.model.records import EntityRecord, Phase
 from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
 from batonpass.crypto import jose
-from batonpass.scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
+from batonpass.scenarios.simulation.handover_host import ENTITY, Host, Parts, TransfersAtHome
 from batonpass.scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
 from batonpass.scenarios.simulation.handover_memory import Change, Decision, Envelope, Numbers, Server
+from batonpass.scenarios.simulation.handover_ports import ROOMS
 from batonpass.scenarios.simulation.handover_words import details, told, transfer_of
 from batonpass.scenarios.simulation.search import Step
 from batonpass.simserver.entity.state import state_hash

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.transfer import Message
-from batonpass.scenarios.simulation.handover_host import Note
+from batonpass.scenarios.simulation.handover_ports import Note
 
 __all__ = ["Change", "Decision", "Envelope", "Numbers", "Server"]
 

@@ -37,16 +37,16 @@ class EntityEnvironment:
     is_lost_by: Callable[[int, int], bool]
     # Whether copies are kept elsewhere: only what is in one is durable then.
     keeps_copies: Callable[[], bool]
-    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
+    ready_to_leave: Callable[[str], None]
+    # Whose step has begun is written down there first.
+    black_box: BlackBox
+    # Told of every stint that begins: what is new here is copied first.
+    begun: Callable[[str], None]
+    # Told of every life that was put away, and needs an actor again.
+    wants_actor: Callable[["Life"], None]
+    # Told of every life that was stopped.
+    stands_still: Callable[[str], None]
     # By which those that sleep count their ticks.
     rounds: Rounds = field(default_factory=Rounds)
-    # Whose step has begun is written down there first.
-    black_box: BlackBox = field(default_factory=BlackBox)
-    # Told of every stint that begins: what is new here is copied first.
-    begun: Callable[[str], None] = lambda _entity: None
-    # Told of every life that was put away, and needs an actor again.
-    wants_actor: Callable[["Life"], None] = lambda _life: None
-    # Told of every life that was stopped.
-    stands_still: Callable[[str], None] = lambda _entity: None
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)

@@ -13,7 +13,7 @@ from batonpass.authority.model.standing import CopySource, LeasePhase
 from batonpass.authority.wire.recovery import AdoptItem, Collect, Collected, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt
 from batonpass.homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Recoveries, WhoIsThere, believed
-from tests.simserver.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"
 

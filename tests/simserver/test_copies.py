@@ -25,8 +25,8 @@ from batonpass.simserver.durability import replication as copies
 from batonpass.simserver.durability.replication import Copier, new_copy
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.world.api import World
+from tests.simserver.ports import ports_of
 from tests.simserver.stage import ADA, BALL, Stage
-from tests.simserver.test_departures import TrioClock
 from tests.simserver.test_holdings import Written
 from tests.simserver.test_sleep import Naps
 
@@ -73,8 +73,8 @@ class Place:
     def copier(self, **options: Any) -> Copier:
         this: Any = self
         settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
-        clock = TrioClock()
-        copier = Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
+        ports = ports_of(HERE, home=this, link=this, counts=self.counts)
+        copier = Copier(ports, self.lease, self.holdings, self.table, this, **settings)
         self.stage.begun = copier.begun
         return copier
 
