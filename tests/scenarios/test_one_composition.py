@@ -11,12 +11,13 @@ import pytest
 import trio
 
 from batonpass.actors.base.clock import Clock, InstanceClock
-from batonpass.actors.core.supervisor import SupervisorSpec
+from batonpass.actors.core.service import AsyncService
 from batonpass.actors.http.client import HttpClient
+from batonpass.scenarios.simulation.servers import simserver
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.simserver.net.ports import Ports
-from batonpass.simserver.server import build
+from batonpass.simserver.server import build, main
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, Node
 from batonpass.simserver.server.main import Shell, open_shell, supervision_tree
@@ -142,9 +143,7 @@ def test_every_port_leads_somewhere(shipped: Shell, simulated: Node) -> None:
 
 
 def test_what_runs_of_the_parts_runs_in_both(shipped: Shell, simulated: Node) -> None:
-    tree = supervision_tree(shipped)
-    assert isinstance(tree, SupervisorSpec)
-    names = [child.id for child in tree.children]
+    names = [child.id for child in supervision_tree(shipped).children]
     for node in (shipped.node, simulated):
         own = [name for name, _ in build.services(node)]
         assert [name for name in names if name in own] == own
@@ -154,3 +153,19 @@ def test_what_runs_of_the_parts_runs_in_both(shipped: Shell, simulated: Node) ->
         elsewhere = {type(node.ledger), type(node.link), type(node.courier), type(node.ports.home), Node}
         serving = {type(one) for some in parts for one in some if hasattr(type(one), "serve")}
         assert serving - elsewhere == served
+
+
+def test_another_service_would_run_in_both(shipped: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[str] = []
+
+    async def serve(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        served.append("another")
+
+    def services(node: Node) -> tuple[tuple[str, AsyncService], ...]:
+        return ("another", serve), *build.services(node), ("last", serve)
+
+    monkeypatch.setattr(main, "services", services)
+    monkeypatch.setattr(simserver, "services", services)
+    assert {"another", "last"} <= {child.id for child in supervision_tree(shipped).children}
+    cluster = Cluster(replace(MIXES["calm"], entities=0), Random("composition"))
+    assert served == ["another"] * 2 * len(cluster.servers)
