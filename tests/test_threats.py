@@ -37,6 +37,7 @@ from tests.fuzz.targets.for_actors import joined_ends
 from tests.fuzz.targets.for_authority import CERTIFICATE, parcel
 from tests.fuzz.targets.for_homeserver import FakeNode, run_at_once
 from tests.fuzz.world import IDENTITIES as SERVERS
+from tests.simserver.ports import held_lease, ports_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "threats.md"
@@ -217,10 +218,8 @@ class _Home:
 
 
 def _arrivals() -> Arrivals:
-    parts: dict[str, Any] = dict.fromkeys(
-        ("courier", "holdings", "departures", "reception", "stages", "clock", "counts", "incarnation", "may_act")
-    )
-    return Arrivals(cast(Any, SimpleNamespace(name="alpha.s2")), cast(Any, _Home()), **parts)
+    parts: dict[str, Any] = dict.fromkeys(("holdings", "departures", "reception", "stages"))
+    return Arrivals(ports_of("alpha.s2", home=_Home()), held_lease(), **parts)
 
 
 def _signed(by: str, **changes: Any) -> str:

@@ -8,13 +8,15 @@ told which (`InstanceClock`).
 import logging
 import math
 import time
-from typing import Final
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
 
 import trio
 
 from batonpass.actors.base.loop import Loop, get_ident
 
-__all__ = ["TOLERANCE_S", "Bell", "Clock", "InstanceClock", "stretch"]
+__all__ = ["TOLERANCE_S", "Bell", "Clock", "InstanceClock", "Tasks", "stretch"]
 
 _log = logging.getLogger("batonpass.actors.base.clock")
 
@@ -55,8 +57,18 @@ class Bell:
         return has_rung
 
 
+class Tasks(Protocol):
+    """Where coroutines run beside each other: what a nursery of trio's is."""
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+        """Run this beside the others."""
+
+
 class Clock:
-    """The host's clocks, and what is waited for by them. Tests and simulations hand in a subclass of their own time."""
+    """The host's clocks, and what is waited for by them. Tests and simulations hand in a subclass of their own time.
+
+    What waits by a clock of its own has tasks of its own too, so they are asked for here (`tasks`).
+    """
 
     # Without a method in between, which would cost more than the time itself: it is read 30 times in one hand-over.
     monotonic_ns = staticmethod(time.monotonic_ns)
@@ -69,9 +81,17 @@ class Clock:
         """Wait for so long by the monotonic clock; a checkpoint."""
         await trio.sleep(seconds)
 
+    async def sleep_forever(self) -> None:
+        """Wait until cancelled."""
+        await trio.sleep_forever()
+
     def bell(self) -> Bell:
         """Something to wait for with a limit by this clock."""
         return Bell()
+
+    def tasks(self) -> AbstractAsyncContextManager[Tasks]:
+        """As `trio.open_nursery`: the block is over when all that was started in it is."""
+        return trio.open_nursery()
 
 
 class InstanceClock(Clock):
@@ -98,9 +118,17 @@ class InstanceClock(Clock):
         """As `Clock.sleep_s`."""
         await self.host.sleep_s(seconds)
 
+    async def sleep_forever(self) -> None:
+        """As `Clock.sleep_forever`."""
+        await self.host.sleep_forever()
+
     def bell(self) -> Bell:
         """As `Clock.bell`."""
         return self.host.bell()
+
+    def tasks(self) -> AbstractAsyncContextManager[Tasks]:
+        """As `Clock.tasks`."""
+        return self.host.tasks()
 
     def told(self, now_ms: int, asked_ns: int) -> None:
         """A homeserver, which is proved, says what time it is (Unix milliseconds), having been asked at `asked_ns`."""

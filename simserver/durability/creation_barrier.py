@@ -10,7 +10,7 @@ takes so much longer as a follower and a disk take to answer: 15 ms, of 25, on a
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -40,8 +40,8 @@ class Copies(Protocol):
     def awaited_of(self, entity: str) -> tuple[bool, bool]:
         """Whether its followers are going to have a copy, and the own store a checkpoint."""
 
-    def tell_of_kept(self, kept: Callable[[str, Fence], None]) -> None:
-        """Call this of every entity of which all followers have a copy, with the fence under which they have it."""
+    def tell_of_kept(self, kept: Callable[[str, Fence, int, Mapping[str, int]], None]) -> None:
+        """Call this of every copy that all followers have, as of `replication.Kept`."""
 
     async def copy_now(self, due: list[Holding]) -> None:
         """Copy these to their followers, and note them for the own store."""
@@ -112,7 +112,7 @@ class Newborns:
         elif asker in birth.askers or len(birth.askers) < MAX_ASKERS:
             birth.askers[asker] = tell
 
-    def kept(self, entity: str, fence: Fence) -> None:
+    def kept(self, entity: str, fence: Fence, _tick: int, _applied: Mapping[str, int]) -> None:
         """All followers of an entity have a copy of it, under this fence or one of before it."""
         birth = self._births.get(entity)
         if birth is not None and fence >= birth.fence:

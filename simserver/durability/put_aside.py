@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import cbor2
+import trio
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import Copy
@@ -109,6 +110,11 @@ class PutAside:
             body = cbor2.dumps(asdict(one))
             replace_file(path, hashlib.sha256(body).digest() + body, disk=self._disk)
             self._note(path, one)
+
+    async def keep_many(self, some: Iterable[Aside]) -> None:
+        """As `keep`, of so many that nobody is to wait for the disk meanwhile."""
+        if self._directory is not None:
+            await trio.to_thread.run_sync(self.keep, list(some))
 
     def of(self, entity: str, after: int, below: Fence) -> Copy | None:
         """The newest state of an entity, of those of later epochs than `after` and under lower fences than `below`."""

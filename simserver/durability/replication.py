@@ -7,16 +7,14 @@ own store (`Ledger.checkpoint`) more slowly, also what is not copied just then
 """
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.errors import is_stopping
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
-from batonpass.actors.net.link_service import LinkService
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import Copy, CopyTable, backup_replicas_of
 from batonpass.authority.model.standing import CopySource
@@ -39,8 +37,9 @@ from batonpass.simserver.entity.snapshot import Frozen, state_hash
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import STATE_CHANNEL
+from batonpass.simserver.net.ports import Ports
 
 __all__ = ["Copier", "new_copy"]
 
@@ -70,6 +69,10 @@ _OWN_SOURCES: Final = frozenset({CopySource.OWN, CopySource.CHECKPOINT})
 _MESSAGE_BYTES: Final = 64 * 1024
 
 
+Kept = Callable[[str, Fence, int, Mapping[str, int]], None]
+"""Is told the entity, fence and tick of a copy, and how far each source's inputs are applied in it."""
+
+
 def new_copy(fence: Fence, tick: int, state: bytes, source: CopySource) -> Copy:
     """A copy, with the hash by which it is recognised."""
     return Copy(fence, tick, state, state_hash(state), source)
@@ -87,27 +90,24 @@ class Copier:
 
     def __init__(
         self,
-        server: str,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
         table: CopyTable,
-        lease: LeaseKeeper,
         ledger: Ledger,
-        home: Home,
-        link: LinkService,
-        clock: Clock,
-        counts: Counter[str],
         *,
         interval_s: float,
         checkpoint_s: float,
         followers: int,
     ) -> None:
-        self._server = server
+        clock, counts = ports.clock, ports.counts
+        self._server = ports.name
         self._holdings = holdings
         self.table: Final = table
         self._lease = lease
         self._ledger = ledger
-        self._home = home
-        self._link = link
+        self._home = ports.home
+        self._link = ports.link
         self._clock = clock
         self._counts = counts
         self._interval_s = interval_s
@@ -131,7 +131,7 @@ class Copier:
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = HandedOver(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
-        self._tell_of_kept: Callable[[str, Fence], None] = lambda _entity, _fence: None
+        self._told_of_kept: Final[list[Kept]] = []
         if interval_s:
             feed, name = holdings.feed, "replication"
             feed.listen(name, {Change.BEGUN}, self._has_begun)
@@ -195,9 +195,9 @@ class Copier:
         followers = backup_replicas_of(entity, self._server, self._lease.may_follow, self._count)
         return bool(followers), self._checkpoint_ns > 0
 
-    def tell_of_kept(self, kept: Callable[[str, Fence], None]) -> None:
-        """Have this told of every entity of which all followers have a copy, and under which fence."""
-        self._tell_of_kept = kept
+    def tell_of_kept(self, kept: Kept) -> None:
+        """Have this told, too, of every copy that all followers have: of its entity, fence and tick, and its inputs."""
+        self._told_of_kept.append(kept)
 
     async def copy_now(self, due: Sequence[Holding]) -> None:
         """Copy these, and note checkpoints of them, whose turn it is not; without a lease there are no copies."""
@@ -439,7 +439,8 @@ class Copier:
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
             del self._on_disk[holding.id]
         holding.life.acceptance.made_durable(holding.life, sent.applied)
-        self._tell_of_kept(holding.id, sent.fence)
+        for told in self._told_of_kept:
+            told(holding.id, sent.fence, sent.tick, sent.applied)
 
     def leaning(self) -> int:
         """Of how many entities here a server that is drained has the copy that is to be elsewhere from now on."""

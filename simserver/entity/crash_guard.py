@@ -59,7 +59,7 @@ class _Death(NamedTuple):
 class BlackBox:
     """The entity whose world is at work, kept in two files of `directory`; without one nothing is kept or known."""
 
-    def __init__(self, directory: Path | None = None, unix_s: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, directory: Path | None, unix_s: Callable[[], float]) -> None:
         """Reads what an earlier life has left, and says so in the log; `unix_s` says what time it is.
 
         Whoever cannot have the files is a server all the same: it simulates without them.

@@ -34,14 +34,14 @@ class EntityEnvironment:
     is_lost_by: Callable[[int, int], bool]
     # Whether copies are kept elsewhere: only what is in one is durable then.
     keeps_copies: Callable[[], bool]
-    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
+    ready_to_leave: Callable[[str], None]
+    # Whose step has begun is written down there first.
+    black_box: BlackBox
+    # Told of every entity that was passivated, and needs an actor again.
+    wants_actor: Callable[[str], None]
     # By which those that sleep count their ticks.
     rounds: Rounds = field(default_factory=Rounds)
-    # Whose step has begun is written down there first.
-    black_box: BlackBox = field(default_factory=BlackBox)
     # Where it is told what changes the entities.
     feed: Feed = field(default_factory=Feed)
-    # Told of every entity that was put away, and needs an actor again.
-    wants_actor: Callable[[str], None] = lambda _entity: None
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)

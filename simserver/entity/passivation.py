@@ -41,7 +41,6 @@ class Passivation:
 
     Args:
         put_away: is told of whom, so that others let go of what they keep of its state.
-        is_idle: whether an actor may end at this moment.
     """
 
     def __init__(
@@ -53,8 +52,7 @@ class Passivation:
         *,
         after_s: float,
         period_s: float,
-        put_away: Callable[[str], None] = lambda _entity: None,
-        is_idle: Callable[[Ref], bool] = _is_idle,
+        put_away: Callable[[str], None],
     ) -> None:
         self._holdings: Final = holdings
         self._rounds: Final = rounds
@@ -64,7 +62,6 @@ class Passivation:
         self._after_rounds: Final = math.ceil(after_s / period_s)
         self._sweep_s: Final = min(SWEEP_S, after_s / 2)
         self._put_away: Final = put_away
-        self._is_idle: Final = is_idle
         # The sleep of each that could not be put away: it would fail again until that is over.
         self._failed: dict[str, Sleep] = {}
 
@@ -72,7 +69,7 @@ class Passivation:
         """Put them away, until cancelled."""
         task_status.started()
         if not self._after_rounds:
-            await trio.sleep_forever()
+            await self._clock.sleep_forever()
         while True:
             await self._clock.sleep_s(self._sweep_s)
             began_ns = self._clock.monotonic_ns()
@@ -102,7 +99,7 @@ class Passivation:
     def put_away(self, holding: Holding) -> bool:
         """Put it away, unless it has left or woken since, or something waits for its actor; whether it was."""
         life = holding.life
-        if life.ref is None or not self._is_idle(life.ref):
+        if life.ref is None or not _is_idle(life.ref):
             return False
         try:
             if not life.put_away():

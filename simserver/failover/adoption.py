@@ -4,7 +4,6 @@ When its own lease is over, what it simulated becomes a copy like any other: the
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -14,7 +13,7 @@ from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.machines.replica_choice import Copy, CopyTable
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.standing import CopySource
-from batonpass.authority.node.spans import ADOPTION, SILENT, Spans, takeover_id
+from batonpass.authority.node.spans import ADOPTION, takeover_id
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
@@ -26,7 +25,7 @@ from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_states import Stages
@@ -48,31 +47,30 @@ class Recovery:
 
     def __init__(
         self,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
         copier: Copier,
         arrivals: Arrivals,
         departures: Departures,
         stages: Stages,
-        lease: LeaseKeeper,
-        courier: Courier,
-        counts: Counter[str],
-        spans: Spans = SILENT,
+        put_aside: PutAside,
     ) -> None:
-        self._spans = spans
+        """`put_aside` is what this server was told to give up."""
+        self._spans = ports.spans
         self._holdings = holdings
         self._copier = copier
         self._arrivals = arrivals
         self._departures = departures
         self._stages = stages
         self._lease = lease
-        self._courier = courier
-        self._counts = counts
+        self._courier = ports.courier
+        self._counts = ports.counts
         self._taken_away: LruTable[str, Fence] = LruTable(MAX_TAKEN_AWAY)
         # What home was told of is not staged any more as soon as the log says that nothing comes of the hand-over.
         # Not among the copies: a state that nobody has asked for yet displaces none that an authority sent.
         self._staged: Final = CopyTable(copier.table.max_bytes, MAX_STAGED)
-        self.put_aside = PutAside()
-        """What this server was told to give up."""
+        self._put_aside: Final = put_aside
 
     # --- giving up -------------------------------------------------------------------------------------------------
 
@@ -251,7 +249,7 @@ class Recovery:
         """What this server has given up, if home has heard that it is later than what the log gave."""
         if not item.later_count:
             return None
-        return self.put_aside.of(item.entity, item.own_epoch, min(item.fence, item.counts_below))
+        return self._put_aside.of(item.entity, item.own_epoch, min(item.fence, item.counts_below))
 
     def _staged_of(self, item: RaisedItem) -> Copy | None:
         """The latest staged state that counts, of those under fences that the log has given when it asks."""
@@ -310,7 +308,7 @@ class Recovery:
             return "another_life"
         copies = (self._copier.table.get(item.entity), self._staged.get(item.entity))
         copy = next((one for one in copies if one is not None and one.state_hash == item.state_hash), None)
-        copy = self.put_aside.with_hash(item.entity, item.state_hash) if copy is None else copy
+        copy = self._put_aside.with_hash(item.entity, item.state_hash) if copy is None else copy
         if copy is None:
             self._counts["adopt_without_copy"] += 1
             return "without_copy"

@@ -8,19 +8,20 @@ the log knows.
 """
 
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import MAX_HELD, MAX_OFFICES_ABROAD, HeldInquiry, HeldItem, HeldWord
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.tree.disk.disk import DiskFailed
 
@@ -37,31 +38,28 @@ class Visitors:
 
     Args:
         words_of: what this server has heard of another instance's log; see `simserver.lease.log_watermark`.
-        may_act: whether anything may be simulated at a moment; without a lease all stands still, and nothing is asked.
+        lease: without one all stands still, and nothing is asked.
         disown: gives up what lives here under this fence and is not this server's.
     """
 
     def __init__(
         self,
-        server: str,
-        home: Home,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
         departures: Departures,
         words_of: Callable[[str], list[str]],
-        may_act: Callable[[int], bool],
         disown: Callable[[str, Fence], Awaitable[None]],
-        clock: Clock,
-        counts: Counter[str],
     ) -> None:
-        self._server: Final = server
-        self._home: Final = home
+        self._server: Final = ports.name
+        self._home: Final = ports.home
+        self._lease: Final = lease
         self._holdings: Final = holdings
         self._departures: Final = departures
         self._words_of: Final = words_of
-        self._may_act: Final = may_act
         self._disown: Final = disown
-        self._clock: Final = clock
-        self._counts: Final = counts
+        self._clock: Final = ports.clock
+        self._counts: Final = ports.counts
         self._number = 0
         # The last of each instance that was asked about, and what its home did not know as this server's then.
         self._last: Final[dict[str, str]] = {}
@@ -72,7 +70,7 @@ class Visitors:
         task_status.started()
         while True:
             await self._clock.sleep_s(ASK_EVERY_S)
-            if self._may_act(self._clock.monotonic_ns()):
+            if self._lease.may_act(self._clock.monotonic_ns()):
                 await self.ask_all()
 
     async def ask_all(self) -> None:

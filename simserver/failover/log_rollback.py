@@ -17,11 +17,9 @@ granted it anything since the copy was made: then it has followed no other.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
-
-import trio
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import Copy
@@ -34,7 +32,8 @@ from batonpass.simserver.durability.put_aside import Aside, PutAside
 from batonpass.simserver.durability.replication import Copier, new_copy
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.failover.adoption import Recovery
-from batonpass.simserver.net.home_client import Home, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_states import Stages
@@ -52,8 +51,7 @@ class Astray:
 
     def __init__(
         self,
-        server: str,
-        home: Home,
+        ports: Ports,
         holdings: Holdings,
         ledger: Ledger,
         copier: Copier,
@@ -62,13 +60,12 @@ class Astray:
         recovery: Recovery,
         stages: Stages,
         put_aside: PutAside,
-        unix_s: Callable[[], float],
     ) -> None:
         self._put_aside: Final = put_aside
-        self._unix_s: Final = unix_s
-        self._server: Final = server
-        self._instance: Final = instance_of(server)
-        self._home: Final = home
+        self._clock: Final = ports.clock
+        self._server: Final = ports.name
+        self._instance: Final = instance_of(ports.name)
+        self._home: Final = ports.home
         self._holdings: Final = holdings
         self._ledger: Final = ledger
         self._copier: Final = copier
@@ -104,7 +101,7 @@ class Astray:
         own = {(entity, fence) for entity, fence, by in kept if not by}
         why = "this server simulated it, and the log that its home has now did not give it to this server"
         given_up = {(entity, fence) for entity, fence, by in stays if not by} - own
-        await trio.to_thread.run_sync(self._put_aside.keep, list(self._asides(given_up, kept, why)))
+        await self._put_aside.keep_many(self._asides(given_up, kept, why))
         self._remember_what_left(own)
         self._give_up({entity for entity, _, by in stays if not by}, own)
         for stage in self._stages:
@@ -132,7 +129,7 @@ class Astray:
 
         if (copy := _copy_of(holding)) is not None:
             why = f"it was simulated here, and the log of {instance_of(entity)} has not given it to this server"
-            self._put_aside.keep([Aside.of(entity, copy, self._unix_s(), why)])
+            self._put_aside.keep([Aside.of(entity, copy, self._clock.unix_s(), why)])
         self._ledger.give_up({entity: ()})
         self._holdings.give_up(entity, ())
         self._departures.give_up({entity})
@@ -186,7 +183,7 @@ class Astray:
             if self._is_ours(stage.entity) and (stage.entity, stage.fence, stage.source) not in kept:
                 copy = Copy(stage.fence, stage.tick, stage.state, stage.state_hash, CopySource.STAGED)
                 newest.setdefault((stage.entity, stage.fence), copy)
-        now_s = self._unix_s()
+        now_s = self._clock.unix_s()
         for (entity, _), copy in sorted(newest.items()):
             yield Aside.of(entity, copy, now_s, why)
 

@@ -4,7 +4,6 @@ That one has begun is said when it would outlive this server (`simserver.durabil
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
@@ -17,7 +16,8 @@ from batonpass.authority.wire.transfer import Despawn, Despawned, NotHere, Spawn
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.creation_barrier import Newborns
 from batonpass.simserver.entity.table import Holdings, StateTooLarge, WorldFailed
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 
@@ -40,36 +40,33 @@ class Births:
     """One server's part. Who may say so is checked by whoever hands a message in.
 
     Args:
-        incarnation: of this server's lease; 0 for none.
         fence_raised: has arrivals listen to nothing of an entity under a lower fence.
         newborns: have what begins here kept before anybody is told; without, it is told at once.
     """
 
     def __init__(
         self,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
         reception: Reception,
         departures: Departures,
-        courier: Courier,
-        incarnation: Callable[[], int],
         fence_raised: Callable[[str, Fence], None],
-        counts: Counter[str],
-        *,
-        newborns: Newborns | None = None,
+        newborns: Newborns | None,
     ) -> None:
         self._holdings: Final = holdings
         self._reception: Final = reception
         self._departures: Final = departures
-        self._courier: Final = courier
-        self._incarnation: Final = incarnation
+        self._courier: Final = ports.courier
+        self._lease: Final = lease
         self._fence_raised: Final = fence_raised
-        self._counts: Final = counts
+        self._counts: Final = ports.counts
         self._newborns: Final = newborns
         self._refused: LruTable[str, tuple[int, Refusal]] = LruTable(MAX_REFUSED)
 
     def spawn(self, message: Spawn, opened: Opened) -> None:
         """The home instance has created an entity and gives it to this server to simulate first."""
-        if message.incarnation and message.incarnation != self._incarnation():
+        if message.incarnation and message.incarnation != self._lease.incarnation:
             self._counts["leave_of_another_life"] += 1
             return
         refusal = self._why_not(message)

@@ -17,14 +17,13 @@ import hashlib
 import json
 import logging
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
 from batonpass.authority.machines.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
 from batonpass.authority.machines.replica_choice import may_follow
@@ -35,7 +34,8 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
 from batonpass.authority.wire.log_position import place_said_untrusted
 from batonpass.simserver.lease.log_watermark import HomeLog
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 from batonpass.tree.disk.disk import DiskFailed, replace_file
 
 __all__ = ["LeaseKeeper", "Nonces"]
@@ -76,52 +76,42 @@ class Nonces:
         replace_file(self._file, json.dumps({str(number): nonce for number, nonce in nonces.items()}).encode())
 
 
-async def _nothing_to_give_up(_position: str) -> bool:
-    return False
+@dataclass(frozen=True, kw_only=True)
+class _Simulated:
+    """What is done with all that is simulated under the lease; see `LeaseKeeper.bind`."""
+
+    stepped_down: Callable[[], None]
+    find_way_back: Callable[[str], Awaitable[bool]]
+    has_shared: Callable[[], bool]
+    home_is_back: Callable[[], None]
 
 
 class LeaseKeeper:
-    """Renews this server's lease while it is served.
+    """Renews this server's lease while it is served. Everything that simulates is built after it, and then bound to it.
 
     Args:
         nonces: what is kept of incarnations.
-        stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing of
-            what was simulated may go on.
         home_log: what is known of the home instance's log.
     """
 
-    def __init__(
-        self,
-        server: str,
-        nonces: Nonces,
-        home: Home,
-        clock: Clock,
-        counts: Counter[str],
-        stepped_down: Callable[[], None],
-        home_log: HomeLog | None = None,
-    ) -> None:
-        self._server = server
+    def __init__(self, ports: Ports, nonces: Nonces, home_log: HomeLog) -> None:
+        clock = ports.clock
+        self._server = ports.name
         self._nonces = nonces
-        self._home = home
+        self._home = ports.home
+        self._renew = ports.renew
         self._clock = clock
-        self._counts = counts
-        self._stepped_down = stepped_down
-        self._home_log = HomeLog() if home_log is None else home_log
-        self.find_way_back: Callable[[str], Awaitable[bool]] = _nothing_to_give_up
-        """Asked before a home is followed whose log may be another than that of a position; see `Astray`."""
-        self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "", 0)
-        """Where this server is: its REST, and host and port of its link; 0 while that is not known."""
-        self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
-        """Told with each answer what time it is in the instance, as `Home.told_time`."""
-        self.home_is_back: Callable[[], None] = lambda: None
-        """Told of the first renewal that is granted after one that was not."""
+        self._counts = ports.counts
+        self._home_log = home_log
+        self._simulated: _Simulated | None = None
+        # Says where this server is; it is nowhere before it is registered.
+        self._where: Callable[[], tuple[str, str, int]] | None = None
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
         self._peers_digest = ""
         self._challenge = ""
         self._begun = clock.bell()
-        self._has_begun = False
         self._wanted = clock.bell()
         self._waiting: list[Callable[[], None]] = []
         self.holder = Holder()
@@ -140,8 +130,6 @@ class LeaseKeeper:
         """Whether this server is drained, so that it takes no entities."""
         self.is_alone = False
         """Whether this server's own disk counts, so that what is written there is durable (`single_survivor`)."""
-        self.has_shared: Callable[[], bool] = lambda: False
-        """Whether nothing is durable by its own disk alone any more; `Copier.has_shared`."""
         self._says_shared = False
         self.peers: tuple[str, ...] = ()
         """The servers of this instance that are alive, as far as they are known; this one among them."""
@@ -229,9 +217,44 @@ class LeaseKeeper:
             raise MessageError(f"{sender} says where the log of {instance} stands")
         self._home_log.shown_abroad(instance, place, token)
 
-    def begin(self) -> None:
-        """This server is registered, so it may ask for a lease."""
-        self._has_begun = True
+    def bind(
+        self,
+        *,
+        stepped_down: Callable[[], None],
+        find_way_back: Callable[[str], Awaitable[bool]],
+        has_shared: Callable[[], bool],
+        home_is_back: Callable[[], None],
+    ) -> None:
+        """Be the lease of a server that does this. Once; before it no lease is asked for, so nothing may act.
+
+        Args:
+            stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing
+                of what was simulated may go on.
+            find_way_back: asked before a home is followed whose log may be another than that of a position; see
+                `Astray`.
+            has_shared: whether nothing is durable by its own disk alone any more; see `Copier.has_shared`.
+            home_is_back: told of the first renewal that is granted after one that was not.
+
+        Raises:
+            RuntimeError: it was bound before.
+        """
+        if self._simulated is not None:
+            raise RuntimeError(f"the lease of {self._server} is bound already")
+        self._simulated = _Simulated(
+            stepped_down=stepped_down, find_way_back=find_way_back, has_shared=has_shared, home_is_back=home_is_back
+        )
+
+    def _bound(self) -> _Simulated:
+        if self._simulated is None:
+            raise RuntimeError(f"the lease of {self._server} is bound to nothing that could give up what it simulates")
+        return self._simulated
+
+    def begin(self, where: Callable[[], tuple[str, str, int]]) -> None:
+        """This server is registered, so it may ask for a lease.
+
+        `where` says where it is: its REST, and host and port of its link; 0 while that is not known.
+        """
+        self._where = where
         self._begun.ring()
 
     def once_renewed(self, then: Callable[[], None]) -> None:
@@ -243,9 +266,14 @@ class LeaseKeeper:
         self._wanted.ring()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Renew the lease, or claim a new one, until cancelled."""
+        """Renew the lease, or claim a new one, until cancelled.
+
+        Raises:
+            RuntimeError: it is bound to nothing.
+        """
+        self._bound()
         task_status.started()
-        if not self._has_begun:
+        if self._where is None:
             await self._begun.wait()
         while True:
             if self.holder.phase is HolderPhase.OVER or not self.holder.incarnation:
@@ -282,7 +310,7 @@ class LeaseKeeper:
     def _next_incarnation(self) -> None:
         """Drop what there is under the last incarnation, and begin another."""
         if self.holder.incarnation:
-            self._stepped_down()
+            self._bound().stepped_down()
         self._begin_as(max([self.holder.incarnation, *self._nonces.read()]) + 1)
 
     def _begin_as(self, incarnation: int) -> None:
@@ -334,10 +362,10 @@ class LeaseKeeper:
     async def _renewed_if_new(self, sent_ns: int) -> bool | None:
         """Ask once; None if it is to be asked again."""
         self._renewal += 1
-        if self.is_alone and self.has_shared():
+        if self.is_alone and self._bound().has_shared():
             # From here on its disk does not count, until the log has answered this and decided otherwise.
             self.is_alone, self._says_shared = False, True
-        rest_url, link_host, link_port = self.where()
+        rest_url, link_host, link_port = ("", "", 0) if self._where is None else self._where()
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -358,7 +386,7 @@ class LeaseKeeper:
         )
         trace = Trace(f"renew-{hashlib.sha256(self._nonce.encode()).hexdigest()[:16]}-{self._renewal}")
         try:
-            answer = await self._home.renew(message, trace)
+            answer = await self._renew(message, trace)
         except (HomeUnreachable, HomeRefused) as error:
             self._not_granted(str(error))
             return False
@@ -368,7 +396,7 @@ class LeaseKeeper:
             self._not_granted("the answer is none to this renewal")
             return False
         self._challenge = answer.message.challenge or ""
-        self.told_time(answer.message.now_ms, sent_ns)
+        self._clock.told(answer.message.now_ms, sent_ns)
         if answer.message.verdict == "again":
             return None
         if not await self._take(answer.message, answer.sender, sent_ns):
@@ -403,7 +431,7 @@ class LeaseKeeper:
             if reply.members_changed:
                 self._home.members_changed()
             if is_back:
-                self.home_is_back()
+                self._bound().home_is_back()
             return True
         if reply.verdict == "over":
             self._is_over(reply.known, now_ns)
@@ -444,7 +472,7 @@ class LeaseKeeper:
             # From a process of before, or accepted by an operator: nothing is done meanwhile that others would see.
             self.log_went_back = f"it has followed a log that went back, and asks {sender} what is its own"
         try:
-            is_astray = await self.find_way_back(position)
+            is_astray = await self._bound().find_way_back(position)
         except (HomeUnreachable, HomeRefused, DiskFailed) as error:
             self._not_granted(f"{self.log_went_back} ({error})")
             return False
@@ -477,7 +505,7 @@ class LeaseKeeper:
         else:
             # Nothing was simulated under it: the log's number was another one, or the word that it holds was lost.
             # What was given to this one meanwhile stands still, and is not the next one's.
-            self._stepped_down()
+            self._bound().stepped_down()
             self._begin_as(known + 1)
 
     def _not_granted(self, why: str) -> None:

@@ -26,6 +26,7 @@ from typing import Final
 
 import trio
 
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
 from batonpass.authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace
 from batonpass.authority.wire.base import MAX_TOKEN_CHARS
@@ -43,9 +44,10 @@ _DOUBTFUL: Final = "doubtful "
 
 
 class HomeLog:
-    """What is known of the home instance's log; without a `file`, as long as the process lives."""
+    """What is known of the home instance's log; without a `file`, as long as this lives."""
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, clock: Clock, file: Path | None = None) -> None:
+        self._clock: Final = clock
         self._file: Final = file
         position, places, *others = ("", "") if file is None else _read(file)
         self.position: str = position
@@ -141,9 +143,11 @@ class HomeLog:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the file up to date, until cancelled, and then once more."""
         task_status.started()
+        if self._file is None:
+            await self._clock.sleep_forever()
         try:
             while True:
-                await trio.sleep(WRITE_EVERY_S)
+                await self._clock.sleep_s(WRITE_EVERY_S)
                 if self._written != (lines := self._lines()):
                     await trio.to_thread.run_sync(self._write, lines)
         finally:

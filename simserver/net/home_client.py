@@ -12,7 +12,7 @@ so never wait for anything else that is asked.
 import logging
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +21,7 @@ import trio
 from pydantic import ValidationError
 
 from batonpass.actors.base.batcher import Combiner
-from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.authority.errors import MessageError
 from batonpass.authority.model.addresses import with_usable_addresses
@@ -33,7 +33,7 @@ from batonpass.authority.trust.key_pinning import Pins
 from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.lease import Renew, digest_of_members
+from batonpass.authority.wire.lease import digest_of_members
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
 from batonpass.crypto import jose
@@ -110,6 +110,7 @@ class Home:
         sealer: this server's name and keys.
         urls: REST addresses of the members, as configured.
         join_token: the secret that proves, both ways, who belongs to the instance.
+        is_silent: whether a peer may be elsewhere by now.
         pins: what is known of the keys of others.
     """
 
@@ -120,7 +121,8 @@ class Home:
         urls: tuple[str, ...],
         join_token: bytes,
         client: HttpClient,
-        clock: Clock,
+        clock: InstanceClock,
+        is_silent: Callable[[str], bool],
         pins: Pins | None = None,
     ) -> None:
         self._sealer = sealer
@@ -140,15 +142,28 @@ class Home:
         self._lanes: FifoTable[frozenset[str], Combiner[_Asked, Opened | None]] = FifoTable(MAX_LANES)
         self._lookups: Final = trio.CapacityLimiter(MAX_LOOKUPS)
         self.pins: Final = Pins() if pins is None else pins
-        self.renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
-        """Asks for a renewal of the lease, by a way of its own (`simserver.lease.renewal_lane`)."""
-        self.why_not_asked: Callable[[], str] = lambda: "nobody has said yet whether this server has a lease"
-        """Why the home instance is asked for nothing but the lease: this server has none, say; empty if it is."""
-        self.is_silent: Callable[[str], bool] = lambda _: False
-        """Whether a peer may be elsewhere by now."""
+        self._why_not_asked: Callable[[], str] | None = None
+        self._is_silent: Final = is_silent
         self.handshakes: Final = Handshakes(self)
-        self.told_time: Callable[[int, int], None] = lambda _now_ms, _asked_ns: None
-        """Told what time it is in the instance (Unix milliseconds), and when that was asked (monotonic)."""
+
+    def bind(self, why_not_asked: Callable[[], str]) -> None:
+        """Ask as a server that has a lease, or has none. Once; before it, nothing is asked that needs one.
+
+        `why_not_asked` says why the home instance is asked for nothing but the lease: this server has none, say; empty
+        if it is.
+
+        Raises:
+            RuntimeError: it was bound before.
+        """
+        if self._why_not_asked is not None:
+            raise RuntimeError(f"the way from {self._sealer.name} to its home instance is bound to a lease already")
+        self._why_not_asked = why_not_asked
+
+    def why_not_asked(self) -> str:
+        """As it is bound: why the home instance is asked for nothing but the lease; empty if it is."""
+        if self._why_not_asked is None:
+            return "nobody has said yet whether this server has a lease"
+        return self._why_not_asked()
 
     # --- registration and directory --------------------------------------------------------------------------------
 
@@ -254,7 +269,7 @@ class Home:
             check_name(name)
         except BadName:
             return None
-        if self.is_silent(name):
+        if self._is_silent(name):
             max_age_ns = min(max_age_ns, SILENT_ROW_TTL_NS)
         now_ns = self._clock.monotonic_ns()
         cached = self._rows.get(name)
@@ -303,7 +318,7 @@ class Home:
 
     def _keys_ttl_ns(self, name: str) -> int:
         """For how long keys are good without asking: who does not answer may have been given others."""
-        return SILENT_ROW_TTL_NS if self.is_silent(name) else KEYS_TTL_NS
+        return SILENT_ROW_TTL_NS if self._is_silent(name) else KEYS_TTL_NS
 
     async def role_of(self, name: str) -> Role | None:
         """The role of a server or player of any instance, or None. What it once was, it stays, so any row tells.
@@ -355,7 +370,7 @@ class Home:
         now_ms, clock_proof = answer.get("now_ms"), answer.get("clock_proof")
         # Of an earlier release there is none.
         if type(now_ms) is int and is_proof(clock_proof, rows_proof(self._join_token, CLOCK, nonce, now_ms)):
-            self.told_time(now_ms, asked_ns)
+            self._clock.told(now_ms, asked_ns)
         return _rows(rows or ())
 
     # --- sealed requests -------------------------------------------------------------------------------------------

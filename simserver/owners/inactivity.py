@@ -7,19 +7,18 @@ long it has heard nothing, and hears how long the player may be silent, which te
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
 from batonpass.simserver.entity.table import Holding
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 
 __all__ = ["FIRST_SILENCE_S", "Silences"]
 
@@ -58,23 +57,29 @@ class _Watched:
 
 
 class Silences:
-    """Notices silent owners of the entities in `holdings`, while it is served. `told` is given every answer."""
+    """Notices silent owners of the entities in `holdings`, while it is served.
 
-    first_silence_s = FIRST_SILENCE_S
+    Args:
+        told: is given every answer.
+        first_silence_s: nobody is asked about shorter silences.
+        sweep_s: how often it looks.
+    """
 
     def __init__(
         self,
+        ports: Ports,
         holdings: Iterable[Holding],
-        home: Home,
-        clock: Clock,
-        counts: Counter[str],
         told: Callable[[OwnerWord], None],
+        first_silence_s: int = FIRST_SILENCE_S,
+        sweep_s: float = SWEEP_S,
     ) -> None:
         self._holdings = holdings
-        self._home = home
-        self._clock = clock
-        self._counts = counts
+        self._home = ports.home
+        self._clock = ports.clock
+        self._counts = ports.counts
         self._told = told
+        self._first_silence_s: Final = first_silence_s
+        self._sweep_s: Final = sweep_s
         self._heard_ns: dict[str, int] = {}
         self._watched: dict[str, _Watched] = {}
 
@@ -86,11 +91,11 @@ class Silences:
         """Look who is silent, and ask, until cancelled."""
         task_status.started()
         while True:
-            await self._clock.sleep_s(SWEEP_S)
+            await self._clock.sleep_s(self._sweep_s)
             silent = self.sweep()
-            async with trio.open_nursery() as nursery:
+            async with self._clock.tasks() as tasks:
                 for request in silent:
-                    nursery.start_soon(self._ask, request)
+                    tasks.start_soon(self._ask, request)
 
     def sweep(self) -> list[OwnerRequest]:
         """What is to be asked now."""
@@ -111,7 +116,7 @@ class Silences:
             self._watched[holding.id] = watched
             heard_ns = self._heard_ns.get(owner, 0)
             if heard_ns > watched.since_ns:
-                watched.since_ns, watched.ask_after_s = heard_ns, self.first_silence_s
+                watched.since_ns, watched.ask_after_s = heard_ns, self._first_silence_s
             if holding.life.frozen:
                 continue
             silent_s = (now_ns - watched.since_ns) // _NS if owner else 0
@@ -126,8 +131,8 @@ class Silences:
         return asked + unsure
 
     def _new_watch(self, fence: Fence, owner_rev: int, now_ns: int) -> _Watched:
-        wait_s = CONFIRM_SILENCES * self.first_silence_s
-        return _Watched(fence, owner_rev, now_ns, self.first_silence_s, now_ns + wait_s * _NS, wait_s)
+        wait_s = CONFIRM_SILENCES * self._first_silence_s
+        return _Watched(fence, owner_rev, now_ns, self._first_silence_s, now_ns + wait_s * _NS, wait_s)
 
     def answered(self, request: OwnerRequest, word: OwnerWord) -> None:
         """Home said who owns it, and how long that one may be silent: the next question comes when it is too long."""

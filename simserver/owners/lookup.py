@@ -6,7 +6,7 @@ its home: at most once a second for each entity, and for so many at a time, beca
 """
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -41,7 +41,9 @@ class Owners:
         self._counts = counts
         self._told = told
         self._asked_ns: LruTable[str, int] = LruTable(_MAX_REMEMBERED)
-        self._wanted, self._waiting = trio.open_memory_channel[str](MAX_WAITING)
+        self._waiting: deque[str] = deque()
+        self._wanted = clock.bell()
+        self._asking = 0
 
     def want(self, entity: str) -> None:
         """Find out who owns `entity`, unless that was asked a moment ago; never waits."""
@@ -49,29 +51,33 @@ class Owners:
         asked_ns = self._asked_ns.get(entity)
         if asked_ns is not None and now_ns - asked_ns < ASK_AGAIN_NS:
             return
-        try:
-            self._wanted.send_nowait(entity)
-        except trio.WouldBlock:
+        if len(self._waiting) >= MAX_WAITING:
             self._counts["owner_not_asked"] += 1
             return
+        self._waiting.append(entity)
+        self._wanted.ring()
         self._asked_ns[entity] = now_ns
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask what there is to ask, a few at a time, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            for _ in range(_AT_ONCE):
-                nursery.start_soon(self._ask_in_turn)
+        async with self._clock.tasks() as tasks:
+            self._asking = 0
             task_status.started()
+            while True:
+                while self._waiting and self._asking < _AT_ONCE:
+                    self._asking += 1
+                    tasks.start_soon(self._ask, self._waiting.popleft())
+                await self._wanted.wait()
 
-    async def _ask_in_turn(self) -> None:
-        while True:
-            entity = await self._waiting.receive()
-            try:
-                answer = await self._home.ask(OwnerRequest(entity=entity), Trace("owner-request"), on_path=False)
-            except (HomeUnreachable, HomeRefused) as error:
-                self._counts["owner_not_asked"] += 1
-                _log.info("who owns %s cannot be found out now: %s", entity, error)
-                continue
+    async def _ask(self, entity: str) -> None:
+        try:
+            answer = await self._home.ask(OwnerRequest(entity=entity), Trace("owner-request"), on_path=False)
+        except (HomeUnreachable, HomeRefused) as error:
+            self._counts["owner_not_asked"] += 1
+            _log.info("who owns %s cannot be found out now: %s", entity, error)
+        else:
             if answer is not None and isinstance(answer.message, OwnerWord) and answer.message.entity == entity:
                 self._counts["owner_asked"] += 1
                 self._told(answer.message)
+        self._asking -= 1
+        self._wanted.ring()

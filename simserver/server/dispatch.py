@@ -1,30 +1,23 @@
-"""One simulation server's parts, wired by `simserver.server.main`: the link's inbox and the tick."""
+"""One simulation server's parts, wired by `simserver.server.build`: the link's inbox and the tick."""
 
 import logging
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import trio
 
-from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.core.system import System
-from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.net.endpoint import Received
-from batonpass.actors.net.key_service import KeyService
-from batonpass.actors.net.link_service import LinkService
 from batonpass.actors.net.taking import Rest, take_each
-from batonpass.actors.supervision.application import LastWord
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.source import Mode
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.rejected_peers import Audit
-from batonpass.authority.node.spans import Spans
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
@@ -43,6 +36,7 @@ from batonpass.authority.wire.transfer import (
     InputItem,
     KeyAhead,
     LetGo,
+    LinkMessage,
     LogShown,
     Moves,
     NotHere,
@@ -68,8 +62,10 @@ from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
 from batonpass.simserver.durability.creation_barrier import Newborns
 from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import Copier
 from batonpass.simserver.entity.actor import NewInput, TickNow
+from batonpass.simserver.entity.crash_guard import BlackBox
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
@@ -77,11 +73,10 @@ from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.failover.foreign_entities import Visitors
 from batonpass.simserver.failover.spawn import Births
-from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import HomeLog
-from batonpass.simserver.lease.renewal_lane import RenewalLane
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.owners.inactivity import Silences
 from batonpass.simserver.owners.lookup import Owners
 from batonpass.simserver.server.config import SimserverConfig
@@ -95,7 +90,7 @@ from batonpass.simserver.transfer.target.staged_outcome import Inquiries
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.transfer.target.unresolved import LooseEnds
 
-__all__ = ["Node"]
+__all__ = ["Durable", "Node"]
 
 _log = logging.getLogger("batonpass.simserver")
 
@@ -107,49 +102,62 @@ _AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
 _OF_SERVERS: Final = (StateTransfer, Stage, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
+class Durable:
+    """What of a server outlives its process."""
+
+    ledger: Ledger
+    stages: Stages
+    nonces: Nonces
+    home_log: HomeLog
+    put_aside: PutAside
+    black_box: BlackBox
+    custody: CustodyLog
+
+
+@dataclass(kw_only=True)
 class Node:
-    """Everything that the link's inbox, the tick and the status routes need."""
+    """Everything that the link's inbox, the tick and the status routes need; whole as soon as it is there."""
 
     config: SimserverConfig
-    clock: InstanceClock
-    sealer: Sealer
-    home: Home
-    link: LinkService
-    courier: Courier
+    ports: Ports
+    durable: Durable
     environment: EntityEnvironment
     holdings: Holdings
     departures: Departures
     arrivals: Arrivals
     admissions: Admissions
     reception: Reception
-    stages: Stages
     inquiries: Inquiries
     owners: Owners
-    custody: CustodyLog
-    ledger: Ledger
-    counts: Counter[str]
-    keys: KeyService
     lease: LeaseKeeper
-    operator_token: bytes | None = field(default=None, repr=False)
-    last_word: LastWord = field(default_factory=LastWord)
+    births: Births
+    newborns: Newborns
+    loads: Loads
+    copier: Copier
+    recovery: Recovery
+    passivation: Passivation
+    silences: Silences
+    loose_ends: LooseEnds
+    visitors: Visitors
     audit: Audit = field(default_factory=Audit)
-    system: System = field(init=False, repr=False)
-    births: Births = field(init=False, repr=False)
-    newborns: Newborns = field(init=False, repr=False)
-    loads: Loads = field(init=False, repr=False)
-    copier: Copier = field(init=False, repr=False)
-    recovery: Recovery = field(init=False, repr=False)
-    passivation: Passivation = field(init=False, repr=False)
-    silences: Silences = field(init=False, repr=False)
-    loose_ends: LooseEnds = field(init=False, repr=False)
-    home_log: HomeLog = field(init=False, repr=False)
-    visitors: Visitors = field(init=False, repr=False)
-    renewals: RenewalLane = field(init=False, repr=False)
-    telemetry: Telemetry = field(init=False, repr=False)
-    spans: Spans = field(init=False, repr=False)
     registered: bool = False
-    ticks: int = field(default=0)
+    ticks: int = 0
+    system: System | None = field(default=None, repr=False)
+    """Where its actors run, once they do."""
+
+    def __post_init__(self) -> None:
+        ports, durable = self.ports, self.durable
+        self.clock = ports.clock
+        self.sealer = ports.sealer
+        self.home = ports.home
+        self.link = ports.link
+        self.courier = ports.courier
+        self.counts = ports.counts
+        self.ledger = durable.ledger
+        self.stages = durable.stages
+        self.home_log = durable.home_log
+        self.custody = durable.custody
 
     # --- ticking ---------------------------------------------------------------------------------------------------
 
@@ -173,7 +181,8 @@ class Node:
             last_due_ns = due_ns + late_periods * period_ns
             if skipped > 0:
                 self.counts["ticks_skipped"] += skipped
-            if not self.tick_all():
+            # Nobody ticks before there are actors: it takes a lease, which is asked for by a server that runs.
+            if not self.tick_all() or self.system is None:
                 continue
             self.loads.meter.began(due_ns)
             await self.system.round_over()
@@ -212,29 +221,40 @@ class Node:
         """Take one message of a peer; what may have to wait is for later."""
         message = decode_link_untrusted(received.message)
         self.courier.heard_from(received.peer, received.address)
-        if isinstance(message, Parcel) and self.lease.log_went_back:
-            # What others decide by that log would be done under fences that were given before.
-            self.counts["dropped_log_went_back"] += 1
-        elif isinstance(message, Parcel):
+        if not isinstance(message, Parcel):
+            self.take_bare(message, received.peer, received.address)
+        elif self.takes_parcels():
             if message.kind in _AT_ONCE and self.link.inbox.is_empty and self._take_at_once(message, received):
                 return None
             return partial(self._take, message, received)
-        elif isinstance(message, Copies):
-            self.copier.keep(message, received.peer, received.address)
-        elif isinstance(message, CopiesKept):
-            self.copier.kept(message, received.peer)
-        elif isinstance(message, Input):
-            self._input(message, received.peer)
-        elif isinstance(message, LetGo):
-            self.silences.heard(received.peer)
-            self.departures.let_go(message.entity, received.peer)
-        elif isinstance(message, Present):
-            self._present(message, received.peer)
-        elif isinstance(message, KeyAhead):
-            self.sealer.told_untrusted(received.peer, message.header, self.clock.unix_s())
-        else:
-            self.counts["unexpected_message"] += 1
         return None
+
+    def takes_parcels(self) -> bool:
+        """Whether anything is done that others decided; counted if not."""
+        if not self.lease.log_went_back:
+            return True
+        # What others decide by that log would be done under fences that were given before.
+        self.counts["dropped_log_went_back"] += 1
+        return False
+
+    def take_bare(self, message: LinkMessage, peer: str, address: tuple[str, int]) -> None:
+        """Take what travels without a parcel: who sends it, the link's session says."""
+        match message:
+            case Input():
+                self._input(message, peer)
+            case Copies():
+                self.copier.keep(message, peer, address)
+            case CopiesKept():
+                self.copier.kept(message, peer)
+            case LetGo():
+                self.silences.heard(peer)
+                self.departures.let_go(message.entity, peer)
+            case Present():
+                self._present(message, peer)
+            case KeyAhead():
+                self.sealer.told_untrusted(peer, message.header, self.clock.unix_s())
+            case _:
+                self.counts["unexpected_message"] += 1
 
     def _failed(self, received: Received, error: Exception) -> None:
         """What taking a message has raised: it is a bad one, cannot be taken now, or ran into an error of ours."""
@@ -331,12 +351,21 @@ class Node:
 
     async def _dispatch_guarded(self, opened: Opened, received: Received) -> None:
         try:
-            if isinstance(opened.message, Moves | CensusRequest):
-                await self._placement(opened.message, opened.sender)
-            else:
-                await self._dispatch(opened)
+            await self.take(opened)
         except Exception as error:
             self._failed(received, error)
+
+    async def take(self, opened: Opened) -> None:
+        """Do what a message of a proved sender says.
+
+        Raises:
+            MessageError: it is none of the sender's to say, or makes no sense.
+            HomeUnreachable, HomeRefused: whose it is cannot be looked up now.
+        """
+        if isinstance(opened.message, Moves | CensusRequest):
+            await self._placement(opened.message, opened.sender)
+        else:
+            await self._dispatch(opened)
 
     async def _open_untrusted(self, parcel: Parcel) -> list[Opened]:
         sender, kid = jose.peek_untrusted(parcel.sealed)

@@ -14,6 +14,7 @@ from batonpass.actors import CallTimeout, Exit
 from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
 from batonpass.actors.http.key_routes import key_routes
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.certificates import Name
@@ -69,7 +70,7 @@ class ReleaseBody(RequestBody):
     )
 
 
-def _quarantine_routes(node: Node) -> APIRouter:
+def _quarantine_routes(node: Node, operator_token: bytes | None) -> APIRouter:
     routes = APIRouter(tags=["quarantine"])
 
     @routes.get("/v1/local/quarantine")
@@ -90,7 +91,7 @@ def _quarantine_routes(node: Node) -> APIRouter:
                 found.append(row)
         return sorted(found, key=lambda row: row.entity)
 
-    @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(node.operator_token))])
+    @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(operator_token))])
     async def release(entity_id: Name, body: ReleaseBody) -> dict[str, bool]:
         """An operator has looked at it: simulate it again. If the world fails again, it stands still again.
 
@@ -120,7 +121,7 @@ def _why_not_ready(node: Node) -> tuple[str, str]:
     return "not_ready" if why else "", why
 
 
-def make_status_app(node: Node) -> FastAPI:
+def make_status_app(node: Node, keys: KeyService, operator_token: bytes | None) -> FastAPI:
     """The status API of one simulation server."""
     app = FastAPI(
         title="batonpass simulation server", version="1", docs_url=None, redoc_url=None, responses=ERROR_RESPONSES
@@ -176,7 +177,7 @@ def make_status_app(node: Node) -> FastAPI:
             # It retired between the look-up and the question.
             raise not_here from error
 
-    app.include_router(_quarantine_routes(node))
+    app.include_router(_quarantine_routes(node, operator_token))
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:
@@ -195,7 +196,7 @@ def make_status_app(node: Node) -> FastAPI:
             "stints": node.custody.to_data(after),
         }
 
-    app.include_router(key_routes(node.keys, node.home.pins, node.operator_token))
-    app.include_router(actor_routes(lambda: getattr(node, "system", None), node.operator_token))
+    app.include_router(key_routes(keys, node.home.pins, operator_token))
+    app.include_router(actor_routes(lambda: node.system, operator_token))
     document_once(app)
     return app

@@ -14,9 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import trio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.errors import is_stopping
-from batonpass.authority.model.records import DirectoryRow
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import (
     MAX_CENSUS,
@@ -30,10 +28,11 @@ from batonpass.authority.wire.placement import (
     LoadReport,
     StillRow,
 )
-from batonpass.authority.wire.transfer import Message
 from batonpass.simserver.entity.feed import Change
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.world.api import World, yes_or_no
 from batonpass.simserver.world.portability import is_text
@@ -302,53 +301,36 @@ def _still_row(holding: Holding) -> StillRow:
     )
 
 
-class Post(Protocol):
-    """Sends messages; see `simserver.net.outbox`."""
-
-    def send(
-        self, message: Message, trace: Trace, to: str, *, on_path: bool, address: tuple[str, int] | None = None
-    ) -> object:
-        """Seal and send."""
-
-
 class Loads:
-    """Reports the load to every homeserver of the instance while it is served, and answers their questions.
-
-    `totals` gives the inputs and the bytes that have come and gone since the start; `homeservers` is whom to tell,
-    `is_drained` whether all that is here has to go.
-    """
+    """Reports the load to every homeserver of the instance while it is served, and answers their questions."""
 
     def __init__(
         self,
-        meter: LoadMeter,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
         departures: Departures,
-        post: Post,
-        homeservers: Callable[[], Iterable[DirectoryRow]],
-        totals: Callable[[], tuple[int, int]],
-        clock: Clock,
-        is_drained: Callable[[], bool] = lambda: False,
-        leaning: Callable[[], int] = lambda: 0,
-        knows: Callable[[], int] = lambda: 0,
-        is_full: Callable[[], bool] = lambda: False,
-        schema_version: int = 1,
+        meter: LoadMeter,
+        leaning: Callable[[], int],
+        is_full: Callable[[], bool],
+        schema_version: int,
     ) -> None:
-        """`leaning`, `knows`, `is_full` and `schema_version` are as of `Load`."""
+        """`leaning`, `is_full` and `schema_version` are as of `Load`."""
         self._schema_version: Final = schema_version
-        self._soon: Final = clock.bell()
+        self._soon: Final = ports.clock.bell()
         self._named = ""
         self._said_ns: int | None = None
-        self.leaning: Final = leaning
-        self.knows: Final = knows
-        self.is_full: Final = is_full
+        self._leaning: Final = leaning
+        self._is_full: Final = is_full
+        self._lease: Final = lease
         self.meter: Final = meter
-        self._is_drained = is_drained
         self._holdings = holdings
         self._departures = departures
-        self._post = post
-        self._homeservers = homeservers
-        self._totals = totals
-        self._clock = clock
+        self._courier: Final = ports.courier
+        self._home: Final = ports.home
+        self._link: Final = ports.link
+        self._counts: Final = ports.counts
+        self._clock = ports.clock
         holdings.feed.listen("load report", {Change.QUARANTINED}, self._was_stopped)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -358,9 +340,9 @@ class Loads:
             if await self._soon.wait(REPORT_EVERY_S):
                 await self._clock.sleep_s(STILL_S)
             report = LoadReport(load=self.measure(), still=self._some_still())
-            for row in self._homeservers():
+            for row in self._home.members():
                 address = (row.link_host, row.link_port)
-                self._post.send(report, Trace("load"), row.name, on_path=False, address=address)
+                self._courier.send(report, Trace("load"), row.name, on_path=False, address=address)
 
     def _was_stopped(self, _entity: str) -> None:
         """An entity was stopped: home hears of it soon."""
@@ -388,21 +370,20 @@ class Loads:
 
     def measure(self) -> Load:
         """The load since the last measurement."""
-        inputs, moved_bytes = self._totals()
         return self.meter.measure(
             self._clock.monotonic_ns(),
             entities=len(self._holdings),
             leaving=self._departures.under_way,
-            inputs=inputs,
-            moved_bytes=moved_bytes,
+            inputs=self._counts["inputs"],
+            moved_bytes=moved_bytes(self._link.stats),
             asleep=self._holdings.asleep,
             untaken=self._holdings.untaken,
             quarantined=self._holdings.quarantined,
             schema_version=self._schema_version,
             too_large=self._departures.stayers.too_large(self._holdings.ids()),
-            leaning=self.leaning(),
-            knows=self.knows(),
-            is_full=self.is_full(),
+            leaning=self._leaning(),
+            knows=self._lease.knows,
+            is_full=self._is_full(),
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:
@@ -418,7 +399,7 @@ class Loads:
             period_s,
             limit,
             self._departures.may_be_moved,
-            is_drained=self._is_drained(),
+            is_drained=self._lease.is_drained,
         )
         answer = Census(number=request.number, load=load, rows=rows)
-        self._post.send(answer, Trace("census"), sender, on_path=False)
+        self._courier.send(answer, Trace("census"), sender, on_path=False)

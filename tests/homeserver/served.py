@@ -17,6 +17,7 @@ import trio
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import trusted_authorities
+from batonpass.actors.net.key_service import KeyService
 from batonpass.authority.node.config import Address
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
@@ -26,6 +27,7 @@ from batonpass.homeserver.server.main import run as run_homeserver
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.server.main import Shell
 from batonpass.simserver.server.main import run as run_simserver
 from tests.homeserver.openapi import Contract
 
@@ -128,10 +130,12 @@ class Home:
         self.clock = clock
         self.nursery = nursery
         self.simservers: dict[str, SimNode] = {}
+        self.keys: dict[str, KeyService] = {}
 
     async def simserver(self, name: str, **options: Any) -> SimNode:
         """Start a simulation server and wait until it is registered."""
-        node: SimNode = await self.nursery.start(run_simserver, simserver_config(self, name, **options))
+        shell: Shell = await self.nursery.start(run_simserver, simserver_config(self, name, **options))
+        node, self.keys[name] = shell.node, shell.keys
         await until(lambda: node.registered and node.lease.is_alive)
         self.simservers[name] = node
         return node

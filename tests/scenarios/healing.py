@@ -59,7 +59,7 @@ def trees() -> dict[str, ChildSpec]:
             join_token_file=directory / "join",
         )
         home = homeserver_app.build(config, client, InstanceClock(Clock(), config.name))
-        sim = simserver_app.build(simserver, client, InstanceClock(Clock(), simserver.name))
+        sim = simserver_app.open_shell(simserver, client, InstanceClock(Clock(), simserver.name))
         return {
             "homeserver": homeserver_app.supervision_tree(home),
             "simserver": simserver_app.supervision_tree(sim),
@@ -110,9 +110,8 @@ class Instance:
 
     @property
     def systems(self) -> dict[str, System]:
-        home = self.home.node.system
-        assert home is not None
-        return {"alpha.h1": home} | {n: node.system for n, node in self.home.simservers.items()}
+        running = {"alpha.h1": self.home.node.system} | {name: n.system for name, n in self.home.simservers.items()}
+        return {name: system for name, system in running.items() if system is not None}
 
     # --- load ---------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,24 @@ from batonpass.simserver.entity.state import Life
 __all__ = ["Attendant"]
 
 
+class _Callbacks(Entity):
+    """What an entity's actor does, without a process that does it."""
+
+    def __init__(self, environment: EntityEnvironment) -> None:
+        self._env = environment
+
+
+class _Idle:
+    """In place of an actor's process: nothing ever waits for it."""
+
+    scheduled = False
+
+
 class _Actor:
     """The actor of one life."""
 
     alive = True
+    process = _Idle()
 
     def __init__(self, entity: Entity, life: Life) -> None:
         self._entity, self._life = entity, life
@@ -28,8 +42,7 @@ class Attendant:
     """In place of `simserver.entity.actor_keeper`: gives every new life its actor at once."""
 
     def __init__(self, environment: EntityEnvironment) -> None:
-        self.entity = Entity()
-        self.entity._env = environment
+        self.entity = _Callbacks(environment)
 
     def cast(self, life: Life) -> None:
         """A life has begun."""

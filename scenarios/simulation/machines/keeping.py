@@ -7,6 +7,7 @@ durable by a disk alone.
 
 import hashlib
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from batonpass.authority.fence import MAX_EPOCH, Fence
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from batonpass.actors.base.clock import Clock
     from batonpass.scenarios.simulation.machines.server import Server
     from batonpass.simserver.entity.table import Holding, Holdings
-    from batonpass.simserver.net.home_client import Home
+    from batonpass.simserver.lease.keeper import LeaseKeeper
+    from batonpass.simserver.net.ports import Ports
 
 __all__ = ["COPY_S", "Keeping", "first_nonce"]
 
@@ -81,15 +83,11 @@ class Keeping:
         times = _Times(server)
         self.unsettled: Final = Unsettled(cast("Clock", times))
         self._loose_ends: Final = LooseEnds(
-            server.name,
-            cast("Home", None),
-            self.unsettled,
+            cast("Ports", SimpleNamespace(name=server.name, home=None, clock=times, counts=Counter())),
+            cast("LeaseKeeper", self),
             cast("Holdings", times),
+            self.unsettled,
             self._still_wants,
-            lambda: self.holder.incarnation,
-            cast("Clock", times),
-            Counter(),
-            self.may_act,
         )
 
     # --- the lease -------------------------------------------------------------------------------------------------

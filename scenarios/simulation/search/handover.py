@@ -32,10 +32,11 @@ from batonpass.authority.model.records import EntityRecord, Phase
 from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
 from batonpass.crypto import jose
-from batonpass.scenarios.simulation.search.home import ENTITY, ROOMS, TransfersAtHome
+from batonpass.scenarios.simulation.search.home import ENTITY, TransfersAtHome
 from batonpass.scenarios.simulation.search.host import Host, Parts
 from batonpass.scenarios.simulation.search.keys import HOME, Keys, homeserver_for
 from batonpass.scenarios.simulation.search.memory import Change, Decision, Envelope, Numbers, Server
+from batonpass.scenarios.simulation.search.ports import ROOMS
 from batonpass.scenarios.simulation.search.search import Step
 from batonpass.scenarios.simulation.search.words import details, told, transfer_of
 from batonpass.simserver.entity.snapshot import state_hash

@@ -8,8 +8,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, cast
 
 from batonpass.actors.base.breakpoints import nowhere
-from batonpass.actors.base.clock import Clock
-from batonpass.authority.machines.capacity import Need
 from batonpass.authority.model.records import EntityRecord, RecoveryRow, TransferRecord
 from batonpass.authority.node.spans import SILENT
 from batonpass.authority.placement.policy import Balance, relieve
@@ -20,8 +18,9 @@ from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message
 from batonpass.homeserver.node.composition import Ports, Settings, build
 from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
+from batonpass.scenarios.simulation.search.ports import ROOMS, StoppedClock
 
-__all__ = ["ENTITY", "PLAYER", "ROOMS", "StoppedClock", "TransfersAtHome", "run_now"]
+__all__ = ["ENTITY", "PLAYER", "TransfersAtHome", "run_now"]
 
 ENTITY: Final = "alpha.ball"
 PLAYER: Final = "alpha.ada"
@@ -35,43 +34,6 @@ def run_now(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return stopped.value
     coroutine.close()
     raise AssertionError("waited for something that does not exist in a search")
-
-
-class StoppedClock(Clock):
-    """Timers are steps of the search, so nobody needs the time."""
-
-    def monotonic_ns(self) -> int:
-        """It is always the beginning."""
-        return 0
-
-    def unix_s(self) -> float:
-        """As `monotonic_ns`."""
-        return 0.0
-
-
-class _Rooms:
-    """There is room everywhere: asking for it comes before anything that a search is about.
-
-    `incarnations` are those of the servers that would answer now.
-    """
-
-    def __init__(self) -> None:
-        self.incarnations: dict[str, int] = {}
-
-    def ask(self, target: str, need: Need, decided: Callable[[str], None], *, afresh: bool = False) -> None:
-        decided("")
-
-    def incarnation_of(self, target: str) -> int:
-        return self.incarnations.get(target, 0)
-
-    def arrived(self, source: str) -> None:
-        pass
-
-    def why_not(self, kind: str, schema_version: int, state_bytes: int) -> str:
-        return ""
-
-
-ROOMS: Final = _Rooms()
 
 
 class _Rows:

@@ -7,9 +7,11 @@ the sealing of parcels, REST. A `Host` takes one event at a time and says what i
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
+from batonpass.actors.base.breakpoints import nowhere
 from batonpass.actors.base.clock import InstanceClock
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines import source as outgoing
@@ -24,19 +26,20 @@ from batonpass.authority.wire.transfer import Activated, Message, Report, StageW
 from batonpass.scenarios.simulation.kernel.attendance import Attendant
 from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
 from batonpass.scenarios.simulation.search.copying import deep_copy
-from batonpass.scenarios.simulation.search.home import ENTITY, PLAYER, ROOMS, StoppedClock, run_now
+from batonpass.scenarios.simulation.search.home import ENTITY, PLAYER, run_now
 from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
+from batonpass.scenarios.simulation.search.ports import ROOMS, AlwaysLeased, History, Note, NoteLedger, StoppedClock
 from batonpass.simserver.entity.actor import NewInput, TickNow
+from batonpass.simserver.entity.crash_guard import BlackBox
 from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.table import Holding, Holdings, Tombstone
+from batonpass.simserver.net.ports import Ports, certificate_reader
 from batonpass.simserver.server.dispatch import Node
 from batonpass.simserver.transfer.source.departure import Plan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_outcome import Inquiries
-
-__all__ = ["Host", "Note", "Parts"]
 
 # Rights and rules are not searched: the owner stays the first one.
 _OWNED: Final = Ownership(PLAYER, 1)
@@ -59,51 +62,6 @@ class Parts:
     procedures: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: procedures.PROCEDURES)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A row of a server's ledger: where the entity went, or nowhere, and the fence of that."""
-
-    moved_to: str
-    fence: Fence
-
-
-class _Ledger:
-    """What is on disk, and what was before the last note."""
-
-    def __init__(self) -> None:
-        self.row: Note | None = None
-        self.row_before: Note | None = None
-
-    def _note(self, row: Note) -> None:
-        self.row_before, self.row = self.row, row
-
-    def lives(self, entity: str, kind: str, fence: Fence, since: int = 0) -> None:
-        self._note(Note("", fence))
-
-    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
-        self._note(Note(moved_to, fence))
-
-    def forget(self, entity: str) -> None:
-        raise AssertionError("one entity is not too many")
-
-
-class _History:
-    """A world whose state is the list of all inputs that were ever applied."""
-
-    def spawn(self, kind: str, params: dict[str, Any]) -> list[int]:
-        return []
-
-    def step(self, state: list[int], inputs: Any, dt_s: float) -> list[int]:
-        return [*state, *(item.seq for item in inputs)]
-
-    def destination(self, state: list[int], here: str, ticks_here: int) -> None:
-        return None
-
-
-def _always(_now_ns: int) -> bool:
-    return True
-
-
 class Host:
     """One simulation server. `load` a saved one, let something happen, read `sent` and `begun`, `save` it."""
 
@@ -114,36 +72,64 @@ class Host:
         self.begun: list[Stint] = []
         self.acknowledged = 0
         self.incarnation = 0
-        clock, counts = InstanceClock(StoppedClock(), name), Counter[str]()
+        nothing, lease = cast(Any, None), AlwaysLeased(lambda: self.incarnation)
+        home, courier = cast(Any, keys), cast(Any, self)
+        ports = Ports(
+            sealer=Sealer(name, identity_of(name)),
+            home=home,
+            renew=nothing,
+            link=nothing,
+            courier=courier,
+            certificates=certificate_reader(home),
+            clock=InstanceClock(StoppedClock(), name),
+            counts=Counter(),
+            spans=SILENT,
+            reached=nowhere,
+            new_id=nothing,
+        )
         environment = EntityEnvironment(
             server=name,
-            world=cast(Any, _History()),
+            world=cast(Any, History()),
             period_s=0.05,
             custody=cast(Any, self),
-            monotonic_ns=clock.monotonic_ns,
+            monotonic_ns=ports.clock.monotonic_ns,
             acknowledge=self._acknowledge,
             correct=self.tell_player,
             wants_word_of_owner=lambda entity: None,
             wants_to_go=lambda entity, destination: None,
             count=lambda what: None,
-            # There are no leases here, nor copies, and home always answers.
-            may_act=_always,
+            may_act=lease.may_act,
+            # Nobody takes long here, and there are no copies.
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: False,
+            ready_to_leave=lambda entity: None,
+            black_box=BlackBox(None, ports.clock.unix_s),
+            wants_actor=lambda entity: None,
         )
-        sealer, attendant = Sealer(name, identity_of(name)), Attendant(environment)
-        nothing = cast(Any, None)
+        attendant = Attendant(environment)
+        # Of the parts there are those that `new` makes.
+        made: dict[str, Any] = {one.name: None for one in fields(Node) if one.default is one.default_factory is MISSING}
+        durable = cast(Any, SimpleNamespace(ledger=None, stages=None, home_log=None, custody=None))
         self._node: Final = Node(
-            nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
-            nothing, nothing, nothing, nothing, nothing, nothing, nothing, counts, nothing, nothing,
-        )  # fmt: skip
+            **(made | {"ports": ports, "durable": durable, "environment": environment, "lease": lease})
+        )
         # What all copies have in common, because nothing in it changes, or nothing that matters.
         self._shared: Final = {
             id(part): part
-            for part in (self, keys, clock, counts, environment, attendant.entity, sealer, attendant, ROOMS, SILENT)
+            for part in (
+                self,
+                keys,
+                lease,
+                environment,
+                attendant,
+                attendant.entity,
+                ROOMS,
+                ports,
+                *vars(ports).values(),
+            )
         }
         self._attendant: Final = attendant
-        self.counts: Final = counts
+        self.counts: Final = ports.counts
 
     # --- what its parts are given ----------------------------------------------------------------------------------
 
@@ -177,44 +163,17 @@ class Host:
 
     def new(self, note: Note | None = None) -> None:
         """Start it, with what a ledger remembers and with what is staged (as `simserver.server.main` does)."""
-        node, ledger = self._node, _Ledger()
+        node, ledger = self._node, NoteLedger()
         node.ledger = cast(Any, ledger)
         node.holdings = Holdings(node.environment, ledger)
         node.holdings.caretaker = cast(Any, self._attendant)
         node.departures = self._parts.departures(
-            node.sealer,
-            node.home,
-            node.courier,
-            node.holdings,
-            ROOMS,
-            node.clock,
-            node.counts,
-            may_act=_always,
-            home_answers=_always,
+            node.ports, node.lease, node.holdings, ROOMS, lambda entity, frozen: None
         )
         node.arrivals = self._parts.arrivals(
-            node.sealer,
-            node.home,
-            node.courier,
-            node.holdings,
-            node.departures,
-            cast(Any, ROOMS),
-            node.stages,
-            node.clock,
-            node.counts,
-            incarnation=lambda: self.incarnation,
-            may_act=_always,
+            node.ports, node.lease, node.holdings, node.departures, cast(Any, ROOMS), node.stages
         )
-        node.inquiries = Inquiries(
-            self.name,
-            node.home,
-            node.stages,
-            node.holdings,
-            node.clock,
-            node.counts,
-            node.arrivals.stage_word,
-            lambda: True,
-        )
+        node.inquiries = Inquiries(node.ports, node.lease, node.holdings, node.stages, node.arrivals.stage_word)
         self.incarnation += 1
         node.arrivals._machines[ENTITY] = self._parts.incoming()
         ledger.row = note
@@ -259,7 +218,7 @@ class Host:
 
     def take(self, sender: str, message: Message) -> None:
         """A message arrives. Raises what the server's inbox would log and drop."""
-        run_now(self._node._dispatch(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))))
+        run_now(self._node.take(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))))
 
     def begin(self, plan: Plan) -> None:
         """Its world wants the entity elsewhere."""
@@ -319,12 +278,12 @@ class Host:
     @property
     def note(self) -> Note | None:
         """What its ledger says of the entity."""
-        return cast(_Ledger, self._node.ledger).row
+        return cast(NoteLedger, self._node.ledger).row
 
     @property
     def note_before(self) -> Note | None:
         """What its ledger said before that."""
-        return cast(_Ledger, self._node.ledger).row_before
+        return cast(NoteLedger, self._node.ledger).row_before
 
     @property
     def staged(self) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.transfer import Message
-from batonpass.scenarios.simulation.search.host import Note
+from batonpass.scenarios.simulation.search.ports import Note
 
 __all__ = ["Change", "Decision", "Envelope", "Numbers", "Server"]
 

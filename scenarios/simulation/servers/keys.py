@@ -172,6 +172,12 @@ class KeysKnown:
             row = await self.row(name)
         return None if row is None else self._keys.parse(row)
 
+    def keys_at_hand(self, name: str, kid: str = "") -> PublicIdentity | None:
+        """As `simserver.net.home_client.Home.keys_at_hand`."""
+        row = self.row_at_hand(name)
+        keys = None if row is None else self._keys.parse(row)
+        return None if keys is None or (kid and not keys.knows(kid)) else keys
+
     def homes(self, instance: str) -> list[DirectoryRow]:
         """The rows of an instance's homeservers."""
         return self._keys.homes(instance)

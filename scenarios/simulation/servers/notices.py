@@ -56,7 +56,7 @@ class NoticeWatch:
     def look(self) -> str:
         """What is wrong with a notice, in a sentence; empty if nothing is. What is over is forgotten."""
         now_ns, why = self._server.clock.monotonic_ns(), ""
-        waiting = self._server.node.departures._leave_taking
+        departures = self._server.node.departures
         for entity, given in list(self._given.items()):
             holding = self._server.holding(entity)
             if holding is None or holding.fence != given.fence or holding.life.broken:
@@ -66,7 +66,7 @@ class NoticeWatch:
                 if given.waits_for and now_ns < given.until_ns - _SLACK_NS:
                     text = f"notice: {entity} stands still {(given.until_ns - now_ns) / 1e6:.0f} ms before its time"
                     why = why or f"{text} is over, and {', '.join(sorted(given.waits_for))} had not finished"
-            elif entity not in waiting:
+            elif not departures.has_notice(entity):
                 # Its target is asked now whether it has a place; or it stays, because that has none.
                 del self._given[entity]
             elif now_ns > given.until_ns:

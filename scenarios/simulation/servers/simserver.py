@@ -2,60 +2,58 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from batonpass.actors.base.clock import InstanceClock
+from batonpass.actors.base.breakpoints import nowhere
+from batonpass.actors.net.link_service import LinkService
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import MAX_EPOCH, Fence
-from batonpass.authority.machines.capacity import Vacancies
 from batonpass.authority.machines.source import Case, OutgoingPhase
 from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.recovery import CopyItem
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import (
-    CensusRequest,
     Copies,
     CopiesKept,
-    Despawned,
-    ImminentLoss,
     Input,
-    InputAck,
     LetGo,
-    Message,
-    Moves,
-    OwnerRequest,
-    OwnerWord,
     Present,
-    Spawned,
     decode_link_untrusted,
 )
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.simulation.kernel.attendance import Attendant
 from batonpass.scenarios.simulation.servers.calls import Calls
 from batonpass.scenarios.simulation.servers.company import Batch, Outbox
+from batonpass.scenarios.simulation.servers.courier import VirtualCourier
 from batonpass.scenarios.simulation.servers.disk import Disk, LateStages, Nonces
 from batonpass.scenarios.simulation.servers.keys import Keys, KeysKnown
 from batonpass.scenarios.simulation.servers.mail import Mail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
 from batonpass.scenarios.simulation.servers.notices import NoticeWatch
 from batonpass.scenarios.simulation.servers.parts import Parts
-from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
+from batonpass.scenarios.simulation.servers.tasks import Process, ProcessClock, VirtualClock
 from batonpass.scenarios.simulation.servers.ways import Link, WayHome
 from batonpass.scenarios.simulation.servers.world import Carrying, Counting, Finishing
-from batonpass.simserver.entity.custody_log import Stint
+from batonpass.simserver.durability.ledger import Ledger
+from batonpass.simserver.durability.put_aside import PutAside
+from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.custody_log import CustodyLog, Stint
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.passivation import Passivation
-from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.entity.table import Holding, Tombstone
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.server.dispatch import Node
-from batonpass.simserver.server.load_report import LoadMeter, Loads
-from batonpass.simserver.transfer.source.admission import Admissions, Reception
-from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
-from batonpass.simserver.transfer.target.staged_outcome import Inquiries
-from batonpass.simserver.transfer.target.unresolved import LooseEnds
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.lease.keeper import Nonces as NoncesInFile
+from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.ports import Ports, certificate_reader
+from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
+from batonpass.simserver.server.build import Limits, build, remember, services
+from batonpass.simserver.server.config import SimserverConfig
+from batonpass.simserver.server.dispatch import Durable
+from batonpass.simserver.transfer.source.departures import DepartureLimits
+from batonpass.simserver.transfer.target.staged_states import Stages
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "COPY_INTERVAL_S", "SimulationServer", "Witness"]
 
@@ -71,6 +69,35 @@ _LEAST_BYTES: Final = 64 * 1024
 """States of so much go ahead in pieces; real ones are some dozen times as large, and so is what a run costs then."""
 _LOAD_OF_ONE: Final = 0.2
 """The part of a tick period that one entity is said to take, for those who balance."""
+_SOMEWHERE: Final = ("", 0)
+"""Where servers and players are here: by their names they are reached."""
+_NOWHERE: Final = Path("/nonexistent")
+
+
+def _config(name: str, mix: ServerMix) -> SimserverConfig:
+    return SimserverConfig(
+        name=name,
+        instance=instance_of(name),
+        directory=_NOWHERE,
+        home_urls=("http://home.invalid",),
+        join_token_file=_NOWHERE,
+        tick_hz=1e9 / _TICK_NS,
+        max_entities=_MAX_ENTITIES,
+        max_state_bytes=_MAX_STATE_BYTES,
+        max_copies_bytes=_MAX_COPIES_BYTES,
+        copy_interval_s=COPY_INTERVAL_S,
+        checkpoint_interval_s=CHECKPOINT_INTERVAL_S,
+        backup_replicas=1,
+        passivate_after_s=mix.passivate_s,
+    )
+
+
+def _limits(mix: ServerMix) -> Limits:
+    return Limits(
+        departures=DepartureLimits(mix.at_once, mix.at_once_bytes, _LEAST_BYTES),
+        first_silence_s=_FIRST_SILENCE_S if mix.absent else FIRST_SILENCE_S,
+        silence_sweep_s=_SWEEP_S,
+    )
 
 
 class Witness(Protocol):
@@ -123,14 +150,18 @@ class _Custody:
 
 
 class _Attendant(Attendant):
-    """Has the judge see every life that comes."""
+    """Has the judge see every life that comes; one that was put away has come before."""
 
     def __init__(self, environment: EntityEnvironment, witness: Witness) -> None:
         super().__init__(environment)
+        self._server: Final = environment.server
         self._witness: Final = witness
+        self._come: Final[dict[str, Life]] = {}
 
     def cast(self, life: Life) -> None:
-        self._witness.lives(self.entity._env.server, life)
+        if self._come.get(life.id) is not life:
+            self._come[life.id] = life
+            self._witness.lives(self._server, life)
         super().cast(life)
 
 
@@ -152,338 +183,95 @@ class SimulationServer:
         self._calls: Final = Calls(process, mail)
         self._outbox: Final = Outbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
         self._overdue: set[str] = set()
-        self._sealer: Final = Sealer(name, keys.identity(name))
+        self._identity = keys.identity(name)
         self._disk: Final = Disk(process)
         self._stages: Final = LateStages()
         self._nonces: Final = Nonces(name)
+        self._home_log: Final = HomeLog(ProcessClock(clock, process))
+        self._config: Final = _config(name, mix)
         self._sent_on = 0
-        world = Finishing if mix.notices_ms else Carrying if mix.carries else Counting
-        self._world: Final = world(lambda sentence: witness.faulty(name, sentence), wanders, sleeps=mix.sleeps)
+        self._world: Final = self._new_world(wanders)
         self._said_after = 0
         mail.join(name, self._take_mail)
         self.start()
 
-    # --- building: as `simserver.server.main` does it
-    # ------------------------------------------------------------------------
+    def _new_world(self, wanders: Callable[[str, int], str | None]) -> Counting:
+        def complain(sentence: str) -> None:
+            self._witness.faulty(self.name, sentence)
+
+        def finished(entity: str) -> None:
+            self._notices.ready(entity)
+
+        if self._mix.notices_ms:
+            return Finishing(complain, wanders, finished, sleeps=self._mix.sleeps)
+        return (Carrying if self._mix.carries else Counting)(complain, wanders, sleeps=self._mix.sleeps)
 
     def start(self) -> None:
-        """Begin with what is on disk."""
-        self.counts: Counter[str] = Counter()
+        """Begin with what is on disk: all that a server is made of, over ports that are simulated."""
         self._outbox.forget()
         if isinstance(self._world, Carrying):
             self._world.forget()
         self._witness.forgets(self.name)
         self._notices = NoticeWatch(self)
-        environment = self._environment()
-        self.node = node = self._built(environment)
-        node.holdings.caretaker = cast(Any, _Attendant(environment, self._witness))
-        self._remember()
+        self._disk.start()
+        ports = self._ports()
+        self.counts: Counter[str] = ports.counts
+        self.node = node = build(self._config, self._world, ports, self._durable(), self._parts, _limits(self._mix))
+        node.holdings.caretaker = cast(Any, _Attendant(node.environment, self._witness))
+        node.copier.tell_of_kept(self._kept)
+        remember(node)
         self.process.begin()
-        node.departures._nursery = cast(Any, self.process)
-        for serve in (
-            node.inquiries.serve,
-            node.loose_ends.serve,
-            node.admissions.serve,
-            node.lease.serve,
-            node.copier.serve,
-            node.newborns.serve,
-            node.loads.serve,
-            *([node.passivation.serve] if self._mix.passivate_s else []),
-        ):
+        for _, serve in services(node):
             self.process.start_soon(serve)
-        if self._mix.absent:
-            node.silences.first_silence_s = _FIRST_SILENCE_S
-            self.process.start_soon(self._look_who_is_silent)
-        node.lease.begin()
+        node.lease.begin(lambda: ("", "", 0))
         self._tick_later()
 
-    def _environment(self) -> EntityEnvironment:
-        return EntityEnvironment(
-            server=self.name,
-            world=self._world,
-            period_s=_TICK_NS / 1e9,
-            custody=cast(Any, _Custody(self.name, self._witness)),
-            monotonic_ns=self.clock.monotonic_ns,
-            acknowledge=self._acknowledge,
-            correct=self.tell_player,
-            wants_word_of_owner=self._ask_owner,
-            wants_to_go=self._send_on,
-            ready_to_leave=self._ready_to_leave,
-            count=lambda what: self.counts.update((what,)),
-            may_act=self._may_act,
-            # Nobody takes long here.
-            is_lost_by=lambda began_ns, done_ns: False,
-            keeps_copies=lambda: self.node.copier.copies,
-            wants_actor=self._revive,
-        )
-
-    def _built(self, environment: EntityEnvironment) -> Node:
-        parts, clock, counts, nothing = self._parts, self.clock, self.counts, cast(Any, None)
-        spans = parts.spans(self.name, clock.monotonic_ns)
-        way = WayHome(
-            self.name, self.keys, self._calls, self.process, in_company=self._mix.in_company, most=self._mix.in_parcel
-        )
-        home, courier = cast(Any, way), cast(Any, self)
-        stages, ledger = cast(Any, self._stages), cast(Any, self._disk)
-        holdings = parts.holdings(environment, ledger)
-        lease = parts.lease(
-            self.name,
-            cast(Any, self._nonces),
-            home,
-            clock,
-            counts,
-            stepped_down=self._step_down,
-        )
-        admissions = Admissions(courier, clock, counts)
-        reception = Reception(
-            self._world,
-            courier,
-            holdings,
-            clock,
-            Vacancies(_MAX_ENTITIES),
-            _MAX_STATE_BYTES,
-            lambda: lease.is_drained,
-            lambda: lease.told_incarnation,
-            lease.once_renewed,
-        )
-        departures = parts.departures(
-            self._sealer,
-            home,
-            courier,
-            holdings,
-            admissions,
-            clock,
-            counts,
-            self._next_id,
-            kept=self._keep_handed_over,
-            spans=spans,
-            may_act=lease.may_act,
-            home_answers=lease.home_answers,
-        )
-        arrivals = parts.arrivals(
-            self._sealer,
-            home,
-            courier,
-            holdings,
-            departures,
-            reception,
-            stages,
-            clock,
-            counts,
-            spans=spans,
-            incarnation=lambda: lease.incarnation,
-            may_act=lease.may_act,
-        )
-        way.why_not_asked = lease.why_not_asked
-        lease.home_is_back = departures.home_is_back
-
-        def may_ask() -> bool:
-            return not lease.why_not_asked()
-
-        departures._convoys.turnstile = Turnstile(self._mix.at_once, self._mix.at_once_bytes)
-        departures._ahead.least_bytes = _LEAST_BYTES
-        copier = parts.copier(
-            self.name,
-            holdings,
-            parts.table(_MAX_COPIES_BYTES, _MAX_ENTITIES),
-            lease,
-            ledger,
-            home,
-            cast(Any, Link(self.name, self._mail)),
-            clock,
-            counts,
-            interval_s=COPY_INTERVAL_S,
-            checkpoint_s=CHECKPOINT_INTERVAL_S,
-            followers=1,
-        )
-        lease.has_shared = copier.has_shared
-        node = Node(
-            config=nothing,
-            clock=InstanceClock(clock, self.name),
-            sealer=self._sealer,
+    def _ports(self) -> Ports:
+        clock, in_company, most = ProcessClock(self.clock, self.process), self._mix.in_company, self._mix.in_parcel
+        way = WayHome(self.name, self.keys, self._calls, self.process, in_company=in_company, most=most)
+        courier = VirtualCourier(self.name, self._outbox, self._mail, self._witness, self._notices)
+        home = cast(Home, way)
+        return Ports(
+            sealer=Sealer(self.name, self._identity),
             home=home,
-            link=nothing,
-            courier=courier,
-            environment=environment,
-            holdings=holdings,
-            departures=departures,
-            arrivals=arrivals,
-            admissions=admissions,
-            reception=reception,
-            stages=stages,
-            inquiries=Inquiries(self.name, home, stages, holdings, clock, counts, arrivals.stage_word, may_ask),
-            owners=nothing,
-            custody=nothing,
-            ledger=ledger,
-            counts=counts,
-            keys=nothing,
-            lease=lease,
+            renew=way.renew,
+            link=cast(LinkService, Link(self.name, self._mail)),
+            courier=cast(Courier, courier),
+            certificates=certificate_reader(home),
+            clock=clock,
+            counts=Counter(),
+            spans=self._parts.spans(self.name, clock.monotonic_ns),
+            reached=nowhere,
+            new_id=self._next_id,
         )
-        node.copier = copier
-        self._watch_copies(copier)
-        node.loose_ends = LooseEnds(
-            self.name,
-            home,
-            arrivals.unsettled,
-            holdings,
-            arrivals.still_wants,
-            lambda: lease.incarnation,
-            clock,
-            counts,
-            may_ask,
+
+    def _durable(self) -> Durable:
+        return Durable(
+            ledger=cast(Ledger, self._disk),
+            stages=cast(Stages, self._stages),
+            nonces=cast(NoncesInFile, self._nonces),
+            home_log=self._home_log,
+            put_aside=PutAside(),
+            black_box=BlackBox(None, self.clock.unix_s),
+            custody=cast(CustodyLog, _Custody(self.name, self._witness)),
         )
-        node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts, spans)
-        node.newborns = parts.newborns(holdings, copier, ledger, clock, counts)
-        node.births = parts.births(
-            holdings,
-            reception,
-            departures,
-            courier,
-            lambda: lease.incarnation,
-            arrivals.fence_raised,
-            counts,
-            newborns=node.newborns,
-        )
-        node.passivation = Passivation(
-            holdings,
-            environment.rounds,
-            clock,
-            counts,
-            after_s=self._mix.passivate_s,
-            period_s=_TICK_NS / 1e9,
-            put_away=copier.put_away,
-            is_idle=lambda actor: True,
-        )
-        node.silences = parts.silences(holdings, home, clock, counts, arrivals.owned)
-        node.loads = Loads(
-            LoadMeter(_TICK_NS),
-            holdings,
-            departures,
-            courier,
-            home.members,
-            lambda: (counts["inputs"], 0),
-            clock,
-            lambda: lease.is_drained,
-            lambda: node.copier.leaning(),  # noqa: PLW0108 — there is none yet
-            lambda: lease.knows,
-            reception.is_full,
-        )
-        return node
 
-    def _watch_copies(self, copier: Any) -> None:
-        """Have the judge see what counts as kept, and what is kept here."""
-        is_kept = copier._is_kept
-
-        def kept(holding: Holding, sent: Any) -> None:
-            self._witness.kept(holding.id, sent.fence, sent.tick, sent.applied, self._said_after)
-            is_kept(holding, sent)
-
-        copier._is_kept = kept
-        keep_one = copier._keep_one
-
-        def keeps(item: CopyItem) -> bool:
-            keeps_it: bool = keep_one(item)
-            if (copy := copier.table.get(item.entity)) is not None:
-                self._witness.shows(self.name, item.entity, copy.fence, copy.tick)
-            return keeps_it
-
-        copier._keep_one = keeps
-
-    def _remember(self) -> None:
-        """What there is of earlier lives."""
-        node = self.node
-        self._disk.start()
-        for entity, moved_to, fence in self._disk.moved():
-            node.holdings.remember(entity, Tombstone(moved_to, fence))
-        for row in self._disk.interrupted:
-            node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub), row.since)
-        for stage in self._stages.waiting():
-            node.arrivals.restage(stage)
-        node.recovery.remember(cast(Any, self._disk))
+    def _kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int]) -> None:
+        self._witness.kept(entity, fence, tick, applied, self._said_after)
 
     def change_keys(self, identity: Identity) -> None:
         """Its keys were revoked, or replaced; it signs with these from now on, also after a crash."""
-        self._sealer.change_identity(identity)
+        self._identity = identity
+        self.node.sealer.change_identity(identity)
 
     def crash(self) -> None:
         """Kill it."""
         self.process.end()
         self._disk.crash()
 
-    # --- what its parts are given ----------------------------------------------------------------------------------
-
-    def send(self, message: Message, trace: Trace, to: str, **how: Any) -> bool:
-        """As `Courier.send`; traces are for people, and stay behind."""
-        if isinstance(message, Despawned):
-            self._witness.heard_of_end(self.name, message.entity, message.epoch)
-        if isinstance(message, Spawned) and not message.reason:
-            self._witness.said_to_live(self.name, message.entity)
-        self._outbox.send(to, message)
-        return True
-
-    def doubt(self, peer: str) -> None:
-        """As `Courier.doubt`; here everybody is where he was."""
-
-    def is_under_way(self, _transfer_id: str, to: str) -> bool:
-        """As `Courier.is_under_way`, of any transfer."""
-        return (self.name, to) in self._mail.under_way
-
-    def tell_player(self, player: str, message: Any) -> None:
-        """As `Courier.tell_player`."""
-        if isinstance(message, ImminentLoss):
-            self._notices.told(message)
-        self._mail.send(self.name, player, message)
-
-    def _acknowledge(self, player: str, message: InputAck) -> None:
-        self._witness.told_durable(message.entity, Fence(message.epoch, message.sub), player, message.durable)
-        self._mail.send(self.name, player, message)
-
-    def _revive(self, entity: str) -> None:
-        """An actor for one that was put away; the judge has seen it come."""
-        if (holding := self.node.holdings.get(entity)) is not None:
-            Attendant(self.node.environment).cast(holding.life)
-
-    # What needs the node, which needs this: by then it is there.
-
-    def _send_on(self, entity: str, destination: str) -> None:
-        self.node.departures.wants_to_go(entity, destination)
-
-    def _ready_to_leave(self, entity: str) -> None:
-        self._notices.ready(entity)
-        self.node.departures.ready_to_leave(entity)
-
-    def _may_act(self, now_ns: int) -> bool:
-        return self.node.lease.may_act(now_ns)
-
-    async def _look_who_is_silent(self) -> None:
-        """As `Silences.serve`, which waits in a nursery of trio's."""
-        silences = self.node.silences
-        while True:
-            await self.clock.sleep_s(_SWEEP_S)
-            for request in silences.sweep():
-                self.process.start_soon(silences._ask, request)
-
-    def _keep_handed_over(self, entity: str, frozen: Frozen) -> None:
-        self.node.copier.left(entity, frozen)
-
-    def _step_down(self) -> None:
-        self.node.recovery.step_down()
-
     def _next_id(self) -> str:
         self._sent_on += 1
         return f"{self.name.replace('.', '-')}-{self._sent_on:06d}"
-
-    def _ask_owner(self, entity: str) -> None:
-        self.process.start_soon(self._learn_owner, entity)
-
-    async def _learn_owner(self, entity: str) -> None:
-        """As `simserver.owners.lookup.Owners`, which waits at a channel of trio's."""
-        try:
-            answer = await self.node.home.ask(OwnerRequest(entity=entity), Trace("owner-request"), on_path=False)
-        except (HomeUnreachable, HomeRefused):
-            return
-        if answer is not None and isinstance(answer.message, OwnerWord):
-            self.node.arrivals.owned(answer.message)
 
     # --- what happens to it ----------------------------------------------------------------------------------------
 
@@ -503,27 +291,31 @@ class SimulationServer:
             # Only what travels bare is encoded here; and who sends it, the link's session says.
             message = decode_link_untrusted(message)
         match message:
-            case Input():
-                self.node._input(message, sender)
-            case Batch():
-                trace = Trace("batch")
-                opened = [Opened(one, sender, trace, in_batch=True) for one in message.messages]
-                self.process.start_soon(self._take_each, opened)
+            case Input() | Present() | CopiesKept():
+                self._said_after = said_after
+                self.node.take_bare(message, sender, _SOMEWHERE)
             case LetGo():
-                self.node.silences.heard(sender)
                 if (holding := self.holding(message.entity)) and holding.life.ownership.owner == sender:
                     self._notices.let_go(message.entity)
-                self.node.departures.let_go(message.entity, sender)
-            case Present():
-                self.node._present(message, sender)
+                self.node.take_bare(message, sender, _SOMEWHERE)
             case Copies():
-                self.node.copier.keep(message, sender, ("", 0))
-            case CopiesKept():
-                self._said_after = said_after
-                self.node.copier.kept(message, sender)
+                self.node.take_bare(message, sender, _SOMEWHERE)
+                self._show_copies(message)
+            case Batch():
+                trace = Trace("batch")
+                self._open([Opened(one, sender, trace, in_batch=True) for one in message.messages])
             case _:
-                trace = Trace(getattr(message, "transfer_id", "none"))
-                self.process.start_soon(self._take, Opened(message, sender, trace))
+                self._open([Opened(message, sender, Trace(getattr(message, "transfer_id", "none")))])
+
+    def _show_copies(self, message: Copies) -> None:
+        """Have the judge see what is kept here now."""
+        for item in message.items:
+            if (copy := self.node.copier.table.get(item.entity)) is not None:
+                self._witness.shows(self.name, item.entity, copy.fence, copy.tick)
+
+    def _open(self, some: list[Opened]) -> None:
+        if self.node.takes_parcels():
+            self.process.start_soon(self._take_each, some)
 
     async def _take_each(self, opened: list[Opened]) -> None:
         for one in opened:
@@ -531,10 +323,7 @@ class SimulationServer:
 
     async def _take(self, opened: Opened) -> None:
         try:
-            if isinstance(opened.message, Moves | CensusRequest):
-                await self.node._placement(opened.message, opened.sender)
-            else:
-                await self.node._dispatch(opened)
+            await self.node.take(opened)
         except (MessageError, HomeUnreachable, HomeRefused):
             self.counts["dropped"] += 1
         if self.counts["internal_error"]:
@@ -569,7 +358,7 @@ class SimulationServer:
         Seen twice, because what was held up with a pause is done one after the other.
         """
         overdue, now_ns = set(), self.clock.monotonic_ns()
-        for departure in self.node.departures._leaving.values():
+        for departure in self.node.departures:
             budget_ns, machine = departure.plan.freeze_budget_ms * 1_000_000, departure.machine
             is_open = machine.phase is OutgoingPhase.STAGING or (
                 machine.phase is OutgoingPhase.REQUESTED and machine.case is not Case.DIRECT

@@ -5,15 +5,15 @@ that a heap of events can drive real code without trio, whose scheduler draws lo
 """
 
 import math
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from types import coroutine
-from typing import Any, Final
+from types import TracebackType, coroutine
+from typing import Any, Final, Self
 
-from batonpass.actors.base.clock import Bell, Clock
+from batonpass.actors.base.clock import Bell, Clock, InstanceClock
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
-__all__ = ["Answer", "Process", "VirtualClock", "pause"]
+__all__ = ["Answer", "Process", "ProcessClock", "VirtualClock", "pause"]
 
 _BEGINNING_OF_TIME_S: Final = 1_700_000_000.0
 """Unix time at virtual second 0; any would do."""
@@ -95,11 +95,11 @@ class Process:
         else:
             action()
 
-    def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
         """Run a coroutine beside the others, from now on."""
         self._go_on(function(*args))
 
-    def _go_on(self, task: Coroutine[Any, Any, None]) -> None:
+    def _go_on(self, task: Coroutine[Any, Any, object]) -> None:
         try:
             awaited = task.send(None)
         except StopIteration:
@@ -191,3 +191,52 @@ class VirtualClock(Clock):
     def bell(self) -> VirtualBell:
         """A bell on virtual time."""
         return VirtualBell(self)
+
+
+class VirtualTasks:
+    """As a nursery of trio's, for the coroutines of one process; what goes wrong in one ends the run."""
+
+    def __init__(self, process: Process) -> None:
+        self._process: Final = process
+        self._running = 0
+        self._all_over = Answer()
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+        """Run this beside the others."""
+        self._running += 1
+        self._process.start_soon(self._run, function, *args)
+
+    async def _run(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        await function(*args)
+        self._running -= 1
+        if not self._running:
+            self._all_over.give(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        while kind is None and self._running:
+            self._all_over = Answer()
+            await self._all_over.wait()
+
+
+class ProcessClock(InstanceClock):
+    """The clocks of one server, whose tasks end with its process."""
+
+    def __init__(self, clock: VirtualClock, process: Process) -> None:
+        super().__init__(clock, process.name)
+        self._process: Final = process
+        # What waits for one of these is held by nothing else, and would be collected as garbage.
+        self._never: Final[list[Answer]] = []
+
+    async def sleep_forever(self) -> None:
+        """As `Clock.sleep_forever`."""
+        self._never.append(never := Answer())
+        await never.wait()
+
+    def tasks(self) -> VirtualTasks:
+        """As `Clock.tasks`."""
+        return VirtualTasks(self._process)

@@ -1,6 +1,6 @@
 """How servers reach each other, in place of what does it over sockets: the home instance, the link, other instances."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from batonpass.authority.model.records import DirectoryRow, Role
@@ -34,12 +34,23 @@ class WayHome:
         self.members_digest: Final = ""
         self._in_company: Final = in_company
         self._asking: Final[VirtualCombiner[Letter, Opened | None]] = VirtualCombiner(process, self.ask_each, most=most)
-        self.why_not_asked: Callable[[], str] = lambda: ""
-        """As of `Home`."""
+        self._why_not_asked: Callable[[], str] | None = None
+
+    def bind(self, why_not_asked: Callable[[], str]) -> None:
+        """As `Home.bind`."""
+        self._why_not_asked = why_not_asked
+
+    def why_not_asked(self) -> str:
+        """As `Home.why_not_asked`."""
+        return "nobody has said yet" if self._why_not_asked is None else self._why_not_asked()
 
     async def row(self, name: str) -> DirectoryRow | None:
         """As `Home.row`."""
         return await self._keys.row(name)
+
+    def row_at_hand(self, name: str) -> DirectoryRow | None:
+        """As `Home.row_at_hand`."""
+        return self._keys.row_at_hand(name)
 
     async def role_of(self, name: str) -> Role | None:
         """As `Home.role_of`."""
@@ -53,6 +64,17 @@ class WayHome:
     async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
         """As `Home.keys_of`."""
         return await self._keys.keys_of(name, kid)
+
+    def keys_at_hand(self, name: str, kid: str = "") -> PublicIdentity | None:
+        """As `Home.keys_at_hand`."""
+        return self._keys.keys_at_hand(name, kid)
+
+    def is_member(self, name: str) -> bool:
+        """As `Home.is_member`."""
+        return any(row.name == name for row in self._members)
+
+    def members_changed(self) -> None:
+        """As `Home.members_changed`: they never do."""
 
     def members(self) -> Iterator[DirectoryRow]:
         """As `Home.members`."""
@@ -130,6 +152,8 @@ class Link:
     def __init__(self, name: str, mail: Mail) -> None:
         self._name: Final = name
         self._mail: Final = mail
+        self.stats: Final[Mapping[str, int]] = {}
+        """As `LinkService.stats`; bytes are not counted here."""
 
     def post(self, to: str, where: tuple[str, int], message: bytes, *, channel: int = 0) -> None:
         """As `LinkService.post`."""

@@ -69,11 +69,26 @@ class Counting:
 
 
 class Finishing(Counting):
-    """The same, which hears that an entity leaves, and has finished with it by a tick or another before."""
+    """The same, which hears that an entity leaves, and has finished with it by a tick or another before.
+
+    `finished` is told of those.
+    """
+
+    def __init__(
+        self,
+        complain: Callable[[str], None],
+        wanders: Callable[[str, int], str | None],
+        finished: Callable[[str], None],
+        *,
+        sleeps: bool = False,
+    ) -> None:
+        super().__init__(complain, wanders, sleeps=sleeps)
+        self._finished: Final = finished
 
     def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
         """As `World.advance`."""
         if step.leaves_in_ms is not None and step.random.uniform() < _FINISHES_SHARE:
+            self._finished(step.entity)
             step.ready()
         return self.step(state, inputs, dt_s)
 

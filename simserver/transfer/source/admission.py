@@ -20,7 +20,9 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import Reserve, Reserved
 from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.world.api import World, takes
 
 __all__ = ["MAX_UNSURE", "PATIENCE_NS", "Admission", "Admissions", "Reception"]
@@ -175,38 +177,31 @@ class Reception:
     again. So home is asked before anybody is refused for it.
 
     Args:
+        lease: says whether this server is drained, and as which incarnation it takes them.
         max_state_bytes: the longest encoded state.
-        is_drained: whether this server takes no entities at all, as its home instance said last.
-        once_renewed: calls what it is given when home has said that again.
-        incarnation: the one that takes them; 0 if there are no leases, None if its lease was not granted yet.
     """
 
     def __init__(
         self,
+        ports: Ports,
+        lease: LeaseKeeper,
         world: World,
-        courier: Courier,
         holdings: Holdings,
-        clock: Clock,
         vacancies: Vacancies,
         max_state_bytes: int,
-        is_drained: Callable[[], bool],
-        incarnation: Callable[[], int | None],
-        once_renewed: Callable[[Callable[[], None]], None] = lambda then: then(),
     ) -> None:
         self._world = world
-        self._courier = courier
+        self._courier = ports.courier
         self._holdings = holdings
-        self._clock = clock
+        self._clock = ports.clock
+        self._lease = lease
         self._vacancies = vacancies
         self._max_state_bytes = max_state_bytes
-        self._is_drained = is_drained
-        self._incarnation = incarnation
-        self._once_renewed = once_renewed
         self._unsure: set[tuple[str, Need]] = set()
 
     def asked(self, opened: Opened, message: Reserve) -> None:
         """Another server wants to hand entities over."""
-        if not self._is_drained():
+        if not self._lease.is_drained:
             self._answer(opened, message)
             return
         need = Need(message.kind, message.schema_version, message.state_bytes)
@@ -214,7 +209,7 @@ class Reception:
         # What finds no room, or waits already, is repeated, and the entity simulated.
         if key not in self._unsure and len(self._unsure) < MAX_UNSURE:
             self._unsure.add(key)
-            self._once_renewed(partial(self._answer_surely, opened, message, key))
+            self._lease.once_renewed(partial(self._answer_surely, opened, message, key))
 
     def _answer_surely(self, opened: Opened, message: Reserve, key: tuple[str, Need]) -> None:
         self._unsure.discard(key)
@@ -222,11 +217,11 @@ class Reception:
 
     def _answer(self, opened: Opened, message: Reserve) -> None:
         reason = self.why_not(message.kind, message.schema_version, message.state_bytes // 2 + 1)
-        incarnation = self._incarnation()
+        incarnation = self._lease.told_incarnation
         if incarnation is None:
             # It can promise nothing yet, and will in a moment: the question is repeated, and the entity simulated.
             return
-        if self._is_drained():
+        if self._lease.is_drained:
             reason = Reason.DRAINING.value
         places = 0
         if not reason:

@@ -23,9 +23,11 @@ GATHER_S: Final = 0.05
 class Convoys:
     """Has those `begin` who wait at `turnstile`, many at a time."""
 
-    def __init__(self, clock: Clock, spawn: SpawnTask, begin: Callable[[Plan], None]) -> None:
+    def __init__(
+        self, clock: Clock, spawn: SpawnTask, begin: Callable[[Plan], None], turnstile: Turnstile[Plan]
+    ) -> None:
         """`begin` takes a place for the plan, if it still makes sense, and must not raise."""
-        self.turnstile: Turnstile[Plan] = Turnstile()
+        self.turnstile: Final = turnstile
         self._clock: Final = clock
         self._spawn: Final = spawn
         self._begin: Final = begin

@@ -7,28 +7,26 @@ served again, it goes on with every transfer that is under way.
 """
 
 import logging
-import secrets
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import trio
 
-from batonpass.actors.base.breakpoints import nowhere
-from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.clock import Tasks
 from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines import source as machine
 from batonpass.authority.machines.capacity import Need
+from batonpass.authority.machines.precopy import PRECOPY_BYTES
 from batonpass.authority.machines.source import Case, Mode, Outgoing
 from batonpass.authority.names import instance_of
-from batonpass.authority.node.breakpoints import BREAKPOINT_OF, Breakpoint, BreakpointReached
-from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.authority.node.breakpoints import BREAKPOINT_OF, Breakpoint
 from batonpass.authority.trust.certificates import MAX_CHAIN
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import MoveItem
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import (
     Activated,
     HandoffAbort,
@@ -42,12 +40,14 @@ from batonpass.authority.wire.transfer import (
 )
 from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.net.timer import Alarm
 from batonpass.simserver.transfer.source.admission import Admission
 from batonpass.simserver.transfer.source.batching import Convoys
 from batonpass.simserver.transfer.source.circuit_breaker import ClosedBorders
+from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, AT_ONCE_BYTES, Turnstile
 from batonpass.simserver.transfer.source.departure import Departure, Plan
 from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
 from batonpass.simserver.transfer.source.pass_signing import Passes
@@ -63,7 +63,7 @@ from batonpass.simserver.transfer.source.targets import Targets
 from batonpass.simserver.transfer.source.waiting_for_home import HomeAwaited
 from batonpass.simserver.world.portability import NotPortable
 
-__all__ = ["Departures"]
+__all__ = ["DepartureLimits", "Departures"]
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.departures")
 _HOME_SILENT: Final = "order_home_silent"
@@ -77,7 +77,15 @@ _WAITS: Final = {
 STAGE_NS_PER_BYTE = 100
 # Reasons for which a request may be refused, and the transfer that it is for have no result.
 _OF_THE_REQUEST: Final = frozenset({Reason.NOT_HOLDER, Reason.NO_DELEGATION})
-_RANDOM_ID: Final = partial(secrets.token_hex, 12)
+
+
+@dataclass(frozen=True)
+class DepartureLimits:
+    """How many leave at one time, and what goes ahead of its entity; simulations take less."""
+
+    at_once: int = AT_ONCE
+    at_once_bytes: int = AT_ONCE_BYTES
+    least_bytes_ahead: int = PRECOPY_BYTES
 
 
 class Departures:
@@ -85,40 +93,28 @@ class Departures:
 
     def __init__(
         self,
-        sealer: Sealer,
-        home: Home,
-        courier: Courier,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
         admission: Admission,
-        clock: Clock,
-        counts: Counter[str],
-        new_id: Callable[[], str] = _RANDOM_ID,
-        reached: BreakpointReached = nowhere,
-        kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
-        spans: Spans = SILENT,
+        kept: Callable[[str, Frozen], None],
         *,
-        may_act: Callable[[int], bool],
-        home_answers: Callable[[int], bool],
+        limits: DepartureLimits = DepartureLimits(),
     ) -> None:
-        """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
-
-        `kept` is told of every state that is not needed here any more, because somebody else has begun with it.
-        `may_act`: whether this server's lease lasts at a moment; `home_answers`: whether the home instance answers when
-        it is asked to renew it.
-        """
-        self.may_act = may_act
-        self.home_answers = home_answers
+        """`kept` is told of every state that is not needed here any more, because somebody else has begun with it."""
+        home, courier, clock, counts, spans = ports.home, ports.courier, ports.clock, ports.counts, ports.spans
+        self._lease: Final = lease
         self._kept: Final = kept
         self.handed_on: Final = HandedOn()
         self._spans: Final = spans
-        self._reached = reached
-        self._sealer = sealer
+        self._reached = ports.reached
+        self._sealer = ports.sealer
         self._home = home
         self._courier = courier
         self._holdings = holdings
         self._admission = admission
         self._clock = clock
-        self._nursery: trio.Nursery | None = None
+        self._tasks: Tasks | None = None
         self._counts = counts
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
@@ -126,16 +122,10 @@ class Departures:
         self._begun: Final = Begun()
         self.waits: Final = Waits()
         self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
-        self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
-        self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, spans)
-        self._new_id = new_id
-        self._home_awaited: Final = HomeAwaited(
-            clock,
-            self._spawn,
-            # As they are by then.
-            lambda now_ns: self.may_act(now_ns),  # noqa: PLW0108
-            lambda now_ns: self.home_answers(now_ns),  # noqa: PLW0108
-        )
+        self.passes: Final = Passes(ports.sealer, clock, self._spawn, self._send_direct, ports.certificates.signed)
+        self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, limits.least_bytes_ahead, spans)
+        self._new_id = ports.new_id
+        self._home_awaited: Final = HomeAwaited(clock, self._spawn, lease.may_act, lease.home_answers)
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         # By transfer; only if anybody listens.
@@ -143,12 +133,25 @@ class Departures:
         self.stayers = Stayers(clock)
         self._targets: Final = Targets(home, clock, self._spawn, self.went_wrong)
         self._borders: Final = ClosedBorders(clock)
-        self._convoys: Final = Convoys(clock, self._spawn, lambda plan: self._safely(self._enter, plan, True))
+        self._convoys: Final = Convoys(
+            clock,
+            self._spawn,
+            lambda plan: self._safely(self._enter, plan, True),
+            Turnstile(limits.at_once, limits.at_once_bytes),
+        )
         self._patience = Patience()
         self._alarm: Final = Alarm(clock, self._spawn, self._next_timer_ns, self._ring)
 
     def __len__(self) -> int:
         return len(self._leaving)
+
+    def __iter__(self) -> Iterator[Departure]:
+        """Of every entity that is frozen to be handed over."""
+        return iter(list(self._leaving.values()))
+
+    def has_notice(self, entity: str) -> bool:
+        """Whether an entity is about to leave, and those that were told of it may finish before."""
+        return entity in self._leave_taking
 
     def is_leaving(self, entity: str) -> bool:
         """Whether an entity stands still because it is being handed over."""
@@ -202,8 +205,8 @@ class Departures:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+        async with self._clock.tasks() as tasks:
+            self._tasks = tasks
             self.passes.forget()
             self._alarm.go_on()
             self.reports.resume()
@@ -213,9 +216,9 @@ class Departures:
             self._targets.go_on()
             task_status.started()
             try:
-                await trio.sleep_forever()
+                await self._clock.sleep_forever()
             finally:
-                self._nursery = None
+                self._tasks = None
 
     # --- beginning -------------------------------------------------------------------------------------------------
 
@@ -231,7 +234,7 @@ class Departures:
             self._counts["departure_crowded"] += 1
             return
         direct = self._may_pass(entity, destination)
-        if not (direct or self.home_answers(self._clock.monotonic_ns())):
+        if not (direct or self._lease.home_answers(self._clock.monotonic_ns())):
             # As in `_why_not`; said with each tick, so nothing is logged of it.
             self._counts["departure_home_silent"] += 1
             return
@@ -254,7 +257,7 @@ class Departures:
             return "the home of that instance does not say whether it would have it", 0
         if self._convoys.turnstile.is_full(destination):
             return "as many as may be are on their way there", 0
-        return ("" if self.home_answers(now_ns) else _WAITS[_HOME_SILENT]), 0
+        return ("" if self._lease.home_answers(now_ns) else _WAITS[_HOME_SILENT]), 0
 
     def _may_pass(self, entity: str, destination: str) -> bool:
         holding = self._holdings.get(entity)
@@ -444,11 +447,11 @@ class Departures:
         if self.is_under_way(plan.entity):
             return "order_busy"
         now_ns = self._clock.monotonic_ns()
-        if not self.may_act(now_ns):
+        if not self._lease.may_act(now_ns):
             # Whom a takeover does not ask, because he came after it, is not to be passed what it has taken. Whoever is
             # known as a target under the lease has come before. Home orders again what is dropped.
             return "order_without_lease"
-        if not (self.home_answers(now_ns) or plan.grouped or self._goes_directly(plan, holding)):
+        if not (self._lease.home_answers(now_ns) or plan.grouped or self._goes_directly(plan, holding)):
             # It would stand still until somebody there can decide. Those of a group are waited for by others.
             return _HOME_SILENT
         return ""
@@ -463,9 +466,9 @@ class Departures:
 
         False if nobody serves at the moment: whoever does so next finds what there is to do.
         """
-        if self._nursery is None:
+        if self._tasks is None:
             return False
-        self._nursery.start_soon(self._guarded, function, *args)
+        self._tasks.start_soon(self._guarded, function, *args)
         return True
 
     async def _guarded(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
@@ -653,7 +656,7 @@ class Departures:
     def _send_home(
         self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, attempt: int, *, on_path: bool
     ) -> None:
-        if not self.may_act(self._clock.monotonic_ns()):
+        if not self._lease.may_act(self._clock.monotonic_ns()):
             # It is asked when it has granted the lease again (`home_is_back`), or with the next repetition.
             self._counts["not_asked"] += 1
         elif departure.plan.transport == "link":

@@ -28,10 +28,6 @@ class Signed(Protocol):
     ) -> None: ...
 
 
-def _nobody(token: str, signer: str, kid: str, certificate: PassCertificate, before: Sequence[str] = ()) -> None:
-    """Nobody wants to know."""
-
-
 _QUIET_NS: Final = 2_000_000
 _MOST: Final = 128
 # So long after several have left together the next are expected to do so too: with one of the next few ticks.
@@ -41,17 +37,24 @@ _GATHER_NS: Final = 20_000_000
 
 
 class Passes:
-    """`send` is told of each departure whose pass is signed: the number of its attempt, and whether it is alone."""
+    """`send` is told of each departure whose pass is signed: the number of its attempt, and whether it is alone.
+
+    `signed` is told of every pass that was signed: whoever reads certificates here will see them again.
+    """
 
     def __init__(
-        self, sealer: Sealer, clock: Clock, spawn: SpawnTask, send: Callable[[Departure, int, bool], None]
+        self,
+        sealer: Sealer,
+        clock: Clock,
+        spawn: SpawnTask,
+        send: Callable[[Departure, int, bool], None],
+        signed: Signed,
     ) -> None:
         self._sealer: Final = sealer
         self._clock: Final = clock
         self._spawn: Final = spawn
         self._send: Final = send
-        self.signed: Signed = _nobody
-        """Told of every pass that was signed. Whoever reads certificates here sets this: they come back."""
+        self._signed: Final = signed
         self._waiting: list[tuple[Departure, int]] = []
         self._signed_ns = -_QUIET_NS
         # When several were signed together.
@@ -107,4 +110,4 @@ class Passes:
                 before = () if not is_alone else departure.holding.chain
                 departure.passed_by(token)
                 self._send(departure, attempt, is_alone)
-                self.signed(token, self._sealer.name, self._sealer.identity.public.signing_kid, one, before)
+                self._signed(token, self._sealer.name, self._sealer.identity.public.signing_kid, one, before)

@@ -48,18 +48,18 @@ class _Copying:
 class CopyingAhead:
     """The entities of one server whose states go ahead."""
 
-    least_bytes = PRECOPY_BYTES
-
     def __init__(
         self,
         holdings: Holdings,
         courier: Courier,
         clock: Clock,
         spawn: Callable[[Callable[..., Any], str], bool],
+        least_bytes: int = PRECOPY_BYTES,
         spans: Spans = SILENT,
     ) -> None:
-        """`spawn` runs what waits beside everything else, if anybody serves."""
+        """`spawn` runs what waits beside everything else, if anybody serves; states of `least_bytes` go ahead."""
         self._spawn = spawn
+        self._least_bytes: Final = least_bytes
         self._spans: Final = spans
         self._holdings = holdings
         self._courier = courier
@@ -72,7 +72,7 @@ class CopyingAhead:
     def begin(self, plan: Plan, holding: Holding, over: Over) -> None:
         """Copy an entity's state to the plan's target, if it is large; `over` is called once, perhaps at once."""
         # One that is too large, or cannot be written, is not carried at all, which the freeze finds out.
-        if not self.least_bytes <= holding.life.state_bytes <= MAX_STATE_BYTES:
+        if not self._least_bytes <= holding.life.state_bytes <= MAX_STATE_BYTES:
             over(plan, "")
             return
         ahead = CopyAhead()

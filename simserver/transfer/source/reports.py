@@ -54,7 +54,7 @@ class Reports:
         clock: Clock,
         counts: Counter[str],
         spawn: SpawnTask,
-        decided: Callable[[str], None] = lambda _transfer_id: None,
+        decided: Callable[[str], None],
     ) -> None:
         self._decided: Final = decided
         self._home: Final = home

@@ -6,13 +6,9 @@ is ended on the way can leave an entity that the log has given to this server, a
 
 import hashlib
 import logging
-import math
-from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from batonpass.actors.base.breakpoints import nowhere
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines import target as machine
@@ -23,14 +19,13 @@ from batonpass.authority.machines.target import Incoming, Offer, Permission
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
-from batonpass.authority.node.breakpoints import Breakpoint, BreakpointReached
-from batonpass.authority.node.spans import SILENT, Spans
-from batonpass.authority.trust.certificate_reader import CertificateReader, Chain
+from batonpass.authority.node.breakpoints import Breakpoint
+from batonpass.authority.trust.certificate_reader import Chain
 from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.authority.trust.grant_renewal import Renewals
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
@@ -49,12 +44,11 @@ from batonpass.authority.wire.transfer import (
 from batonpass.authority.wire.transfer import Stage as StageMessage
 from batonpass.authority.wire.trusted_build import made
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.entity.actor import NewInput
 from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.net.home_client import Home
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.early_inputs import EXPECTED_NS, EarlyInputs
@@ -82,28 +76,19 @@ class Arrivals:
 
     def __init__(
         self,
-        sealer: Sealer,
-        home: Home,
-        courier: Courier,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
         departures: Departures,
         reception: Reception,
         stages: Stages,
-        clock: Clock,
-        counts: Counter[str],
-        reached: BreakpointReached = nowhere,
-        spans: Spans = SILENT,
-        *,
-        incarnation: Callable[[], int],
-        may_act: Callable[[int], bool],
     ) -> None:
-        """`incarnation` is that of this server's lease, 0 for none; `may_act`: whether it lasts at this moment."""
-        self.incarnation = incarnation
-        self.may_act = may_act
-        self._reached = reached
-        self._spans: Final = ArrivalSpans(spans, sealer.name, clock, holdings)
-        self._sealer = sealer
-        self._home = home
+        courier, clock, counts = ports.courier, ports.clock, ports.counts
+        self._lease: Final = lease
+        self._reached = ports.reached
+        self._spans: Final = ArrivalSpans(ports.spans, ports.name, clock, holdings)
+        self._name: Final = ports.name
+        self._home = ports.home
         self._courier = courier
         self._holdings = holdings
         self._departures = departures
@@ -111,16 +96,13 @@ class Arrivals:
         self._stages = stages
         self._clock = clock
         self._counts = counts
-        self.shown_abroad: Callable[[str, str], None] = lambda _signer, _certificate: None
-        """Told of certificates of commits that say where their home's log stood, and of who signed them."""
         self._machines: LruTable[str, Incoming] = LruTable(MAX_MACHINES, lambda entity, _: self._settle(entity))
         # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
         self._contexts: LruTable[Permission, Context] = LruTable(MAX_CONTEXTS)
         self._staging = Staging()
         self.unsettled: Final = Unsettled(clock)
         self._renewals = Renewals()
-        # Keys whose time is over are not among those that are good now.
-        self.certificates: Final = CertificateReader(self._signer_of, lambda: -math.inf, self._signer_at_hand)
+        self.certificates: Final = ports.certificates
         self._chunks = ChunkTable()
         self._early = EarlyInputs()
         self._states = OfferedStates()
@@ -145,7 +127,7 @@ class Arrivals:
         """The home instance lets this server pass an entity on directly, within a group."""
         grant = await self.certificates.grant_untrusted(message.grant, message.entity)
         holding = self._holdings.get(message.entity)
-        if holding is None or grant.holder != self._sealer.name or grant.fence != holding.fence:
+        if holding is None or grant.holder != self._name or grant.fence != holding.fence:
             # The entity went on meanwhile; its next holder gets a grant of its own.
             self._counts["stale_grant"] += 1
             self._renewals.keep(message.entity, message.grant, grant)
@@ -289,7 +271,7 @@ class Arrivals:
     def _passed(self, message: DirectHandoff, opened: Opened, verified: Chain) -> None:
         grant, passes = verified
         last = passes[-1]
-        wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
+        wanted = (self._name, opened.sender, message.transfer_id, message.fence, message.state_hash)
         if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
             raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
         if not (self._is_for_this_life(last.incarnation) and self._has_lease()):
@@ -386,13 +368,13 @@ class Arrivals:
         Who hears that an entity has begun here drops the state that he has. Without a lease it may be somebody else's
         at any moment, and nobody asks this server for it then.
         """
-        has_lease = self.may_act(self._clock.monotonic_ns())
+        has_lease = self._lease.may_act(self._clock.monotonic_ns())
         self._counts["arrival_without_lease"] += not has_lease
         return has_lease
 
     def _is_for_this_life(self, incarnation: int) -> bool:
         """Whether leave given to this incarnation holds: what an earlier one was given may be taken from it."""
-        if incarnation and incarnation != self.incarnation():
+        if incarnation and incarnation != self._lease.incarnation:
             self._counts["leave_of_another_life"] += 1
             return False
         return True
@@ -467,8 +449,8 @@ class Arrivals:
         try:
             now_ns = self._clock.monotonic_ns()
             self._reached(Breakpoint.ACTIVATED, permission.transfer_id)
-            context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
-            context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
+            context.trace = context.trace.mark(self._name, "staged", offer.staged_ns)
+            context.trace = context.trace.mark(self._name, "activated", now_ns)
             # What else follows from it need not be waited for.
             self._answer(entity, permission, context)
         finally:
@@ -553,21 +535,13 @@ class Arrivals:
     def _checked_commit(self, token: str, signer: str, certificate: CommitCertificate) -> CommitCertificate:
         if instance_of(signer) != instance_of(certificate.entity):
             raise MessageError(f"the certificate of {certificate.entity} is not from its home instance")
-        if certificate.target != self._sealer.name:
+        if certificate.target != self._name:
             raise MessageError(f"the certificate of {certificate.entity} names {certificate.target}")
         if certificate.log:
-            self._sealer.heard_log(signer, certificate.log)
+            self._lease.heard_log(signer, certificate.log)
             if LogPlace.read(certificate.log) is not None:
-                self.shown_abroad(signer, token)
+                self._lease.shown_abroad(signer, token)
         return certificate
-
-    async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
-        row, keys = await self._home.row(name), await self._home.keys_of(name, kid)
-        return None if row is None or keys is None else (row.role, keys)
-
-    def _signer_at_hand(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
-        row, keys = self._home.row_at_hand(name), self._home.keys_at_hand(name, kid)
-        return None if row is None or keys is None else (row.role, keys)
 
     async def _check_home(self, sender: str, entity: str) -> None:
         row = await self._home.row(sender)

@@ -6,17 +6,17 @@ heard nothing yet. The log knows: the state is this server's to begin with, or t
 """
 
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import StageInquiry, StageWord
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.target.staged_states import Stage, Stages
 
 __all__ = ["AFTER_NS", "Inquiries"]
@@ -32,30 +32,26 @@ class Inquiries:
     """Asks the home instance about staged states, one after the other, while it is served.
 
     Args:
-        server: this server's name.
+        lease: without one, home is not asked.
         told: what is done with an answer.
-        may_ask: whether home is asked at the moment.
     """
 
     def __init__(
         self,
-        server: str,
-        home: Home,
-        stages: Stages,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
-        clock: Clock,
-        counts: Counter[str],
+        stages: Stages,
         told: Callable[[Stage, StageWord], Awaitable[None]],
-        may_ask: Callable[[], bool],
     ) -> None:
-        self._server = server
-        self._home = home
+        self._server = ports.name
+        self._home = ports.home
         self._stages = stages
         self._holdings = holdings
-        self._clock = clock
-        self._counts = counts
+        self._clock = ports.clock
+        self._counts = ports.counts
         self._told = told
-        self._may_ask = may_ask
+        self._lease: Final = lease
         # What was on disk at the start is asked about at once. Bounded like the stages.
         self._ask_at_ns = dict.fromkeys((stage.transfer_id for stage in stages.waiting()), 0)
 
@@ -63,7 +59,7 @@ class Inquiries:
         """Ask what there is to ask, until cancelled."""
         task_status.started()
         while True:
-            for stage in self.due() if self._may_ask() else ():
+            for stage in () if self._lease.why_not_asked() else self.due():
                 await self._ask(stage)
             await self._clock.sleep_s(_LOOK_S)
 

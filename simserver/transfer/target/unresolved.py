@@ -7,7 +7,6 @@ fence meanwhile. In good times all is said by others within milliseconds, and no
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +19,9 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Message, Passed, StageWord, Stranded
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import Ports
 
 __all__ = ["CHAIN_AFTER_NS", "MAX_LOOSE", "STATE_AFTER_NS", "LooseEnds", "Unsettled"]
 
@@ -100,39 +101,32 @@ class LooseEnds:
     """Asks the home instance about loose ends, one after the other, while it is served.
 
     Args:
-        server: this server's name.
+        lease: without one, home is not asked.
         still_wants: whether leave is waited with for a state still.
-        incarnation: of this server's lease.
-        may_ask: whether home is asked at the moment.
     """
 
     def __init__(
         self,
-        server: str,
-        home: Home,
-        unsettled: Unsettled,
+        ports: Ports,
+        lease: LeaseKeeper,
         holdings: Holdings,
+        unsettled: Unsettled,
         still_wants: Callable[[str, Permission], bool],
-        incarnation: Callable[[], int],
-        clock: Clock,
-        counts: Counter[str],
-        may_ask: Callable[[], bool],
     ) -> None:
-        self._server = server
-        self._home = home
-        self._may_ask = may_ask
+        self._server = ports.name
+        self._home = ports.home
+        self._lease: Final = lease
         self._unsettled = unsettled
         self._holdings = holdings
         self._still_wants = still_wants
-        self._incarnation = incarnation
-        self._clock = clock
-        self._counts = counts
+        self._clock = ports.clock
+        self._counts = ports.counts
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask what there is to ask, until cancelled."""
         task_status.started()
         while True:
-            for question in self.due() if self._may_ask() else ():
+            for question in () if self._lease.why_not_asked() else self.due():
                 await self._ask(question)
             await self._clock.sleep_s(_LOOK_S)
 
@@ -161,7 +155,7 @@ class LooseEnds:
             epoch=permission.fence.epoch,
             sub=permission.fence.sub,
             target=self._server,
-            incarnation=self._incarnation(),
+            incarnation=self._lease.incarnation,
             never=never,
         )
 

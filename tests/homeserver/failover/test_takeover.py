@@ -14,7 +14,7 @@ from batonpass.authority.wire.recovery import AdoptItem, Collect, Collected, Fou
 from batonpass.authority.wire.transfer import Adopt
 from batonpass.homeserver.failover.collecting import WhoIsThere
 from batonpass.homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Recoveries, believed
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"
 

@@ -22,7 +22,7 @@ from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message,
 from batonpass.crypto.keys import Identity
 from batonpass.homeserver.config import PeerConfig
 from batonpass.homeserver.names.federation import AT_ONCE, LOOK_AROUND_S, MAX_WAITING, Federation, PeerUnreachable
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 SECRET = b"s" * 32
 REQUEST = AdmitRequest(transfer_id="transfer-1", entity="alpha.ball", target="beta.s1")

@@ -24,7 +24,7 @@ from batonpass.homeserver.names.foreign_admission import (
     Unanswered,
 )
 from tests.homeserver.rest.test_server_routes import handoff
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 REQUEST = handoff(target="beta.s1")
 YES = AdmitReply(transfer_id="transfer-1", accepted=True, incarnation=7)

@@ -66,7 +66,7 @@ async def test_a_homeserver_and_simulation_servers_change_keys_while_entities_mo
 
     for node in (one, two):
         old = node.sealer.identity.public.signing_kid
-        await node.keys.rotate(3600.0)
+        await alpha.keys[node.config.name].rotate(3600.0)
         assert node.sealer.identity.public.signing_kid != old
         assert node.sealer.identity.public.retiring
     await move(alpha, "alpha.ball-1", "alpha.s2", "transfer-3")
@@ -76,7 +76,7 @@ async def test_a_homeserver_and_simulation_servers_change_keys_while_entities_mo
 
     revoked = await alpha.api.do("POST", "/v1/keys/revoke", {"kid": kids(view["keys"])[0]}, headers=operator)
     assert {entry["kid"] for entry in revoked["keys"]["revoked"]} == set(kids(view["keys"])[:2])
-    await two.keys.revoke(two.sealer.identity.public.signing_kid)
+    await alpha.keys[two.config.name].revoke(two.sealer.identity.public.signing_kid)
     await move(alpha, "alpha.ball-1", "alpha.s1", "transfer-4")
     pin = one.home.pins.pin_of("alpha.s2")
     assert pin is None or pin.version == 3 or not one.home.pins.conflicts
@@ -131,8 +131,9 @@ async def test_a_server_that_lost_its_keys_is_let_in_again_by_the_operator(
     assert row["version"] == 2
     assert {entry["kid"] for entry in row["keys"]["revoked"]} == {old.public.signing_kid, old.public.agreement_kid}
     node = await alpha.simserver("alpha.s1")
-    assert (node.keys.ring.version, node.keys.is_published) == (2, True)
-    ring = await node.keys.rotate(60.0)
+    keys = alpha.keys[node.config.name]
+    assert (keys.ring.version, keys.is_published) == (2, True)
+    ring = await keys.rotate(60.0)
     assert (await alpha.api.get("/v1/servers/alpha.s1"))["version"] == ring.version == 3
 
 
@@ -252,7 +253,7 @@ async def test_failures_row_19_identity_keys_are_replaced_in_the_midst_of_a_hand
     before, rotated = nodes[who].sealer.identity.public.signing_kid, trio.Event()
 
     async def rotate() -> None:
-        await nodes[who].keys.rotate(3600.0)
+        await alpha.keys[who].rotate(3600.0)
         rotated.set()
 
     async with trio.open_nursery() as nursery:

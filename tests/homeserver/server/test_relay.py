@@ -15,7 +15,7 @@ from batonpass.homeserver.config import PeerConfig, RelayConfig
 from batonpass.homeserver.names.federation import REQUEST_TIMEOUT_S
 from batonpass.homeserver.rest.models import FederationBody
 from batonpass.homeserver.server.relay import Relay
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 QUERY = FederationBody.model_validate(
     {"to_instance": "beta", "query": {"query": "members", "nonce": "0123456789abcdef"}}

@@ -15,7 +15,7 @@ from batonpass.homeserver.names.federation import PeerUnreachable
 from batonpass.homeserver.transfer import deletion_notices as farewells
 from batonpass.homeserver.transfer.deletion_notices import LAST_WAIT_NS, Farewells
 from batonpass.tree.raft.submissions import NoQuorum
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 BALL, AUTHORITY, OTHER = "alpha.ball", "alpha.s1", "beta.s1"
 

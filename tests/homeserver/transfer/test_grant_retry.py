@@ -13,7 +13,7 @@ from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.names.federation import PeerUnreachable
 from batonpass.homeserver.transfer.grant_retry import Reminders
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 SOURCE, TARGET = "alpha.s1", "alpha.s2"
 

@@ -17,7 +17,7 @@ from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.group_commit import GroupCommit
 from batonpass.tree.raft.submissions import Aborted, NoQuorum
 from tests.authority.log import BALL, OTHER, S2, S3, new_log, request
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 HOMESERVER = "alpha.h1"
 IDENTITY = Identity.generate()

@@ -13,7 +13,7 @@ from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.transfer.order_retry import MAX_HURRIED, MAX_OPEN, Orders
 from batonpass.tree.store.store import Store as TreeStore
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 
 def transfer_of(name: str, group: str = "") -> TransferRecord:

@@ -46,6 +46,7 @@ async def test_who_is_put_away_is_looked_at_moves_asleep_and_takes_its_inputs_wi
     ada = await alpha.player(ADA)
     await alpha.entity(CRATE, ada, "alpha.s1")
     await until(lambda: is_passive(one))
+    assert one.system is not None
     assert one.system.whereis(entity_name(CRATE)) is None
     seen = await looked_at(one)
     state = cbor2.loads(bytes.fromhex(seen["state"]))

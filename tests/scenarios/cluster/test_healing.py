@@ -16,6 +16,7 @@ from batonpass.simserver.entity import quarantine
 from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.server import main as simserver_app
 from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.server.main import Shell
 from batonpass.simserver.server.main import run as run_simserver
 from tests.collected import ROOT
 from tests.homeserver.served import homeserver_config, new_ports, served, simserver_config
@@ -140,9 +141,10 @@ async def test_a_server_whose_root_is_killed_ends(tmp_path: FilePath) -> None:
     with new_ports() as ports:
         async with served(homeserver_config(tmp_path, ports)) as home, trio.open_nursery() as nursery:
 
-            async def run(*, task_status: trio.TaskStatus[SimNode]) -> None:
+            async def run(*, task_status: trio.TaskStatus[Shell]) -> None:
                 with pytest.raises(Exit, match="killed"):
                     await run_simserver(simserver_config(home, "alpha.s1"), task_status=task_status)
 
-            node: SimNode = await nursery.start(run)
-            node.system.root.kill()
+            shell: Shell = await nursery.start(run)
+            assert shell.node.system is not None
+            shell.node.system.root.kill()

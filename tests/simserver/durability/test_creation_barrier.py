@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.simserver.durability.creation_barrier import MAX_ASKERS, PATIENCE_NS, Newborns
+from batonpass.simserver.durability.replication import Kept
 
 BALL, HOME = "alpha.ball", "alpha.h1"
 PATIENCE_S = PATIENCE_NS / 1e9
@@ -59,8 +60,12 @@ class Place:
     def awaited_of(self, _entity: str) -> tuple[bool, bool]:
         return self.awaited
 
-    def tell_of_kept(self, kept: Callable[[str, Fence], None]) -> None:
-        self.kept = kept
+    def tell_of_kept(self, kept: Kept) -> None:
+        self._told_of_kept = kept
+
+    def kept(self, entity: str, fence: Fence) -> None:
+        """All followers have a copy."""
+        self._told_of_kept(entity, fence, 0, {})
 
     async def copy_now(self, due: list[Any]) -> None:
         await trio.lowlevel.checkpoint()

@@ -27,8 +27,8 @@ from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.world.api import World
 from tests.simserver.entity.test_sleep import Naps
 from tests.simserver.entity.test_table import Written
+from tests.simserver.ports import ports_of
 from tests.simserver.stage import ADA, BALL, Stage
-from tests.simserver.transfer.source.test_departures import TrioClock
 
 HERE, FOLLOWER = "alpha.s1", "alpha.s2"
 INTERVAL_S = 10.0
@@ -73,8 +73,8 @@ class Place:
     def copier(self, **options: Any) -> Copier:
         this: Any = self
         settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
-        clock = TrioClock()
-        return Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
+        ports = ports_of(HERE, home=this, link=this, counts=self.counts)
+        return Copier(ports, self.lease, self.holdings, self.table, this, **settings)
 
     # The home instance, the link and the ledger, as far as copies need them.
 

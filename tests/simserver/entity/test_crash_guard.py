@@ -55,7 +55,7 @@ def test_a_process_that_is_killed_in_a_step_leaves_the_name(tmp_path: Path) -> N
     code = (
         "import os, pathlib, signal, sys\n"
         "from batonpass.simserver.entity.crash_guard import BlackBox\n"
-        "with BlackBox(pathlib.Path(sys.argv[1])).simulating('alpha.ball', 3):\n"
+        "with BlackBox(pathlib.Path(sys.argv[1]), float).simulating('alpha.ball', 3):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=os.environ, check=False)

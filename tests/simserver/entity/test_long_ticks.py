@@ -93,7 +93,7 @@ class Server:
         environment = self.stage.environment
         object.__setattr__(environment, "may_act", keeper.may_act)
         object.__setattr__(environment, "is_lost_by", keeper.is_lost_by)
-        object.__setattr__(environment, "black_box", box or BlackBox())
+        object.__setattr__(environment, "black_box", box or BlackBox(None, float))
         self.box = environment.black_box
         self.renewed()
 
@@ -217,12 +217,12 @@ def test_nothing_is_spawned_whose_spawn_cost_the_lease() -> None:
 
 
 def test_that_it_cost_a_lease_is_known_after_a_restart_and_where_home_tells_of_it(tmp_path: Path) -> None:
-    server = Server(None, BlackBox(tmp_path))
+    server = Server(None, BlackBox(tmp_path, float))
     life = server.life()
     server.world.slow = "dehydrate"
     life.at_rest()
-    assert BlackBox(tmp_path).deaths(BALL) == [1]
-    there = Server(None, BlackBox(tmp_path / "elsewhere"))
+    assert BlackBox(tmp_path, float).deaths(BALL) == [1]
+    there = Server(None, BlackBox(tmp_path / "elsewhere", float))
     there.box.heard(BALL, [1])
     came = there.life(Fence(3))
     there.world.slow = "dehydrate"

@@ -39,9 +39,9 @@ from tests.simserver.durability.test_replication import FOLLOWER, kept
 from tests.simserver.durability.test_replication import Place as CopyPlace
 from tests.simserver.entity.test_sleep import EVENTS, NOBODY, Naps, Place, happens
 from tests.simserver.entity.test_table import Written
+from tests.simserver.ports import TrioClock
 from tests.simserver.server.test_load_report import LOAD
 from tests.simserver.stage import ADA, BALL, Stage
-from tests.simserver.transfer.source.test_departures import TrioClock
 from tests.simserver.world.test_participants import Keeps
 
 AWAY = st.tuples(st.just("away"))
@@ -253,7 +253,7 @@ class Population:
         self.passivation = self.puts_away()
 
     def puts_away(self, **options: Any) -> Passivation:
-        settings: Any = {"after_s": 1.0, "period_s": 0.05} | options
+        settings: Any = {"after_s": 1.0, "period_s": 0.05, "put_away": lambda _entity: None} | options
         rounds = self.stage.environment.rounds
         return Passivation(self.holdings, rounds, TrioClock(), self.stage.counts, **settings)
 
@@ -450,7 +450,7 @@ async def test_whose_actor_has_crashed_is_put_away_when_there_is_another(populat
 
 async def test_it_is_done_by_itself_in_short_turns_unless_it_is_switched_off(autojump_clock: MockClock) -> None:
     lives = [asleep() for _ in range(4)]
-    actor: Any = SimpleNamespace(exit=lambda reason: None, alive=True)
+    actor: Any = SimpleNamespace(exit=lambda reason: None, alive=True, process=SimpleNamespace(scheduled=False))
     for life in lives:
         life.ref = actor
         life._env.rounds.count = 100
@@ -467,7 +467,6 @@ async def test_it_is_done_by_itself_in_short_turns_unless_it_is_switched_off(aut
             after_s=after_s,
             period_s=0.05,
             put_away=told.append,
-            is_idle=lambda ref: True,
         )
 
     for after_s, expected in ((0.0, 0), (6.0, 0), (5.0, 4)):

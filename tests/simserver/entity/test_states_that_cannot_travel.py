@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.recovery import RaisedItem
 from batonpass.authority.wire.transfer import Collect, Collected, Decline
+from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity import encoder as lives
 from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.state import Life
@@ -26,6 +26,7 @@ from batonpass.simserver.world.portability import NotPortable
 from batonpass.simserver.world.step import Timers
 from tests.simserver.durability.test_replication import INTERVAL_S, Place, served
 from tests.simserver.entity.test_table import Written
+from tests.simserver.ports import ports_of
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 from tests.simserver.transfer.source.test_departures import PLAN, THERE, TRANSFER, Scene
 from tests.simserver.transfer.source.test_precopy import Ahead
@@ -243,7 +244,9 @@ def recovery(place: Place, sent: list[Any] | None = None) -> Recovery:
         of=lambda *_: None,
         send=lambda message, *_, **__: None if sent is None else sent.append(message),
     )
-    return Recovery(place.holdings, place.copier(), nobody, nobody, nobody, place.lease, nobody, Counter())
+    return Recovery(
+        ports_of(courier=nobody), place.lease, place.holdings, place.copier(), nobody, nobody, nobody, PutAside()
+    )
 
 
 async def test_failures_row_41_a_server_whose_lease_is_over_gives_all_up(place: Place) -> None:

@@ -15,6 +15,7 @@ from batonpass.authority.node.spans import ADOPTION, takeover_id
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.recovery import AdoptItem, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
+from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import new_copy
 from batonpass.simserver.entity.crash_guard import _Death
 from batonpass.simserver.entity.snapshot import Snapshot
@@ -25,6 +26,7 @@ from batonpass.simserver.transfer.target.staged_states import Stage as Staged
 from tests.authority.node.test_spans import Ear
 from tests.simserver.entity.test_crash_guard import DIED_TWICE
 from tests.simserver.entity.test_table import Written
+from tests.simserver.ports import ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 
 HOME = "alpha.h1"
@@ -53,7 +55,9 @@ class Scene:
         self.handed_on = HandedOn()
         me: Any = self
         self.unsettled = me
-        self.recovery = Recovery(self.holdings, me, me, me, me, me, me, self.counts)
+        self.recovery = Recovery(
+            ports_of(courier=me, counts=self.counts), me, self.holdings, me, me, me, me, PutAside()
+        )
 
     # As arrivals, departures, stages, courier, copier.
     def keep_own(self, entity: str, copy: Copy) -> None:
@@ -433,7 +437,7 @@ async def test_of_staged_states_that_home_was_told_of_the_oldest_are_forgotten_f
     scene = Scene(system)
     scene.table = CopyTable(10, 10, fresh_ns=10**9)
     me: Any = scene
-    scene.recovery = Recovery(scene.holdings, me, me, me, me, me, me, scene.counts)
+    scene.recovery = Recovery(ports_of(courier=me, counts=scene.counts), me, scene.holdings, me, me, me, me, PutAside())
     for entity in ("alpha.e1", "alpha.e2", "alpha.e3"):
         scene.staged = [staged(Fence(3), state=b"12345")]
         items = [RaisedItem(entity=entity, epoch=4, sub=0)]

@@ -1,9 +1,9 @@
 """Which lives of a server give up what they have when the log says that they are over."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -17,9 +17,36 @@ from batonpass.authority.wire.sealing import Opened
 from batonpass.simserver.lease.keeper import SOONEST_NS, LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import HomeLog
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock, ports_of
 
 S = 1_000_000_000
+
+
+async def no_way_back(_position: str) -> bool:
+    return False
+
+
+def keeper_of(
+    directory: Path,
+    home: Any,
+    counts: Counter[str] | None = None,
+    home_log: HomeLog | None = None,
+    *,
+    stepped_down: Callable[[], None] = lambda: None,
+    find_way_back: Callable[[str], Awaitable[bool]] = no_way_back,
+    has_shared: Callable[[], bool] = lambda: False,
+) -> LeaseKeeper:
+    """A lease that is bound to a server which does this, and renewed by `home`."""
+    ports = ports_of(home=home, renew=getattr(home, "renew", None), counts=counts)
+    keeper = LeaseKeeper(ports, Nonces(directory / "lease.json"), home_log or HomeLog(TrioClock()))
+    keeper.bind(
+        stepped_down=stepped_down, find_way_back=find_way_back, has_shared=has_shared, home_is_back=lambda: None
+    )
+    return keeper
+
+
+def nowhere() -> tuple[str, str, int]:
+    return "", "", 0
 
 
 @pytest.mark.parametrize("was_granted", [True, False])
@@ -28,14 +55,7 @@ async def test_whoever_hears_that_it_is_over_gives_up_what_it_has_before_it_is_t
 ) -> None:
     """Also if the word that granted its lease never came: it may have been given entities all the same."""
     as_whom: list[int] = []
-    keeper = LeaseKeeper(
-        "alpha.s1",
-        Nonces(tmp_path / "lease.json"),
-        cast(Any, None),
-        TrioClock(),
-        Counter(),
-        lambda: as_whom.append(keeper.incarnation),
-    )
+    keeper = keeper_of(tmp_path, None, stepped_down=lambda: as_whom.append(keeper.incarnation))
     keeper._begin_as(2)
     if was_granted:
         keeper.holder.handle(Renewed(0, LeaseTerms(2 * S)), 1)
@@ -52,16 +72,8 @@ async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_ke
 ) -> None:
     gave_up: list[int] = []
     counts: Counter[str] = Counter()
-    home_log = HomeLog(tmp_path / "home_log")
-    keeper = LeaseKeeper(
-        "alpha.s1",
-        Nonces(tmp_path / "lease.json"),
-        cast(Any, None),
-        TrioClock(),
-        counts,
-        lambda: gave_up.append(1),
-        home_log,
-    )
+    home_log = HomeLog(TrioClock(), tmp_path / "home_log")
+    keeper = keeper_of(tmp_path, None, counts, home_log, stepped_down=lambda: gave_up.append(1))
     keeper._begin_as(1)
     now_ns = TrioClock().monotonic_ns()
 
@@ -108,7 +120,7 @@ class Back:
     """A server that has followed a log which went back, and what it is asked to give up when another one counts."""
 
     def __init__(self, directory: Path) -> None:
-        self.home_log = HomeLog(directory / "home_log")
+        self.home_log = HomeLog(TrioClock(), directory / "home_log")
         self.counts: Counter[str] = Counter()
         self.asked: list[str] = []
         self.is_astray = True
@@ -116,11 +128,7 @@ class Back:
         self.keeper = self.new(directory)
 
     def new(self, directory: Path) -> LeaseKeeper:
-        nonces, nobody = Nonces(directory / "lease.json"), cast(Any, None)
-        clock = TrioClock()
-        keeper = LeaseKeeper("alpha.s1", nonces, nobody, clock, self.counts, lambda: None, self.home_log)
-        keeper.find_way_back = self.find_way_back
-        return keeper
+        return keeper_of(directory, None, self.counts, self.home_log, find_way_back=self.find_way_back)
 
     async def find_way_back(self, position: str) -> bool:
         assert not self.keeper.may_act(TrioClock().monotonic_ns()), "nothing may go on meanwhile"
@@ -195,9 +203,8 @@ async def test_a_renewal_says_all_there_is_to_say_also_after_one_was_refused(tmp
             seen.append((message.position, message.members, message.challenge, message.link_port))
             raise HomeRefused("not now", "bad_message")
 
-    nonces, home = Nonces(tmp_path / "nonces"), cast(Any, Refusing())
-    keeper = LeaseKeeper("alpha.s1", nonces, home, TrioClock(), Counter(), lambda: None, HomeLog())
-    keeper.where = lambda: ("http://127.0.0.1:1", "127.0.0.1", 1024)
+    keeper = keeper_of(tmp_path, Refusing())
+    keeper.begin(lambda: ("http://127.0.0.1:1", "127.0.0.1", 1024))
     keeper._begin_as(1)
     for _ in range(3):
         await keeper._renewed(0)
@@ -206,19 +213,17 @@ async def test_a_renewal_says_all_there_is_to_say_also_after_one_was_refused(tmp
 
 async def test_the_position_of_the_log_outlives_the_server(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
-        log = HomeLog(tmp_path / "home_log")
+        log = HomeLog(TrioClock(), tmp_path / "home_log")
         await nursery.start(log.serve)
         log.position = "a.b.c"
         nursery.cancel_scope.cancel()
-    assert HomeLog(tmp_path / "home_log").position == "a.b.c"
+    assert HomeLog(TrioClock(), tmp_path / "home_log").position == "a.b.c"
     (tmp_path / "home_log").unlink()
-    assert HomeLog(tmp_path / "home_log").position == ""
+    assert HomeLog(TrioClock(), tmp_path / "home_log").position == ""
 
 
 def test_what_it_knows_of_the_others_is_told_apart_by_who_is_alive_and_who_is_drained(tmp_path: Path) -> None:
-    keeper = LeaseKeeper(
-        "alpha.s1", Nonces(tmp_path / "lease.json"), cast(Any, None), TrioClock(), Counter(), lambda: None
-    )
+    keeper = keeper_of(tmp_path, None)
     assert keeper.knows == 0
     seen = []
     for peers, aside in (
@@ -253,9 +258,7 @@ async def test_whom_it_knows_is_said_with_each_renewal_and_word_of_others_is_pas
             self.asked_again += 1
 
     home = HomeOfOthers()
-    keeper = LeaseKeeper(
-        "alpha.s1", Nonces(tmp_path / "lease.json"), cast(Any, home), TrioClock(), Counter(), lambda: None
-    )
+    keeper = keeper_of(tmp_path, home)
     keeper._begin_as(1)
     assert await keeper._renewed(TrioClock().monotonic_ns())
     assert home.asked_again == changed
@@ -290,9 +293,8 @@ async def test_whether_home_answers_is_known_long_before_the_lease_is_over(
     how: str, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     home = Homeservers()
-    nonces = Nonces(tmp_path / "lease.json")
-    keeper = LeaseKeeper("alpha.s1", nonces, cast(Any, home), TrioClock(), Counter(), lambda: None)
-    keeper.begin()
+    keeper = keeper_of(tmp_path, home)
+    keeper.begin(nowhere)
     async with trio.open_nursery() as nursery:
         await nursery.start(keeper.serve)
 
@@ -318,9 +320,8 @@ async def test_whether_home_answers_is_known_long_before_the_lease_is_over(
 async def renewing(tmp_path: Path, autojump_clock: MockClock) -> AsyncIterator[tuple[Homeservers, LeaseKeeper]]:
     """A server that has its lease, and renews it once a second."""
     home = Homeservers()
-    nonces = Nonces(tmp_path / "lease.json")
-    keeper = LeaseKeeper("alpha.s1", nonces, cast(Any, home), TrioClock(), Counter(), lambda: None)
-    keeper.begin()
+    keeper = keeper_of(tmp_path, home)
+    keeper.begin(nowhere)
     async with trio.open_nursery() as nursery:
         await nursery.start(keeper.serve)
         await trio.sleep(0.01)
@@ -374,7 +375,7 @@ async def test_who_wants_to_know_waits_while_home_grants_nothing(renewing: tuple
 async def test_whoever_waits_for_a_renewal_and_fails_does_not_end_the_renewals(
     autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = LeaseKeeper("alpha.s1", Nonces(tmp_path / "l.json"), cast(Any, None), TrioClock(), Counter(), lambda: None)
+    keeper = keeper_of(tmp_path, None)
     asked: list[float] = []
     heard: list[int] = []
 
@@ -387,7 +388,7 @@ async def test_whoever_waits_for_a_renewal_and_fails_does_not_end_the_renewals(
         raise RuntimeError("a world's code")
 
     monkeypatch.setattr(LeaseKeeper, "_asked", granted)
-    keeper.begin()
+    keeper.begin(nowhere)
     keeper.once_renewed(fails)
     keeper.once_renewed(lambda: heard.append(1))
     with trio.move_on_after(5):

@@ -19,7 +19,7 @@ from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untr
 from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.simserver.lease.renewal_lane import ASK_NEXT_NS, PATIENCE_NS, Question, RenewalLane
 from batonpass.simserver.net.home_client import HomeUnreachable
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 MEMBERS = ("alpha.h1", "alpha.h2", "alpha.h3")
 IDENTITIES = {name: Identity.generate() for name in (*MEMBERS, "alpha.s1")}

@@ -29,6 +29,7 @@ from batonpass.simserver.net.home_client import (
     HomeRefused,
     HomeUnreachable,
 )
+from tests.simserver.ports import clock_of, never
 
 NOW_S = 1_700_000_000
 TOKEN = b"a join token of some length"
@@ -69,9 +70,17 @@ class Place:
         self.clock = Hands()
         self.http = HttpClient(transport=httpx.MockTransport(self.answer))
         self.home = Home(
-            Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h1",), TOKEN, self.http, self.clock, pins
+            Sealer("alpha.s1", Identity.generate()),
+            "alpha",
+            ("http://h1",),
+            TOKEN,
+            self.http,
+            clock_of(self.clock),
+            lambda name: name in self.silent,
+            pins,
         )
-        self.home.why_not_asked = lambda: ""
+        self.silent: set[str] = set()
+        self.home.bind(lambda: "")
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.questions += 1
@@ -116,7 +125,7 @@ async def test_the_keys_of_a_server_that_does_not_answer_are_asked_for_sooner(pl
     """It may have lost them, and been given others: it cannot read what is sealed with those."""
     assert await place.keys() == OLD_KID
     place.row = SECOND
-    place.home.is_silent = lambda name: name == "alpha.s2"
+    place.silent.add("alpha.s2")
     place.later(SILENT_ROW_TTL_NS // 10)
     assert await place.keys() == OLD_KID
     assert place.home.keys_at_hand("alpha.s2") is not None
@@ -191,8 +200,8 @@ async def test_what_was_under_way_when_a_key_was_revoked_is_not_refused_for_good
         return httpx.Response(400, json={"code": "bad_message", "message": "it does not open", "value": None})
 
     async with HttpClient(transport=httpx.MockTransport(answer)) as http:
-        home = Home(sealer, "alpha", ("http://h1",), TOKEN, http, place.clock)
-        home.why_not_asked = lambda: ""
+        home = Home(sealer, "alpha", ("http://h1",), TOKEN, http, clock_of(place.clock), never)
+        home.bind(lambda: "")
         place.row = MEMBER
         await home.refresh_members()
         message = Decline(

@@ -20,6 +20,7 @@ from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import AdmitRequest, Message, OwnerRequest
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, Home, HomeUnreachable
+from tests.simserver.ports import clock_of, never
 
 TOKEN = b"a join token of some length"
 
@@ -36,8 +37,11 @@ class Instance:
         self.rows = [member("alpha.h1"), member("alpha.h2")]
         self.is_there = True
         self.http = HttpClient(transport=httpx.MockTransport(self._answer))
-        self.home = Home(Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, Clock())
-        self.home.why_not_asked = lambda: ""
+        self.home = Home(
+            Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, clock_of(Clock()), never
+        )
+        self.why_not_asked = ""
+        self.home.bind(lambda: self.why_not_asked)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         if not self.is_there:
@@ -266,7 +270,7 @@ async def test_without_a_lease_nothing_is_asked_but_for_the_lease(monkeypatch: p
     asking = Asking(monkeypatch)
     asking.held.set()
     home = asking.instance.home
-    home.why_not_asked = lambda: "no lease"
+    asking.instance.why_not_asked = "no lease"
     await asking.ask(owner(1))
     assert [str(one) for one in await home.ask_each([Letter(owner(2), Trace("t"))])] == ["no lease"]
     inquiry = HeldInquiry(number=1, server="alpha.s1", items=[])

@@ -18,7 +18,7 @@ from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.simserver.net import outbox as module
 from batonpass.simserver.net.outbox import Courier
 from batonpass.simserver.net.peer_addresses import Whereabouts
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 HERE, THERE = Sealer("alpha.s1", Identity.generate()), Sealer("alpha.s2", Identity.generate())
 WHERE = ("127.0.0.1", 7)

@@ -19,7 +19,7 @@ from batonpass.crypto.keys import Identity
 from batonpass.simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home, HomeUnreachable
 from batonpass.simserver.net.outbox import Courier
 from batonpass.simserver.net.peer_addresses import Whereabouts
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock, clock_of
 
 PEER, BEFORE, SINCE = "alpha.s2", ("127.0.0.1", 1), ("127.0.0.1", 2)
 NEWS = (PeerRestarted(), PeerUnreachable(), PeerReachable(), PeerClosed(), LinkExpired(0))
@@ -108,8 +108,8 @@ async def test_the_row_of_a_silent_server_is_asked_for_sooner_but_not_each_time(
             asked.append(params)
             return [row_at(SINCE)]
 
-    home = Asked(Sealer("alpha.s1", Identity.generate()), "alpha", (), b"", cast(Any, None), TrioClock())
-    home.is_silent = lambda name: is_silent and name == PEER
+    sealer, nobody = Sealer("alpha.s1", Identity.generate()), cast(Any, None)
+    home = Asked(sealer, "alpha", (), b"", nobody, clock_of(TrioClock()), lambda name: is_silent and name == PEER)
     began_s = trio.current_time()
     while trio.current_time() - began_s < 60.0:
         assert await home.row(PEER) is not None

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
@@ -207,7 +208,7 @@ class Home:
         return type("Opened", (), {"message": OwnerWord(entity=message.entity, owner=BOB, owner_rev=2)})
 
 
-class Clock:
+class StoppedClock(Clock):
     now_ns = 10**12
 
     def monotonic_ns(self) -> int:
@@ -215,7 +216,7 @@ class Clock:
 
 
 async def test_an_owner_is_asked_for_once_a_second_and_again_after_that() -> None:
-    home, clock, heard = Home(), Clock(), list[OwnerWord]()
+    home, clock, heard = Home(), StoppedClock(), list[OwnerWord]()
     post: Any = home
     when: Any = clock
     owners = Owners(post, when, Counter(), heard.append)
@@ -237,7 +238,7 @@ async def test_an_owner_is_asked_for_once_a_second_and_again_after_that() -> Non
 def test_what_players_claim_fills_no_memory() -> None:
     counts: Counter[str] = Counter()
     post: Any = Home()
-    when: Any = Clock()
+    when: Any = StoppedClock()
     owners = Owners(post, when, counts, lambda _word: None)
     for number in range(MAX_WAITING + 5):
         owners.want(f"alpha.ball-{number}")

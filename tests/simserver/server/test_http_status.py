@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -37,7 +37,7 @@ async def status(home: Home) -> AsyncIterator[Api]:
 
 def api_of(url: str, node: Node, directory: Path) -> Api:
     held = [(directory / name).read_text() for name in SECRET_NAMES]
-    return Api(url, "no-token-is-needed", Contract(make_status_app(node).openapi()), tuple(held))
+    return Api(url, "no-token-is-needed", Contract(make_status_app(node, cast(Any, None), None).openapi()), tuple(held))
 
 
 async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> None:

@@ -34,6 +34,7 @@ from batonpass.simserver.entity.world_faults import INTERVAL_NS, MAX_KINDS, Worl
 from batonpass.simserver.server.load_report import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
 from batonpass.simserver.world.demo_balls import Balls
 from tests.simserver.entity.test_table import Written
+from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 
 PERIOD_NS = 50_000_000
@@ -318,14 +319,21 @@ class Known(list[Any]):
     feed = Feed()
 
 
+def loads_of(holdings: Any, departures: Any, post: Any, homes: list[Any]) -> Loads:
+    home, link = SimpleNamespace(members=lambda: homes), SimpleNamespace(stats={})
+    ports = ports_of(home=home, link=link, courier=post, clock=Clock())
+    return Loads(ports, held_lease(), holdings, departures, LoadMeter(1), lambda: 0, lambda: False, 3)
+
+
 @pytest.mark.parametrize(("leaving", "told"), [(CROWDED - 1, 3), (CROWDED, 0)])
 def test_while_very_many_are_on_their_way_nobody_is_told_who_else_is_here(leaving: int, told: int) -> None:
     sent: list[Any] = []
     departures = SimpleNamespace(under_way=leaving, may_be_moved=lambda name: True)
     holdings = Known(Holding(f"alpha.e{number}", Life()) for number in range(3))
     post = SimpleNamespace(send=lambda message, *_, **__: sent.append(message))
-    parts: Any = (LoadMeter(1), holdings, departures, post, tuple, lambda: (0, 0), Clock())
-    Loads(*parts).census(CensusRequest(number=1, limit=10), "alpha.h1", cast(Any, Balls()), 0.05)
+    loads_of(holdings, departures, post, []).census(
+        CensusRequest(number=1, limit=10), "alpha.h1", cast(Any, Balls()), 0.05
+    )
     assert [(len(census.rows), census.load.leaving, census.load.entities) for census in sent] == [(told, leaving, 3)]
 
 
@@ -370,9 +378,7 @@ class Told:
         departures = SimpleNamespace(under_way=0, may_be_moved=lambda _: True, stayers=stayers)
         post = SimpleNamespace(send=lambda message, *_, **__: self.reports.append(message))
         home = SimpleNamespace(name="alpha.h1", link_host="127.0.0.1", link_port=1)
-        parts: Any = (LoadMeter(1), self.known, departures, post, lambda: [home], lambda: (0, 0), Clock())
-        options: Any = {"schema_version": 3}
-        self.loads = Loads(*parts, **options)
+        self.loads = loads_of(self.known, departures, post, [home])
 
     def came(self, number: int, **fields: Any) -> Life:
         snapshot = replace(self.stage.fresh(), **({"tick": 9} | fields))

@@ -15,6 +15,7 @@ from batonpass.authority.wire.transfer import HandoffReply
 from batonpass.simserver.server.standings import Standings
 from batonpass.simserver.transfer.source import concurrency_limit as turnstile
 from batonpass.simserver.transfer.source.reasons import MAX_WAITS, Wait, Waits
+from tests.simserver.ports import TrioClock
 from tests.simserver.stage import BALL
 from tests.simserver.transfer.source.test_departures import (
     HERE,
@@ -22,7 +23,6 @@ from tests.simserver.transfer.source.test_departures import (
     THERE,
     TRANSFER,
     Scene,
-    TrioClock,
     activated,
     refusal,
     scene,
@@ -111,13 +111,12 @@ async def test_what_is_ordered_while_home_is_silent_says_so_until_it_is_handed_o
     scene: Scene, autojump_clock: MockClock
 ) -> None:
     scene.spawn()
-    answers = False
-    scene.departures.home_answers = lambda _now_ns: answers
+    scene.lease.answers = False
     async with scene.served():
         scene.departures.begin(ORDERED)
         await trio.sleep(0.1)
         assert row_of(scene).why == "its home instance does not answer, so nobody could decide"
-        answers = True
+        scene.lease.answers = True
         await trio.sleep(1.0)
         assert row_of(scene).at is At.FROZEN
         scene.departures.replied(*refusal())
@@ -173,7 +172,7 @@ async def test_what_its_world_wants_elsewhere_says_where_and_why_it_is_not_there
         decided(Reason.CAPACITY)
         assert "that has no room for it (capacity); it is tried again in 1 s" in row_of(scene).why
         await trio.sleep(1)
-        scene.departures.home_answers = lambda _now_ns: False
+        scene.lease.answers = False
         assert row_of(scene).why.endswith(": its home instance does not answer, so nobody could decide")
         scene.departures._borders.close(THERE)
         assert row_of(scene).why.endswith(": the home of that instance does not say whether it would have it")

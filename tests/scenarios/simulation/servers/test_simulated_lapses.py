@@ -357,7 +357,7 @@ def test_who_has_not_heard_that_an_entity_has_ended_hears_it_when_it_asks_who_ow
     cluster.logs["alpha"].run("entity.delete", {"entity": ENTITY, "by": record.master, "master_rev": record.master_rev})
     passing(cluster, 1.0)
     assert server.holding(ENTITY) is not None
-    server.process.start_soon(server._learn_owner, ENTITY)
+    server.node.owners.want(ENTITY)
     until(cluster, lambda: server.holding(ENTITY) is None)
 
 

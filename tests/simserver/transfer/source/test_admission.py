@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -14,8 +14,9 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import Message, Reserve, Reserved
 from batonpass.simserver.transfer.source.admission import PATIENCE_NS, Admissions, Reception
+from tests.simserver.ports import TrioClock, ports_of
 from tests.simserver.stage import Tally
-from tests.simserver.transfer.source.test_departures import HERE, THERE, TrioClock
+from tests.simserver.transfer.source.test_departures import HERE, THERE
 
 NEED = Need("tally", 1, 1024)
 
@@ -46,19 +47,10 @@ class Pair:
         self.asking = Admissions(post, TrioClock(), self.counts)
         held: Any = self.held
         self.vacancies = Vacancies(max_entities)
-        self.drained = False
-        self.incarnation: int | None = 3
-        self.target = Reception(
-            Versioned(),
-            post,
-            held,
-            TrioClock(),
-            self.vacancies,
-            4096,
-            lambda: self.drained,
-            lambda: self.incarnation,
-            self.once_renewed,
-        )
+        self.is_drained = False
+        self.told_incarnation: int | None = 3
+        ports, lease = ports_of(courier=post), cast(Any, self)
+        self.target = Reception(ports, lease, Versioned(), held, self.vacancies, 4096)
         self.waiting: list[Callable[[], None]] | None = None
         self.heard: list[tuple[int, str]] = []
 
@@ -104,7 +96,7 @@ def pair() -> Pair:
 async def test_a_drained_server_refuses_whoever_asks_before_anything_is_frozen_for_it(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
-    pair.drained = True
+    pair.is_drained = True
     pair.ask()
     pair.deliver()
     assert pair.heard == [(0, "draining")]
@@ -112,7 +104,7 @@ async def test_a_drained_server_refuses_whoever_asks_before_anything_is_frozen_f
     assert (pair.heard[-1], pair.post.sent) == ((1, "draining"), []), (
         "who wants to go with every tick asks not so often"
     )
-    pair.drained = False
+    pair.is_drained = False
     await trio.sleep(1.1)
     pair.ask(2)
     pair.deliver()
@@ -122,7 +114,7 @@ async def test_a_drained_server_refuses_whoever_asks_before_anything_is_frozen_f
 async def test_a_server_that_was_drained_asks_home_before_it_refuses_anybody_for_it(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
-    pair.drained, pair.waiting = True, []
+    pair.is_drained, pair.waiting = True, []
     async with pair.served():
         pair.ask(0)
         pair.deliver()
@@ -131,11 +123,11 @@ async def test_a_server_that_was_drained_asks_home_before_it_refuses_anybody_for
         assert len(pair.waiting) == 1, "a repetition waits no second time"
         assert pair.heard == []
         # Home has ended the drain, and says so.
-        pair.drained = False
+        pair.is_drained = False
         pair.renewed()
         pair.deliver()
         assert pair.heard == [(0, "")]
-        pair.drained = True
+        pair.is_drained = True
         pair.ask(1, Need("tally", 1, 2048))
         pair.deliver()
         pair.renewed()
@@ -145,7 +137,7 @@ async def test_a_server_that_was_drained_asks_home_before_it_refuses_anybody_for
 
 async def test_of_how_many_it_has_to_ask_home_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batonpass.simserver.transfer.source.admission.MAX_UNSURE", 3)
-    pair.drained, pair.waiting = True, []
+    pair.is_drained, pair.waiting = True, []
     for number in range(5):
         pair.ask(number, Need("tally", 1, 1024 << number))
     pair.deliver()
@@ -157,10 +149,10 @@ async def test_of_how_many_it_has_to_ask_home_is_bounded(pair: Pair, monkeypatch
 
 
 async def test_what_home_has_sent_there_does_not_believe_that_it_was_drained_a_moment_ago(pair: Pair) -> None:
-    pair.drained = True
+    pair.is_drained = True
     pair.ask(0)
     pair.deliver()
-    pair.drained = False
+    pair.is_drained = False
     pair.ask(1)
     assert pair.heard[-1] == (1, "draining")
     pair.ask(2, afresh=True)
@@ -296,12 +288,12 @@ async def test_places_are_those_of_an_incarnation_and_none_is_promised_before_it
 ) -> None:
     pair = Pair()
     assert pair.asking.incarnation_of(THERE) == 0
-    pair.incarnation = None
+    pair.told_incarnation = None
     async with pair.served():
         pair.ask()
         pair.deliver()
         assert pair.heard == [], "it is asked again, and the entity is simulated meanwhile"
-        pair.incarnation = 4
+        pair.told_incarnation = 4
         await trio.sleep(0.3)
         pair.deliver()
     assert pair.heard == [(0, "")]

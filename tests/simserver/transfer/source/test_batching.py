@@ -11,7 +11,7 @@ import trio.testing
 from batonpass.simserver.transfer.source.batching import GATHER_S, Convoys
 from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
 from batonpass.simserver.transfer.source.departure import Plan
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 PLACES = 8
 
@@ -21,8 +21,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.nursery: trio.Nursery | None = None
-        self.convoys = Convoys(TrioClock(), self.spawn, self.begin)
-        self.convoys.turnstile = Turnstile(PLACES)
+        self.convoys = Convoys(TrioClock(), self.spawn, self.begin, Turnstile(PLACES))
         self.began: list[list[str]] = [[]]
 
     def spawn(self, function: Any, *args: Any) -> bool:

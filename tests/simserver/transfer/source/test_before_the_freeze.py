@@ -16,8 +16,8 @@ from batonpass.authority.wire.transfer import (
     HandoffReply,
     NotHere,
 )
-from batonpass.simserver.transfer.source import concurrency_limit as turnstile
 from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import DepartureLimits
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.transfer.source.test_departures import (
     HERE,
@@ -36,7 +36,7 @@ __all__ = ["scene"]
 async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_turn(
     scene: Scene,
 ) -> None:
-    scene.departures._convoys.turnstile = turnstile.Turnstile(1)
+    scene.limit(DepartureLimits(1))
     first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
     waiting = Plan("transfer-2", "alpha.two", THERE)
     scene.departures.begin(replace(PLAN, ordered=True))
@@ -54,7 +54,7 @@ async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_
 
 async def test_of_large_states_the_next_is_simulated_until_the_one_before_has_arrived(scene: Scene) -> None:
     first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
-    scene.departures._convoys.turnstile = turnstile.Turnstile(8, first.life.state_bytes)
+    scene.limit(DepartureLimits(8, first.life.state_bytes))
     scene.departures.begin(PLAN)
     scene.departures.begin(Plan("transfer-2", "alpha.two", THERE))
     assert (first.life.frozen, second.life.frozen) == (True, False)
@@ -67,7 +67,7 @@ async def test_a_large_state_whose_target_does_not_answer_keeps_no_other_from_le
     scene: Scene, autojump_clock: MockClock
 ) -> None:
     first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
-    scene.departures._convoys.turnstile = turnstile.Turnstile(8, first.life.state_bytes)
+    scene.limit(DepartureLimits(8, first.life.state_bytes))
     scene.mail.under_way.add(TRANSFER)
     async with scene.served():
         scene.departures.begin(PLAN)
@@ -80,7 +80,7 @@ async def test_a_large_state_whose_target_does_not_answer_keeps_no_other_from_le
 
 
 async def test_a_plan_that_fails_gives_its_place_back(scene: Scene) -> None:
-    scene.departures._convoys.turnstile = turnstile.Turnstile(1)
+    scene.limit(DepartureLimits(1))
     scene.spawn().life.freeze()
     scene.departures.begin(PLAN)
     assert scene.counts == {"order_busy": 1}

@@ -4,7 +4,7 @@ import trio
 from trio.testing import MockClock
 
 from batonpass.simserver.transfer.source.circuit_breaker import CLOSED_NS, TRIAL_NS, ClosedBorders
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 THERE, TOO, ELSEWHERE = "beta.s1", "beta.s2", "gamma.s1"
 

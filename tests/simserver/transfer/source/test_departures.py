@@ -12,7 +12,6 @@ import trio
 from trio.testing import MockClock
 
 from batonpass.actors import System
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.capacity import Need
 from batonpass.authority.machines.replica_choice import CopyTable
@@ -41,25 +40,20 @@ from batonpass.authority.wire.transfer import (
     ReportReply,
 )
 from batonpass.crypto.keys import Identity
+from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.failover.adoption import Recovery
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.transfer.source.admission import Decided
 from batonpass.simserver.transfer.source.departure import Plan
-from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.source.retry_backoff import FIRST_PAUSE_NS, FORGET_NS
 from tests.simserver.entity.test_table import Written
-from tests.simserver.stage import ADA, BALL, Stage, always
+from tests.simserver.ports import HeldLease, ports_of
+from tests.simserver.stage import ADA, BALL, Stage
 
 HERE, THERE = "alpha.s1", "alpha.s2"
 IDENTITY = Identity.generate()
-
-
-class TrioClock(Clock):
-    """The test's own clock."""
-
-    def monotonic_ns(self) -> int:
-        return round(trio.current_time() * 1e9)
 
 
 @dataclass
@@ -141,19 +135,15 @@ class Scene:
         self.counts: Counter[str] = Counter()
         self.stage = Stage(system)
         self.holdings = Holdings(self.stage.environment, Written())
-        sealer = Sealer(HERE, IDENTITY)
-        self.rooms = Rooms()
+        self.rooms, self.lease = Rooms(), HeldLease()
+        self.ports = ports_of(Sealer(HERE, IDENTITY), home=post, courier=post, counts=self.counts, spans=spans)
+        self.limit(DepartureLimits())
+
+    def limit(self, limits: DepartureLimits) -> None:
+        """Begin with other departures, of these limits."""
+        lease: Any = self.lease
         self.departures = Departures(
-            sealer,
-            post,
-            post,
-            self.holdings,
-            self.rooms,
-            TrioClock(),
-            self.counts,
-            spans=spans,
-            may_act=always,
-            home_answers=always,
+            self.ports, lease, self.holdings, self.rooms, lambda entity, frozen: None, limits=limits
         )
 
     def spawn(self) -> Holding:
@@ -256,7 +246,16 @@ async def test_failures_row_42_what_was_refused_before_the_log_raised_the_fence_
         of=lambda *_: None,
         send=lambda *_, **__: None,
     )
-    recovery = Recovery(scene.holdings, rest, rest, scene.departures, rest, rest, rest, scene.counts)
+    recovery = Recovery(
+        ports_of(courier=rest, counts=scene.counts),
+        rest,
+        scene.holdings,
+        rest,
+        rest,
+        scene.departures,
+        rest,
+        PutAside(),
+    )
     holding = scene.spawn()
     scene.departures.begin(PLAN)
     recovery.collect(Collect(number=1, items=[RaisedItem(entity=BALL, epoch=3, sub=0, own_epoch=2)]), "alpha.h1")
@@ -293,10 +292,10 @@ async def test_nobody_is_frozen_for_a_home_that_did_not_answer_when_it_was_asked
 ) -> None:
     """It is ordered again after a while; those of a group, of which others may be frozen already, are waited for."""
     holding = scene.spawn()
-    scene.departures.home_answers = lambda now_ns: False
+    scene.lease.answers = False
     scene.departures.begin(replace(PLAN, grouped=grouped))
     assert (holding.life.frozen, scene.counts["order_home_silent"]) == (grouped, 0 if grouped else 1)
-    scene.departures.home_answers = lambda now_ns: True
+    scene.lease.answers = True
     scene.departures.begin(replace(PLAN, grouped=grouped))
     assert holding.life.frozen
 
@@ -304,8 +303,7 @@ async def test_nobody_is_frozen_for_a_home_that_did_not_answer_when_it_was_asked
 async def test_what_is_ordered_of_a_server_whose_home_is_silent_begins_when_it_answers_and_is_kept_once(
     scene: Scene, autojump_clock: MockClock
 ) -> None:
-    holding, answers = scene.spawn(), [False]
-    scene.departures.home_answers = lambda now_ns: answers[0]
+    holding, scene.lease.answers = scene.spawn(), False
     ordered = replace(PLAN, ordered=True)
     async with scene.served():
         scene.departures.begin(ordered)
@@ -313,7 +311,7 @@ async def test_what_is_ordered_of_a_server_whose_home_is_silent_begins_when_it_a
         assert (holding.life.frozen, scene.departures.is_under_way(BALL)) == (False, True)
         scene.departures.begin(replace(ordered, transfer_id="transfer-2"))
         assert (scene.counts["order_home_silent"], scene.counts["order_busy"]) == (1, 1)
-        answers[0] = True
+        scene.lease.answers = True
         await trio.sleep(0.3)
         assert holding.life.frozen
         asked = [message for message in scene.mail.asked if isinstance(message, HandoffRequest)]
@@ -330,10 +328,10 @@ async def test_without_a_lease_home_is_not_asked_and_at_once_when_it_grants_it_a
         await trio.sleep(1)
         before = scene.requests()
         assert before == 3
-        scene.departures.may_act = lambda now_ns: False
+        scene.lease.lasts = False
         await trio.sleep(60)
         assert (scene.requests(), scene.counts["not_asked"] > 0) == (before, True)
-        scene.departures.may_act = lambda now_ns: True
+        scene.lease.lasts = True
         scene.departures.home_is_back()
         await trio.sleep(0.01)
         assert scene.requests() == before + 1
@@ -353,32 +351,31 @@ async def test_the_longer_home_does_not_answer_the_less_it_is_asked(scene: Scene
 async def test_what_is_ordered_is_not_kept_beyond_the_lease(scene: Scene, autojump_clock: MockClock) -> None:
     """Whoever takes the entity over is ordered then."""
     holding = scene.spawn()
-    scene.departures.home_answers = lambda now_ns: False
+    scene.lease.answers = False
     async with scene.served():
         scene.departures.begin(replace(PLAN, ordered=True))
-        scene.departures.may_act = lambda now_ns: False
+        scene.lease.lasts = False
         await trio.sleep(1)
         assert not scene.departures.is_under_way(BALL)
-        scene.departures.home_answers = scene.departures.may_act = lambda now_ns: True
+        scene.lease.answers = scene.lease.lasts = True
         await trio.sleep(1)
     assert not holding.life.frozen
 
 
 async def test_a_large_state_that_went_ahead_goes_ahead_once_though_home_was_silent_then(
-    scene: Scene, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, autojump_clock: MockClock
 ) -> None:
-    holding, answers = scene.spawn(), [True]
-    monkeypatch.setattr("batonpass.simserver.transfer.source.precopy.CopyingAhead.least_bytes", 1)
-    scene.departures.home_answers = lambda now_ns: answers[0]
+    holding = scene.spawn()
+    scene.limit(DepartureLimits(least_bytes_ahead=1))
     async with scene.served():
         scene.departures.begin(replace(PLAN, ordered=True))
         (ahead,) = [message for _, message in scene.mail.sent if isinstance(message, Precopy)]
-        answers[0] = False
+        scene.lease.answers = False
         answer = Precopied(transfer_id=TRANSFER, entity=BALL, round=ahead.round)
         scene.departures.copied_ahead(Opened(answer, THERE, Trace(TRANSFER)), answer)
         await trio.sleep(2)
         assert (holding.life.frozen, scene.departures.is_under_way(BALL)) == (False, True)
-        answers[0] = True
+        scene.lease.answers = True
         await trio.sleep(0.3)
         assert holding.life.frozen
         assert len([message for _, message in scene.mail.sent if isinstance(message, Precopy)]) == 1
@@ -406,11 +403,11 @@ async def test_a_world_is_not_listened_to_while_home_does_not_answer_and_nothing
 ) -> None:
     holding = scene.spawn()
     caplog.set_level("DEBUG")
-    scene.departures.home_answers = lambda now_ns: False
+    scene.lease.answers = False
     for _ in range(20):
         scene.departures.wants_to_go(BALL, THERE)
     assert (holding.life.frozen, scene.counts["departure_home_silent"], caplog.messages) == (False, 20, [])
-    scene.departures.home_answers = lambda now_ns: True
+    scene.lease.answers = True
     scene.departures.wants_to_go(BALL, THERE)
     assert holding.life.frozen
 

@@ -1,5 +1,7 @@
 """Who leaves directly: alone at once, with others in company."""
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from batonpass.crypto.keys import Identity
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source import pass_signing as passes
 from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departures import DepartureLimits
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE, Scene
 
@@ -43,13 +46,21 @@ def sent(scene: Scene) -> DirectHandoff:
     return message
 
 
+def hears_what_is_signed(scene: Scene) -> list[tuple[Any, ...]]:
+    """As whoever reads certificates on this server."""
+    told: list[tuple[Any, ...]] = []
+    reader: Any = SimpleNamespace(signed=lambda *signed: told.append(signed))
+    scene.ports = replace(scene.ports, certificates=reader)
+    scene.limit(DepartureLimits())
+    return told
+
+
 async def turn() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
 async def test_who_leaves_alone_is_signed_sealed_and_sent_with_the_freeze(scene: Scene) -> None:
-    told: list[tuple[Any, ...]] = []
-    scene.departures.passes.signed = lambda *signed: told.append(signed)
+    told = hears_what_is_signed(scene)
     holding = await delegated(scene)
     async with scene.served():
         scene.departures.begin(PLAN)
@@ -88,8 +99,7 @@ async def test_who_leaves_while_others_do_shares_a_signature_instead(
 
 
 async def test_a_pass_is_signed_with_the_key_that_is_good_when_it_leaves(scene: Scene) -> None:
-    told: list[tuple[Any, ...]] = []
-    scene.departures.passes.signed = lambda *signed: told.append(signed)
+    told = hears_what_is_signed(scene)
     await delegated(scene)
     fresh = IDENTITY.without(IDENTITY.public.signing_kid, now_s=1.0, fresh=Identity.generate())
     scene.departures._sealer.change_identity(fresh)

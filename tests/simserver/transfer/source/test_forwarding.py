@@ -25,8 +25,9 @@ from batonpass.simserver.entity.table import Holdings, Tombstone
 from batonpass.simserver.failover.spawn import Births
 from batonpass.simserver.transfer.target.arrivals import MAX_FORWARDS, Arrivals
 from tests.simserver.entity.test_table import Written
-from tests.simserver.stage import ADA, BALL, Stage, always
-from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE, TrioClock
+from tests.simserver.ports import held_lease, ports_of
+from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE
 
 HOME = "alpha.h1"
 
@@ -41,22 +42,11 @@ class Here:
         self.holdings = Holdings(Stage(system).environment, Written())
         me: Any = self
         nothing: Any = None
-        self.arrivals = Arrivals(
-            Sealer(HERE, IDENTITY),
-            nothing,
-            me,
-            self.holdings,
-            nothing,
-            nothing,
-            nothing,
-            TrioClock(),
-            self.counts,
-            incarnation=lambda: 0,
-            may_act=always,
-        )
+        ports, lease = ports_of(Sealer(HERE, IDENTITY), courier=me, counts=self.counts), held_lease()
+        self.arrivals = Arrivals(ports, lease, self.holdings, nothing, nothing, nothing)
         self.leaving: set[str] = set()
         self.is_crowded = False
-        self.births = Births(self.holdings, me, me, me, lambda: 0, self.arrivals.fence_raised, self.counts)
+        self.births = Births(ports, lease, self.holdings, me, me, self.arrivals.fence_raised, newborns=None)
 
     def is_leaving(self, entity: str) -> bool:
         return entity in self.leaving

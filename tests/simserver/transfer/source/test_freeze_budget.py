@@ -17,17 +17,9 @@ from batonpass.authority.wire.transfer import (
 )
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.transfer.source import departure as departing
+from tests.simserver.ports import TrioClock, clock_of
 from tests.simserver.stage import BALL
-from tests.simserver.transfer.source.test_departures import (
-    HERE,
-    PLAN,
-    THERE,
-    TRANSFER,
-    Scene,
-    TrioClock,
-    refusal,
-    scene,
-)
+from tests.simserver.transfer.source.test_departures import HERE, PLAN, THERE, TRANSFER, Scene, refusal, scene
 
 __all__ = ["scene"]
 
@@ -68,7 +60,7 @@ def slow_to_encode(scene: Scene, monkeypatch: pytest.MonkeyPatch, took_ns: int) 
         scene.stage.now_ns = clock.monotonic_ns()
         return encoded_state(life)
 
-    scene.departures._clock = scene.departures._ahead._clock = clock
+    scene.departures._clock = scene.departures._ahead._clock = clock_of(clock)
     monkeypatch.setattr(scene.departures._alarm, "_clock", clock)
     monkeypatch.setattr(Life, "encoded_state", slowly)
 

@@ -14,7 +14,7 @@ from batonpass.crypto.keys import Identity
 from batonpass.simserver.transfer.source import pass_signing as module
 from batonpass.simserver.transfer.source.departure import Departure, Plan
 from batonpass.simserver.transfer.source.pass_signing import Passes
-from tests.simserver.transfer.source.test_departures import TrioClock
+from tests.simserver.ports import TrioClock
 
 HERE = Sealer("alpha.s1", Identity.generate())
 GRANT = DelegationGrant(entity="alpha.e", epoch=1, sub=0, holder="alpha.s1", group=("alpha.s1", "alpha.s2"))
@@ -36,7 +36,7 @@ class Desk:
         self.sent: list[tuple[str, int]] = []
         self.alone: list[str] = []
         self.nursery = nursery
-        self.passes = Passes(HERE, TrioClock(), self._spawn, self._send)
+        self.passes = Passes(HERE, TrioClock(), self._spawn, self._send, lambda *_: None)
 
     def _spawn(self, function: Any, *args: Any) -> bool:
         if self.nursery is not None:

@@ -28,8 +28,9 @@ from batonpass.simserver.transfer.target.early_inputs import (
 )
 from batonpass.simserver.transfer.target.permission import Context
 from tests.simserver.entity.test_table import Written
-from tests.simserver.stage import ADA, BALL, Stage, always
-from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE, TRANSFER, TrioClock
+from tests.simserver.ports import held_lease, ports_of
+from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE, TRANSFER
 
 
 def item(seq: int, size_bytes: int = 0) -> InputItem:
@@ -72,8 +73,8 @@ async def test_failures_row_30_an_entity_begins_with_the_inputs_that_were_here_b
     holdings, counts = Holdings(Stage(system).environment, Written()), Counter[str]()
     part: Any = SimpleNamespace(get=lambda _: None, used=lambda _: None, arrived=lambda _: None)
     part.superseded, part.send = lambda *_, **__: None, lambda *_, **__: True
-    lease: Any = {"incarnation": lambda: 0, "may_act": always}
-    arrivals = Arrivals(Sealer(HERE, IDENTITY), part, part, holdings, part, part, part, TrioClock(), counts, **lease)
+    ports = ports_of(Sealer(HERE, IDENTITY), home=part, courier=part, counts=counts)
+    arrivals = Arrivals(ports, held_lease(), holdings, part, part, part)
     assert not arrivals.keep_early(BALL, item(1)), "nobody has spoken of it"
 
     origin = Holdings(Stage(system).environment, Written()).spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1)).life

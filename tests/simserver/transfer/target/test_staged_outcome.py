@@ -19,9 +19,10 @@ from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.transfer.target.staged_outcome import AFTER_NS, Inquiries
 from batonpass.simserver.transfer.target.staged_states import Stage, Stages
 from tests.simserver.entity.test_table import Written
+from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.stage import Stage as Scenery
-from tests.simserver.transfer.source.test_departures import HERE, TrioClock
+from tests.simserver.transfer.source.test_departures import HERE
 
 
 class Desk:
@@ -37,7 +38,9 @@ class Desk:
 
     def inquiries(self) -> Inquiries:
         home: Any = self
-        return Inquiries(HERE, home, self.stages, self.holdings, TrioClock(), self.counts, self.hear, lambda: True)
+        return Inquiries(
+            ports_of(HERE, home=home, counts=self.counts), held_lease(), self.holdings, self.stages, self.hear
+        )
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened:
         await trio.lowlevel.checkpoint()

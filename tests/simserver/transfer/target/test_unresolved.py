@@ -1,6 +1,5 @@
 """Asking home about hand-overs that did not come to their end: chains, leave without a state, and leave too late."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -19,8 +18,9 @@ from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.transfer.target import unresolved as loose_ends
 from batonpass.simserver.transfer.target.unresolved import LooseEnds, Unsettled
 from tests.simserver.entity.test_table import Written
+from tests.simserver.ports import TrioClock, held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
-from tests.simserver.transfer.source.test_departures import HERE, TrioClock
+from tests.simserver.transfer.source.test_departures import HERE
 
 GIVEN = Permission("transfer-1", Fence(3), "0" * 64, "alpha.s2")
 STATE_AFTER_S, CHAIN_AFTER_S = 2.0, 1.0
@@ -37,17 +37,7 @@ class Desk:
         self.unsettled = Unsettled(TrioClock())
         self.waited_with: Permission | None = GIVEN
         home: Any = self
-        self.ends = LooseEnds(
-            HERE,
-            home,
-            self.unsettled,
-            self.holdings,
-            self.still_wants,
-            lambda: 7,
-            TrioClock(),
-            Counter(),
-            lambda: True,
-        )
+        self.ends = LooseEnds(ports_of(HERE, home=home), held_lease(7), self.holdings, self.unsettled, self.still_wants)
 
     def still_wants(self, entity: str, permission: Permission) -> bool:
         return (entity, permission) == (BALL, self.waited_with)

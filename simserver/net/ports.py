@@ -1,0 +1,62 @@
+"""What a simulation server's parts have of the world outside; nothing of it knows of entities."""
+
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from batonpass.actors.base.clock import InstanceClock
+from batonpass.actors.net.link_service import LinkService
+from batonpass.authority.model.records import Role
+from batonpass.authority.node.breakpoints import BreakpointReached
+from batonpass.authority.node.spans import Spans
+from batonpass.authority.trust.certificate_reader import CertificateReader
+from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.lease import Renew
+from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.crypto.keys import PublicIdentity
+from batonpass.simserver.net.home_client import Home
+from batonpass.simserver.net.outbox import Courier
+
+__all__ = ["Ports", "certificate_reader"]
+
+
+def certificate_reader(home: Home) -> CertificateReader:
+    """Reads certificates by the keys that the home instance shows."""
+
+    async def signer_of(name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        row, keys = await home.row(name), await home.keys_of(name, kid)
+        return None if row is None or keys is None else (row.role, keys)
+
+    def signer_at_hand(name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        row, keys = home.row_at_hand(name), home.keys_at_hand(name, kid)
+        return None if row is None or keys is None else (row.role, keys)
+
+    # Keys whose time is over are not among those that are good now.
+    return CertificateReader(signer_of, lambda: -math.inf, signer_at_hand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The ways out of one server, and its time. A simulation gives others, and all parts above are the same."""
+
+    sealer: Sealer
+    home: Home
+    renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
+    """Asks the home instance to renew the lease, by a way of its own (`simserver.lease.renewal_lane`)."""
+    link: LinkService
+    courier: Courier
+    certificates: CertificateReader
+    """Shared by those who sign passes and those who read them: what was signed here comes back."""
+    clock: InstanceClock
+    counts: Counter[str]
+    spans: Spans
+    reached: BreakpointReached
+    """Told of the steps of a hand-over."""
+    new_id: Callable[[], str]
+    """Makes the ids of the transfers that begin here."""
+
+    @property
+    def name(self) -> str:
+        """This server's."""
+        return self.sealer.name

@@ -1,0 +1,216 @@
+"""The composition of a simulation server: all its parts, wired in one place, over ports that are real or simulated.
+
+What knows nothing of entities comes first (`Ports`), then what outlives the process (`Durable`), then the lease, by
+which everything else asks whether it may act. What the lease needs of what is built after it, it is bound to at the
+end; until then there is none.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from batonpass.actors.core.service import AsyncService
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.capacity import Vacancies
+from batonpass.authority.machines.replica_choice import CopyTable
+from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.passivation import Passivation
+from batonpass.simserver.entity.table import Holdings, Tombstone
+from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.foreign_entities import Visitors
+from batonpass.simserver.failover.log_rollback import Astray
+from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Silences
+from batonpass.simserver.owners.lookup import Owners
+from batonpass.simserver.server.config import SimserverConfig
+from batonpass.simserver.server.dispatch import Durable, Node
+from batonpass.simserver.server.load_report import LoadMeter, Loads
+from batonpass.simserver.transfer.source.admission import Admissions, Reception
+from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
+from batonpass.simserver.transfer.target.arrivals import Arrivals
+from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.unresolved import LooseEnds
+from batonpass.simserver.world.api import World, schema_version
+
+__all__ = ["Limits", "PartTypes", "build", "remember", "services"]
+
+# Copies of other servers' entities, beside their bytes.
+MAX_COPIES_KEPT: Final = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartTypes:
+    """Of which classes a server is made; tests that show what a guard is for exchange one by a weaker one."""
+
+    departures: type[Departures] = Departures
+    arrivals: type[Arrivals] = Arrivals
+    holdings: type[Holdings] = Holdings
+    lease: type[LeaseKeeper] = LeaseKeeper
+    copier: type[Copier] = Copier
+    table: type[CopyTable] = CopyTable
+    recovery: type[Recovery] = Recovery
+    silences: type[Silences] = Silences
+    births: type[Births] = Births
+    newborns: type[Newborns] = Newborns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Sizes and times that nobody configures; in a simulation, which is small and short, they are smaller."""
+
+    departures: DepartureLimits = field(default_factory=DepartureLimits)
+    first_silence_s: int = FIRST_SILENCE_S
+    silence_sweep_s: float = SWEEP_S
+
+
+def build(
+    config: SimserverConfig,
+    world: World,
+    ports: Ports,
+    durable: Durable,
+    types: PartTypes = PartTypes(),
+    limits: Limits = Limits(),
+) -> Node:
+    """Wire the parts of one simulation server; nothing runs yet. The only place where that is done."""
+    clock, counts, courier, home = ports.clock, ports.counts, ports.courier, ports.home
+    lease = types.lease(ports, durable.nonces, durable.home_log)
+    home.bind(lease.why_not_asked)
+    ports.sealer.heard_log = lease.heard_log
+
+    def count(what: str) -> None:
+        counts[what] += 1
+
+    environment = EntityEnvironment(
+        server=config.name,
+        world=world,
+        period_s=1.0 / config.tick_hz,
+        custody=durable.custody,
+        monotonic_ns=clock.monotonic_ns,
+        black_box=durable.black_box,
+        may_act=lease.may_act,
+        is_lost_by=lease.is_lost_by,
+        acknowledge=courier.tell_player,
+        correct=courier.tell_player,
+        count=count,
+        # They need the holdings, which need this environment: the one knot, tied by a late look-up.
+        keeps_copies=lambda: copier.copies,
+        wants_actor=lambda entity: holdings.wants_actor(entity),  # noqa: PLW0108
+        wants_word_of_owner=lambda entity: owners.want(entity),  # noqa: PLW0108
+        wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
+        ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
+    )
+    holdings = types.holdings(environment, durable.ledger)
+    admissions = Admissions(courier, clock, counts)
+    reception = Reception(ports, lease, world, holdings, Vacancies(config.max_entities), config.max_state_bytes)
+    copier = types.copier(
+        ports,
+        lease,
+        holdings,
+        types.table(config.max_copies_bytes, MAX_COPIES_KEPT),
+        durable.ledger,
+        interval_s=config.copy_interval_s,
+        checkpoint_s=config.checkpoint_interval_s,
+        followers=config.backup_replicas,
+    )
+    departures = types.departures(ports, lease, holdings, admissions, copier.left, limits=limits.departures)
+    arrivals = types.arrivals(ports, lease, holdings, departures, reception, durable.stages)
+    recovery = types.recovery(ports, lease, holdings, copier, arrivals, departures, durable.stages, durable.put_aside)
+    astray = Astray(
+        ports,
+        holdings,
+        durable.ledger,
+        copier,
+        arrivals,
+        departures,
+        recovery,
+        durable.stages,
+        durable.put_aside,
+    )
+    lease.bind(
+        stepped_down=recovery.step_down,
+        find_way_back=astray.find_way_back,
+        has_shared=copier.has_shared,
+        home_is_back=departures.home_is_back,
+    )
+    owners = Owners(home, clock, counts, arrivals.owned)
+    newborns = types.newborns(holdings, copier, durable.ledger, clock, counts)
+    loads = Loads(
+        ports,
+        lease,
+        holdings,
+        departures,
+        LoadMeter(round(1e9 / config.tick_hz)),
+        copier.leaning,
+        reception.is_full,
+        schema_version(world),
+    )
+    return Node(
+        config=config,
+        ports=ports,
+        durable=durable,
+        environment=environment,
+        holdings=holdings,
+        departures=departures,
+        arrivals=arrivals,
+        admissions=admissions,
+        reception=reception,
+        inquiries=Inquiries(ports, lease, holdings, durable.stages, arrivals.stage_word),
+        owners=owners,
+        lease=lease,
+        births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, newborns),
+        newborns=newborns,
+        loads=loads,
+        copier=copier,
+        recovery=recovery,
+        passivation=Passivation(
+            holdings,
+            environment.rounds,
+            clock,
+            counts,
+            after_s=config.passivate_after_s if hasattr(world, "may_sleep") else 0.0,
+            period_s=environment.period_s,
+            put_away=copier.put_away,
+        ),
+        silences=types.silences(ports, holdings, arrivals.owned, limits.first_silence_s, limits.silence_sweep_s),
+        loose_ends=LooseEnds(ports, lease, holdings, arrivals.unsettled, arrivals.still_wants),
+        visitors=Visitors(ports, lease, holdings, departures, durable.home_log.words_of, astray.disown),
+    )
+
+
+def remember(node: Node) -> None:
+    """Know what the disk knows of earlier lives of this server: where what lived here went, and what there is of it."""
+    for entity, moved_to, fence in node.ledger.moved():
+        if node.holdings.get(entity) is None and node.holdings.gone(entity) is None:
+            node.holdings.remember(entity, Tombstone(moved_to, fence))
+    for row in node.ledger.interrupted:
+        if node.holdings.get(row.entity) is None and node.holdings.gone(row.entity) is None:
+            node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub), row.since)
+    for stage in node.stages.waiting():
+        node.arrivals.restage(stage)
+    node.recovery.remember(node.ledger)
+
+
+def services(node: Node) -> tuple[tuple[str, AsyncService], ...]:
+    """What runs of the parts, by names for people, in the order of starting.
+
+    Not among them is what has to do with sockets, nor the entities and their ticks, which need a system of actors
+    (`simserver.server.main`).
+    """
+    return (
+        ("admissions", node.admissions.serve),
+        ("lease", node.lease.serve),
+        ("home_log", node.home_log.serve),
+        ("departures", node.departures.serve),
+        ("copies", node.copier.serve),
+        ("newborns", node.newborns.serve),
+        ("passivation", node.passivation.serve),
+        ("owners", node.owners.serve),
+        ("silences", node.silences.serve),
+        ("inquiries", node.inquiries.serve),
+        ("loose_ends", node.loose_ends.serve),
+        ("visitors", node.visitors.serve),
+        ("loads", node.loads.serve),
+    )
