@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @final
 class Starting:
-    """An `async def init` at work: whoever waits for it waits for `over`, and raises `error` if there is one then."""
+    """An `async def init` at work: what waits for it waits for `over`, and raises `error` if there is one then."""
 
     __slots__ = ("error", "over")
 
@@ -145,7 +145,7 @@ class StartingProcess(ControlledProcess):
 
     async def _await_init(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         try:
-            # Shielded: only `exit` and `kill` may end it; whoever waits for it sees to that.
+            # Shielded: only `exit` and `kill` may end it; what waits for it sees to that.
             with trio.CancelScope(shield=True) as self.scope:
                 if self.pending_exit is ALIVE_STILL:
                     return await coroutine
