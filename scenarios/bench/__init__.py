@@ -1,13 +1,12 @@
-"""Benchmarks: the replicated tree, and etcd beside it in the same run. `baton bench tree`.
+"""Benchmarks: ours, and others that do the same work in the same run.
 
-Where to start: `run` is the whole course; `rows` says what is in the table and what is demanded.
+tree                        the replicated tree, beside etcd: `baton bench tree`
+actors, link, transfers     courses that are run side by side: `baton bench actors`, ...
+drain                       how long it takes to empty a server of very many entities
 
-    workloads, rows, judgement, report    what is measured and what comes of it (pure)
-    subject                               what can be measured
-    batonpass, member, loads              three members of ours: the parent's side, the process (started by
-                                          `__main__`), the clients inside it
-    etcd, etcd_certificates, h2load, grpc_bodies    three members of etcd, and load on them
-    etcd_backend                          our processes on etcd, `python -m scenarios.bench.etcd_backend`
-    machine, process_facts               what it was measured on
-    run, table, command                   the course, the table, the command line
+workloads, rows, judgement    what is measured, what is in a table and demanded, and whether it is met (pure)
+subject                       what can be measured
+comparison, comparison_table, side_by_side, course_command    a course: its figures, table, run and command
+peers, loops                  other libraries, each in an environment of its own; what their workers have in common
+machine, process_facts        what it was measured on
 """

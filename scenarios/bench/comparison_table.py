@@ -5,9 +5,8 @@ from rich.table import Table
 from rich.text import Text
 
 from batonpass.scenarios.bench.comparison import OURS, ComparedRow, Comparison, Figure
-from batonpass.scenarios.bench.judgement import Verdict
-from batonpass.scenarios.bench.rows import Unit
-from batonpass.scenarios.bench.table import VERDICT_STYLES, bare, number
+from batonpass.scenarios.bench.judgement import VERDICT_STYLES, Verdict
+from batonpass.scenarios.bench.rows import Unit, bare, number
 
 __all__ = ["render_comparison"]
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from batonpass.scenarios.bench.rows import Demand, Reference, Unit
 from batonpass.scenarios.report.statistics import percentile
 
-__all__ = ["Spread", "Verdict", "judge", "judge_all", "judge_limit", "spread_of"]
+__all__ = ["VERDICT_STYLES", "Spread", "Verdict", "judge", "judge_all", "judge_limit", "spread_of"]
 
 
 class Verdict(StrEnum):
@@ -17,6 +17,10 @@ class Verdict(StrEnum):
     MISSED = "missed"
     NOT_JUDGED = "not judged"
     """What it compares with was not measured, or the machine was not quiet."""
+
+
+VERDICT_STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_JUDGED: "dim"}
+"""How a table shows them."""
 
 
 @dataclass(frozen=True)

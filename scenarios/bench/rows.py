@@ -7,7 +7,7 @@ from typing import Final
 from batonpass.scenarios.bench.subject import Fault
 from batonpass.scenarios.bench.workloads import WORKLOADS, Kind, Place, Workload
 
-__all__ = ["Demand", "NodesFigure", "Reference", "RowSpec", "Unit", "rewritten_of", "rows_of"]
+__all__ = ["Demand", "NodesFigure", "Reference", "RowSpec", "Unit", "bare", "number", "rewritten_of", "rows_of"]
 
 
 class Unit(StrEnum):
@@ -160,3 +160,16 @@ def _nodes_rows(few: int, some: int, everything: int) -> tuple[RowSpec, ...]:
     return tuple(
         RowSpec(f"nodes-{figure}", title, figure, unit, demands=demands) for figure, unit, title, demands in rows
     )
+
+
+def number(value: float, unit: Unit) -> str:
+    """A figure with its unit."""
+    suffix = "/s" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
+    return f"{bare(value, unit)}{suffix}"
+
+
+def bare(value: float, unit: Unit) -> str:
+    """A figure without its unit, with as many digits as mean something."""
+    if unit is not Unit.PER_SECOND and value < 10:
+        return f"{value:.2f}"
+    return f"{value:,.0f}" if value < 100_000 else f"{value / 1000:,.0f}k"

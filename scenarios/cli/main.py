@@ -114,7 +114,7 @@ def run() -> None:
             "batonpass.scenarios.bench.transfers.command",
             "hand-overs of authority, above bare UDP and cryptography",
         ),
-        "tree": ("batonpass.scenarios.bench.command", "the replicated tree against etcd, on this machine"),
+        "tree": ("batonpass.scenarios.bench.tree.command", "the replicated tree against etcd, on this machine"),
     },
     short_help="Measure on this machine.",
 )

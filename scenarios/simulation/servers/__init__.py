@@ -9,9 +9,8 @@ Simulated: time, the network, processes that crash and pause, and the log, which
     simserver    one simulation server                   homeserver   one home instance
     player       a player with a stream of inputs for each entity
     mixes        what goes wrong, as data                faults       making it happen
-    families     hierarchies, watched at every step      absences             owners that go away, and orphans
     company      what travels, and is done, together
-    judge        the promises, watched at every step     run          one seed in, what happened out
+    promises     what is watched at every step           run          one seed in, what happened out
     command      `baton simulate servers`
 
 docs/simulation.md says what is simulated and what it found.

@@ -12,20 +12,20 @@ from batonpass.authority.model.standing import OrphanPolicy, Standing
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
-from batonpass.scenarios.simulation.servers.absences import Absences
-from batonpass.scenarios.simulation.servers.apart import Apart
-from batonpass.scenarios.simulation.servers.births import Births
-from batonpass.scenarios.simulation.servers.families import Families
 from batonpass.scenarios.simulation.servers.homeserver import Home
-from batonpass.scenarios.simulation.servers.judge import Judge
 from batonpass.scenarios.simulation.servers.keys import Keys, homes_of
 from batonpass.scenarios.simulation.servers.log import Log, SimulatedStore
 from batonpass.scenarios.simulation.servers.mail import Mail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
-from batonpass.scenarios.simulation.servers.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.parts import Parts
 from batonpass.scenarios.simulation.servers.people import People
 from batonpass.scenarios.simulation.servers.player import Player
+from batonpass.scenarios.simulation.servers.promises.absences import Absences
+from batonpass.scenarios.simulation.servers.promises.apart import Apart
+from batonpass.scenarios.simulation.servers.promises.births import Births
+from batonpass.scenarios.simulation.servers.promises.families import Families
+from batonpass.scenarios.simulation.servers.promises.judge import Judge
+from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
 from batonpass.scenarios.simulation.servers.world import LARGE

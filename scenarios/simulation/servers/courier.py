@@ -7,7 +7,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Despawned, ImminentLoss, InputAck, Message, Spawned
 from batonpass.scenarios.simulation.servers.company import Outbox
 from batonpass.scenarios.simulation.servers.mail import Mail
-from batonpass.scenarios.simulation.servers.notices import NoticeWatch
+from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
 
 __all__ = ["VirtualCourier"]
 

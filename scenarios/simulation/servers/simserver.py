@@ -31,8 +31,8 @@ from batonpass.scenarios.simulation.servers.disk import Disk, LateStages, Nonces
 from batonpass.scenarios.simulation.servers.keys import Keys, KeysKnown
 from batonpass.scenarios.simulation.servers.mail import Mail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
-from batonpass.scenarios.simulation.servers.notices import NoticeWatch
 from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
 from batonpass.scenarios.simulation.servers.tasks import Process, ProcessClock, VirtualClock
 from batonpass.scenarios.simulation.servers.ways import Link, WayHome
 from batonpass.scenarios.simulation.servers.world import Carrying, Counting, Finishing

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.bench.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
-from batonpass.scenarios.bench.h2load import connections_for, parse_log, parse_summary
 from batonpass.scenarios.bench.subject import MeasurementFailed
+from batonpass.scenarios.bench.tree.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
+from batonpass.scenarios.bench.tree.h2load import connections_for, parse_log, parse_summary
 
 SUMMARY = """\
 starting benchmark...

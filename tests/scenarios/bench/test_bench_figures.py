@@ -12,11 +12,11 @@ from rich.console import Console
 
 from batonpass.scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
 from batonpass.scenarios.bench.machine import MachineFacts, is_quiet
-from batonpass.scenarios.bench.report import BenchReport, DemandResult, Figures, RowResult, row_result
 from batonpass.scenarios.bench.rows import Demand, Reference, Unit, rows_of
-from batonpass.scenarios.bench.run import Plan, measure_all
 from batonpass.scenarios.bench.subject import Fault, LeaderMoved, Subject
-from batonpass.scenarios.bench.table import render
+from batonpass.scenarios.bench.tree.report import BenchReport, DemandResult, Figures, RowResult, row_result
+from batonpass.scenarios.bench.tree.run import Plan, measure_all
+from batonpass.scenarios.bench.tree.table import render
 from batonpass.scenarios.bench.workloads import (
     KEY_COUNT,
     Kind,

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from batonpass.scenarios.bench.loads import closed_loop
+from batonpass.scenarios.bench.tree.loads import closed_loop
 
 
 def clock_ns() -> int:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.bench.profiles import WAITING, WAITING_FOR_DISK, from_collapsed, from_cprofile, layer_of
-from batonpass.scenarios.bench.profiling import MemberProfile
+from batonpass.scenarios.bench.tree.profiles import WAITING, WAITING_FOR_DISK, from_collapsed, from_cprofile, layer_of
+from batonpass.scenarios.bench.tree.profiling import MemberProfile
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batonpass.scenarios.bench.report import BenchReport
+from batonpass.scenarios.bench.tree.report import BenchReport
 from batonpass.scenarios.cli.main import BAD_USAGE, CLUSTER_FAILED, OK, run_command
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
-from batonpass.scenarios.bench.batonpass import Batonpass
-from batonpass.scenarios.bench.etcd import Etcd, require_programs
 from batonpass.scenarios.bench.machine import is_quiet, look_at
-from batonpass.scenarios.bench.nodes import measure_nodes
-from batonpass.scenarios.bench.profiling import MemberProfile, profile_workload
-from batonpass.scenarios.bench.report import BenchReport, row_result
 from batonpass.scenarios.bench.rows import NodesFigure, RowSpec
 from batonpass.scenarios.bench.subject import Fault, LeaderMoved, Subject, Tell
+from batonpass.scenarios.bench.tree.batonpass import Batonpass
+from batonpass.scenarios.bench.tree.etcd import Etcd, require_programs
+from batonpass.scenarios.bench.tree.nodes import measure_nodes
+from batonpass.scenarios.bench.tree.profiling import MemberProfile, profile_workload
+from batonpass.scenarios.bench.tree.report import BenchReport, row_result
 from batonpass.scenarios.bench.workloads import Sample, Workload
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.scenarios.common.errors import EnvironmentFailed

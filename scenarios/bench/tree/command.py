@@ -8,10 +8,10 @@ import click
 import trio
 from rich.console import Console
 
-from batonpass.scenarios.bench.profiling import MemberProfile, render_profile
 from batonpass.scenarios.bench.rows import RowSpec, rows_of
-from batonpass.scenarios.bench.run import Plan, run_bench, run_profiles
-from batonpass.scenarios.bench.table import render
+from batonpass.scenarios.bench.tree.profiling import MemberProfile, render_profile
+from batonpass.scenarios.bench.tree.run import Plan, run_bench, run_profiles
+from batonpass.scenarios.bench.tree.table import render
 from batonpass.scenarios.bench.workloads import Workload
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
 

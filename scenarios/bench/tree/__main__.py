@@ -1,4 +1,4 @@
-"""`python -m scenarios.bench CONFIG`: one member process of the benchmark; see `member`. Not for people."""
+"""One member process of the benchmark, `python -m batonpass.scenarios.bench.tree CONFIG`: see `member`."""
 
 import gc
 import sys
@@ -14,7 +14,7 @@ def _main() -> None:
     gc.disable()
     import trio
 
-    from batonpass.scenarios.bench.member import parse_arguments, serve
+    from batonpass.scenarios.bench.tree.member import parse_arguments, serve
 
     gc.freeze()
     gc.enable()

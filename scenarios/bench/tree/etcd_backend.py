@@ -1,4 +1,4 @@
-"""How fast our tree is when etcd keeps it: `python -m scenarios.bench.etcd_backend`.
+"""How fast our tree is when etcd keeps it: `python -m scenarios.bench.tree.etcd_backend`.
 
 Three members of etcd, one process of ours and the clients inside it, as in a homeserver. The loads are those of
 `baton bench tree`, so the rows can be held against the ones there.
@@ -13,8 +13,8 @@ from random import SystemRandom
 import click
 import trio
 
-from batonpass.scenarios.bench.etcd import Etcd
-from batonpass.scenarios.bench.loads import PROCEDURES, fill, run_load
+from batonpass.scenarios.bench.tree.etcd import Etcd
+from batonpass.scenarios.bench.tree.loads import PROCEDURES, fill, run_load
 from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.tree.etcd import EtcdConfig, EtcdReplica

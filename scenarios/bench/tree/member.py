@@ -1,4 +1,4 @@
-"""One member of the benchmark's instance, as a process: `python -m scenarios.bench CONFIG`.
+"""One member of the benchmark's instance, as a process: `python -m batonpass.scenarios.bench.tree CONFIG`.
 
 It runs a `Replica` exactly as a homeserver does, and the clients inside the same process. Orders come as JSON lines on
 a port of loopback, one at a time per connection, and each is answered by one line: `{"done": ...}`, or
@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.scenarios.bench.loads import PROCEDURES, fill, load_nodes, run_load, write_among
-from batonpass.scenarios.bench.profiles import from_cprofile
+from batonpass.scenarios.bench.tree.loads import PROCEDURES, fill, load_nodes, run_load, write_among
+from batonpass.scenarios.bench.tree.profiles import from_cprofile
 from batonpass.scenarios.bench.workloads import Kind, key_path, value_text
 from batonpass.tree import Aborted, Member, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
 

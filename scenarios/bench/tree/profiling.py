@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from batonpass.scenarios.bench.batonpass import Batonpass, BenchMember
 from batonpass.scenarios.bench.process_facts import processor_seconds
-from batonpass.scenarios.bench.profiles import Profile, from_collapsed, is_waiting
 from batonpass.scenarios.bench.subject import MeasurementFailed
+from batonpass.scenarios.bench.tree.batonpass import Batonpass, BenchMember
+from batonpass.scenarios.bench.tree.profiles import Profile, from_collapsed, is_waiting
 from batonpass.scenarios.bench.workloads import Place, Workload
 from batonpass.scenarios.cluster.processes import ChildProcesses, Command
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 import httpx
 import trio
 
-from batonpass.scenarios.bench.etcd_certificates import PeerCertificates, make_peer_certificates
-from batonpass.scenarios.bench.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
-from batonpass.scenarios.bench.h2load import H2Load, LoadRun
 from batonpass.scenarios.bench.process_facts import processor_seconds
 from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
+from batonpass.scenarios.bench.tree.etcd_certificates import PeerCertificates, make_peer_certificates
+from batonpass.scenarios.bench.tree.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
+from batonpass.scenarios.bench.tree.h2load import H2Load, LoadRun
 from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind, Place, Sample, Workload, key_path, value_text
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command

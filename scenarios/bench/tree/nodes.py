@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.scenarios.bench.batonpass import Batonpass
 from batonpass.scenarios.bench.process_facts import resident_bytes
 from batonpass.scenarios.bench.rows import NodesFigure, rewritten_of
 from batonpass.scenarios.bench.subject import Tell
+from batonpass.scenarios.bench.tree.batonpass import Batonpass
 
 __all__ = ["measure_nodes"]
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.scenarios.bench.member import arguments_of
 from batonpass.scenarios.bench.process_facts import processor_seconds
 from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
+from batonpass.scenarios.bench.tree.member import arguments_of
 from batonpass.scenarios.bench.workloads import Place, Sample, Workload
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
@@ -39,7 +39,12 @@ class BenchMember:
         return self._processes.start(
             Command(
                 name=f"batonpass {self.config.name}",
-                argv=[sys.executable, "-m", "batonpass.scenarios.bench", arguments_of(self.config, self._orders_port)],
+                argv=[
+                    sys.executable,
+                    "-m",
+                    "batonpass.scenarios.bench.tree",
+                    arguments_of(self.config, self._orders_port),
+                ],
                 # Beside its directory, because what is in that is measured.
                 log_file=self.config.directory.with_suffix(".log"),
             )

@@ -4,13 +4,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from batonpass.scenarios.bench.judgement import Verdict
-from batonpass.scenarios.bench.report import BenchReport, Figures, RowResult
-from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.judgement import VERDICT_STYLES, Verdict
+from batonpass.scenarios.bench.rows import bare, number
+from batonpass.scenarios.bench.tree.report import BenchReport, Figures, RowResult
 
-__all__ = ["VERDICT_STYLES", "bare", "number", "render"]
-
-VERDICT_STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_JUDGED: "dim"}
+__all__ = ["render"]
 
 
 def render(report: BenchReport) -> RenderableType:
@@ -89,16 +87,3 @@ def _spread(row: RowResult, figures: Figures | None) -> Text:
         return Text(median)
     # Text, because a string in brackets is markup to rich.
     return Text(f"{median} [{bare(figures.min, row.unit)}-{bare(figures.max, row.unit)}]")
-
-
-def number(value: float, unit: Unit) -> str:
-    """A figure with its unit."""
-    suffix = "/s" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
-    return f"{bare(value, unit)}{suffix}"
-
-
-def bare(value: float, unit: Unit) -> str:
-    """A figure without its unit, with as many digits as mean something."""
-    if unit is not Unit.PER_SECOND and value < 10:
-        return f"{value:.2f}"
-    return f"{value:,.0f}" if value < 100_000 else f"{value / 1000:,.0f}k"
