@@ -41,10 +41,11 @@ from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.verified import Verified
 from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.homeserver.node.composition import Ports, Settings, build
+from batonpass.homeserver.node.composition import Settings, build
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.homeserver.transfer.asked import letter_of
 from batonpass.homeserver.transfer.hierarchies import order_all
+from batonpass.homeserver.transfer.ports import Ports
 from batonpass.homeserver.transfer.service import in_nursery
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
