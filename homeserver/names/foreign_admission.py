@@ -15,7 +15,6 @@ from typing import Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import Reason
-from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message
@@ -76,23 +75,13 @@ class Admissions:
         # Until when each instance is not waited for; of those that there is a way to.
         self._given_up: Final[dict[str, int]] = {}
 
-    async def ask(self, request: HandoffRequest, trace: Trace, left_s: float = math.inf) -> tuple[AdmitReply, Trace]:
-        """Whether the home of its target would have the entity there, and by which incarnation.
-
-        Raises:
-            PeerUnreachable: it does not answer, and has not been silent for so long that this is an answer.
-        """
-        (answer,) = await self.ask_each(instance_of(request.target), [(request, trace)], left_s)
-        if isinstance(answer, PeerUnreachable):
-            raise answer
-        return answer
-
     async def ask_each(
         self, home: str, asked: Sequence[tuple[HandoffRequest, Trace]], left_s: float = math.inf
     ) -> list[tuple[AdmitReply, Trace] | PeerUnreachable]:
-        """`ask` of each of these, whose targets have this `home`: its answer, or what `ask` raises.
+        """Whether the `home` of their targets would have each of these there, and by which incarnation.
 
-        Their sender waits for `left_s` yet. There is one question for each target, since that is what it is about.
+        Or `PeerUnreachable`: it does not answer, and has not been silent for so long that this is an answer. Their
+        sender waits for `left_s` yet. There is one question for each target, since that is what it is about.
         """
         if self._federation.hops_to(home) is None:
             return [(_no(request, Reason.UNKNOWN_TARGET), trace) for request, trace in asked]

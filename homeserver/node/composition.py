@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.machines.lease import Granter, LeaseTerms
 from batonpass.authority.model.records import Role
-from batonpass.authority.names import instance_of
-from batonpass.authority.node.breakpoints import BreakpointReached
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.placement.policy import Balance, Policy
 from batonpass.authority.wire.log_position import HeldInquiry, LogInquiry
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import (
     Adopted,
     Census,
@@ -34,12 +31,10 @@ from batonpass.homeserver.failover.leases import Leases, Starter
 from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
 from batonpass.homeserver.failover.outcome_queries import Inquiries
 from batonpass.homeserver.failover.takeover import Recoveries
-from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
-from batonpass.homeserver.names.foreign_admission import PATIENCE_S, Admissions
-from batonpass.homeserver.names.local_admission import Admitting
+from batonpass.homeserver.names.foreign_admission import PATIENCE_S
 from batonpass.homeserver.node.standings import Standings
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.homeserver.transfer.batch import Batches
@@ -48,9 +43,7 @@ from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.creation import Births
 from batonpass.homeserver.transfer.decided import Listeners
 from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.homeserver.transfer.foreign_relay import PassingOn
 from batonpass.homeserver.transfer.grant_retry import Reminders
-from batonpass.homeserver.transfer.group_commit import GroupCommit
 from batonpass.homeserver.transfer.group_result import GroupAnswers, GroupNews
 from batonpass.homeserver.transfer.hierarchies import Hierarchies
 from batonpass.homeserver.transfer.notices import Notices
@@ -58,46 +51,18 @@ from batonpass.homeserver.transfer.order import Ordering
 from batonpass.homeserver.transfer.order_retry import Orders
 from batonpass.homeserver.transfer.owners import Owners
 from batonpass.homeserver.transfer.ownership_check import Held
-from batonpass.homeserver.transfer.parcels import Post
-from batonpass.homeserver.transfer.service import BesideEachOther, Transfers
+from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.transfer.service import Transfers
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import WaitingRequests
 
-__all__ = ["RENEW_AFTER", "Kinds", "Loop", "Parts", "Ports", "Settings", "build"]
+__all__ = ["RENEW_AFTER", "Kinds", "Loop", "Parts", "Settings", "build"]
 
 RENEW_AFTER: Final = 4
 """A chain of so many direct passes is replaced by a new grant."""
 
 Loop = Callable[[Starter], Coroutine[Any, Any, None]]
 """What a part does until it is cancelled; what takes time it starts beside that."""
-
-
-@dataclass(frozen=True)
-class Ports:
-    """What a homeserver stands on.
-
-    Args:
-        sealer: its name and keys.
-        leads: whether this member leads its instance, as far as it knows.
-        leads_log: whether it leads the log now; None if that has no leader among the members.
-        is_better_elsewhere: whether the office of granting leases is left to others; see `Clocks`.
-        reached: where tests interrupt it.
-        beside_each_other: how several messages are dealt with at the same time.
-    """
-
-    sealer: Sealer
-    store: Store
-    directory: Directory
-    federation: Federation
-    post: Post
-    positions: LogPositions
-    clock: Clock
-    spans: Spans
-    leads: Callable[[], bool]
-    leads_log: Callable[[], bool | None]
-    is_better_elsewhere: Callable[[], bool]
-    reached: BreakpointReached
-    beside_each_other: BesideEachOther
 
 
 @dataclass(frozen=True)
@@ -227,8 +192,7 @@ def _alone(part: _Served) -> Loop:
 def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  # it is frozen
     """Wire the parts of one homeserver; nothing runs yet. Each is made of those before it."""
     store, directory, federation, clock = ports.store, ports.directory, ports.federation, ports.clock
-    post, spans, positions, name = ports.post, ports.spans, ports.positions, ports.sealer.name
-    instance = instance_of(name)
+    post, spans, positions, instance = ports.post, ports.spans, ports.positions, ports.instance
     granter = kinds.granter(LeaseTerms(round(settings.lease_term_s * 1e9)))
 
     def in_office() -> bool:
@@ -237,7 +201,7 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
     recoveries = kinds.recoveries(store, post.post, clock, in_office, spans)
     witnesses = Witnesses(lambda other: federation.hops_to(other) is not None)
     leases = Leases(
-        name,
+        ports.name,
         store,
         clock,
         granter,
@@ -281,39 +245,20 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
     owners = Owners(instance, store, directory, federation, notices)
     inquiries = Inquiries(store, directory, federation, abroad, certificates, notices, recoveries.begun, instance)
     waiting, decisions = WaitingRequests(clock.bell()), DecisionSpans(spans)
-    groups = GroupAnswers(instance, store, waiting, post, certificates, decisions, listeners)
+    groups = GroupAnswers(ports, waiting, certificates, decisions, listeners)
     batches = Batches(
-        name=name,
-        store=store,
-        directory=directory,
-        post=post,
-        clock=clock,
-        certificates=certificates,
-        chains=chains,
-        notices=notices,
-        commit=GroupCommit(store, spans),
-        admissions=Admissions(federation, clock, settings.patience_s),
-        passing_on=PassingOn(federation, clock),
-        waiting=waiting,
-        groups=groups,
-        listeners=listeners,
-        decisions=decisions,
-        reached=ports.reached,
-        renew_after=settings.renew_after,
+        ports, certificates, chains, notices, groups, decisions, settings.renew_after, settings.patience_s
     )
     transfers = Transfers(
-        batches=batches,
-        admitting=Admitting(name, store, clock),
+        ports,
+        batches,
         answers={
             **inquiries.answers,
             OwnerRequest: owners.answer,
             LogInquiry: log_inquiries.answer,
             HeldInquiry: held.answer,
         },
-        directory=directory,
-        clock=clock,
         why_undecided=lambda: leases.went_back,
-        beside_each_other=ports.beside_each_other,
     )
     return Parts(
         store=store,

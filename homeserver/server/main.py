@@ -46,7 +46,7 @@ from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.names.key_reset import Vouching
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node import composition
-from batonpass.homeserver.node.composition import Loop, Ports, Settings
+from batonpass.homeserver.node.composition import Loop, Settings
 from batonpass.homeserver.node.dispatch import Node, Secrets
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.placement.balancer import load_policy, random_id
@@ -54,6 +54,7 @@ from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.server import exit_status
 from batonpass.homeserver.transfer.master_questions import Questions
 from batonpass.homeserver.transfer.parcels import Parcels
+from batonpass.homeserver.transfer.ports import Ports
 from batonpass.homeserver.transfer.rate_limit import RequestGate
 from batonpass.homeserver.transfer.service import in_nursery
 from batonpass.tree.member.replica import Replica

@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError, Reason, Refused
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import EntityRecord, Outcome, Phase, TransferRecord
 from batonpass.authority.names import instance_of
-from batonpass.authority.node.breakpoints import Breakpoint, BreakpointReached
+from batonpass.authority.node.breakpoints import Breakpoint
 from batonpass.authority.trust.certificate_reader import Asked
 from batonpass.authority.trust.certificates import UnprovenChain, token_hash
 from batonpass.authority.wire.batch import Letter
@@ -37,8 +36,7 @@ from batonpass.authority.wire.transfer import (
     Report,
     ReportReply,
 )
-from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.names.directory import Directory, check_speaks_for
+from batonpass.homeserver.names.directory import check_speaks_for
 from batonpass.homeserver.names.federation import PeerUnreachable
 from batonpass.homeserver.names.foreign_admission import Admissions
 from batonpass.homeserver.transfer.asked import (
@@ -53,14 +51,14 @@ from batonpass.homeserver.transfer.asked import (
 )
 from batonpass.homeserver.transfer.certificate_chains import Chains
 from batonpass.homeserver.transfer.certificates import Certification
-from batonpass.homeserver.transfer.decided import Listeners, reply_of
+from batonpass.homeserver.transfer.decided import reply_of
 from batonpass.homeserver.transfer.foreign_relay import PassingOn, home_elsewhere
 from batonpass.homeserver.transfer.group_commit import GroupCommit
 from batonpass.homeserver.transfer.group_result import GroupAnswers
 from batonpass.homeserver.transfer.notices import Notices
-from batonpass.homeserver.transfer.parcels import Post
+from batonpass.homeserver.transfer.ports import Ports
 from batonpass.homeserver.transfer.spans import DecisionSpans
-from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
+from batonpass.homeserver.transfer.waiting_group import Waiting
 from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["Batches"]
@@ -88,50 +86,38 @@ class Batches:
     """One member's answers to what old authorities ask of the log.
 
     Args:
-        name: this homeserver.
         renew_after: a chain of so many passes is replaced by a new grant. Each pass makes a hand-over longer by some
             700 bytes, and a grant takes a signature, a message and two verifications.
+        patience_s: see `Admissions`.
     """
 
     def __init__(
         self,
-        *,
-        name: str,
-        store: Store,
-        directory: Directory,
-        post: Post,
-        clock: Clock,
+        ports: Ports,
         certificates: Certification,
         chains: Chains,
         notices: Notices,
-        commit: GroupCommit,
-        admissions: Admissions,
-        passing_on: PassingOn,
-        waiting: WaitingRequests,
         groups: GroupAnswers,
-        listeners: Listeners,
         decisions: DecisionSpans,
-        reached: BreakpointReached,
         renew_after: int,
+        patience_s: float,
     ) -> None:
-        self._name: Final = name
-        self._instance: Final = instance_of(name)
-        self._store: Final = store
-        self._directory: Final = directory
-        self._post: Final = post
-        self._clock: Final = clock
+        self._name: Final = ports.name
+        self._instance: Final = ports.instance
+        self._store: Final = ports.store
+        self._directory: Final = ports.directory
+        self._post: Final = ports.post
+        self._clock: Final = ports.clock
+        self._reached: Final = ports.reached
         self._certificates: Final = certificates
         self._chains: Final = chains
         self._notices: Final = notices
-        self._commit: Final = commit
-        self._admissions: Final = admissions
-        self._passing_on: Final = passing_on
-        self._waiting: Final = waiting
         self._groups: Final = groups
-        self._listeners: Final = listeners
         self._decisions: Final = decisions
-        self._reached: Final = reached
         self._renew_after: Final = renew_after
+        self._commit: Final = GroupCommit(ports.store, ports.spans)
+        self._admissions: Final = Admissions(ports.federation, ports.clock, patience_s)
+        self._passing_on: Final = PassingOn(ports.federation, ports.clock)
 
     async def one(self, opened: Opened) -> Letter | None:
         """What to answer to one message, as a batch of its own; None if its answer takes another way.
@@ -440,9 +426,9 @@ class Batches:
             return Letter(reply, opened.trace)
         if is_pending and opened.sender == source and self._is_here(source):
             # Nothing is decided about the others of its group either, or not before this step of the log.
-            self._waiting.add(Waiting(transfer.id, transfer.group, trace, opened.sender))
+            self._groups.waits(Waiting(transfer.id, transfer.group, trace, opened.sender))
         elif not is_pending and not item.repeated:
-            self._listeners.note(transfer, is_known=item.is_known)
+            self._groups.listeners.note(transfer, is_known=item.is_known)
         if not self._is_here(source, target):
             # Case 1: its old authority brings the word to the target, which may be far from here.
             return Letter(reply, trace, on_path=True)
@@ -455,7 +441,7 @@ class Batches:
 
     def _given_up(self, item: Item, steps: int) -> Letter:
         item.told.decided(self._clock.monotonic_ns(), item.outcome, steps)
-        self._waiting.take(item.message.transfer_id)
+        self._groups.gave_up(item.message.transfer_id)
         transfer = TransferRecord.from_data(item.outcome["transfer"])
         return Letter(reply_of(item.outcome, transfer, item.certificate), item.opened.trace)
 

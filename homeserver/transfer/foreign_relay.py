@@ -36,20 +36,11 @@ class PassingOn:
         self._federation: Final = federation
         self._clock: Final = clock
 
-    async def one(self, home: str, opened: Opened) -> Letter:
-        """The answer to a message from the home that it is for.
-
-        Raises:
-            PeerUnreachable: nobody there answers in time.
-            MessageError: what is answered is no answer to it.
-        """
-        (answer,) = await self.each(home, [opened])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
     async def each(self, home: str, opened: Sequence[Opened]) -> list[Letter | PeerUnreachable | MessageError]:
-        """As `one` of each of these, which came together: its answer, or what `one` would raise."""
+        """The answers to messages, which came together, from the home that they are for.
+
+        Or for each `PeerUnreachable`: nobody there answers in time; `MessageError`: what is answered is no answer.
+        """
         letters = [Letter(one.message, one.trace, isinstance(one.message, HandoffRequest)) for one in opened]
         within_s = min(PATIENCE_S, opened[0].left_s(self._clock.monotonic_ns()))
         answers = await self._federation.exchange_all(home, letters, within_s=within_s)

@@ -21,7 +21,8 @@ from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.decided import Listeners, reply_of
-from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
+from batonpass.homeserver.transfer.parcels import NOT_TOLD
+from batonpass.homeserver.transfer.ports import Ports
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
 
@@ -39,21 +40,27 @@ class GroupAnswers:
 
     def __init__(
         self,
-        instance: str,
-        store: Store,
+        ports: Ports,
         waiting: WaitingRequests,
-        post: Post,
         certificates: Certification,
         decisions: DecisionSpans,
         listeners: Listeners,
     ) -> None:
-        self._instance: Final = instance
-        self._store: Final = store
+        self._instance: Final = ports.instance
+        self._store: Final = ports.store
+        self._post: Final = ports.post
         self._waiting: Final = waiting
-        self._post: Final = post
         self._certificates: Final = certificates
         self._decisions: Final = decisions
-        self._listeners: Final = listeners
+        self.listeners: Final = listeners
+
+    def waits(self, request: Waiting) -> None:
+        """This request is one of a group's that is not complete yet."""
+        self._waiting.add(request)
+
+    def gave_up(self, transfer_id: str) -> None:
+        """The old authority of this one does not wait any more."""
+        self._waiting.take(transfer_id)
 
     async def tell(self, transfer: TransferRecord) -> None:
         """With one of a group the others are decided too: those whose requests wait here are answered at once.
@@ -92,7 +99,7 @@ class GroupAnswers:
         committed = [(one, transfer) for one, transfer in decided if transfer.phase is Phase.COMMITTED]
         certificates = self._certificates.commit_all([transfer for _, transfer in committed])
         for (one, transfer), certificate in zip(committed, certificates, strict=True):
-            self._listeners.note(transfer)
+            self.listeners.note(transfer)
             if instance_of(transfer.target) == self._instance:
                 words[transfer.target].append(Letter(Grant(certificate=certificate), one.trace, on_path=True))
                 continue
@@ -102,7 +109,7 @@ class GroupAnswers:
         for one, transfer in decided:
             record = self._store.entity(transfer.entity) if transfer.phase is Phase.REFUSED else None
             if record is not None:
-                self._listeners.note(transfer)
+                self.listeners.note(transfer)
                 answer = {"outcome": Outcome.REFUSED.value, "authority": record.authority}
                 reply = reply_of(answer | {"epoch": record.epoch, "sub": record.sub}, transfer, "")
                 words[one.sender].append(Letter(reply, one.trace))

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
@@ -18,19 +17,17 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import LogInquiry
 from batonpass.authority.wire.sealing import Opened
 from batonpass.authority.wire.transfer import AdmitRequest, Message, NoAnswer
-from batonpass.homeserver.names.directory import Directory, check_homeserver_of
+from batonpass.homeserver.names.directory import check_homeserver_of
 from batonpass.homeserver.names.local_admission import Admitting
 from batonpass.homeserver.transfer.asked import ABOUT_TRANSFERS, letter_of
 from batonpass.homeserver.transfer.batch import Batches
+from batonpass.homeserver.transfer.ports import Ports
 from batonpass.tree.raft.submissions import NoQuorum
 
-__all__ = ["Answer", "BesideEachOther", "Transfers", "in_nursery"]
+__all__ = ["Answer", "Transfers", "in_nursery"]
 
 Answer = Callable[[Opened], Awaitable[Message]]
 """Answers one kind of message; raises as `Transfers.reply`."""
-
-BesideEachOther = Callable[[Sequence[Callable[[], Awaitable[None]]]], Awaitable[None]]
-"""Does all of these, none of which waits for another."""
 
 
 async def in_nursery(jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:
@@ -46,27 +43,22 @@ class Transfers:
     Args:
         answers: who answers the kinds of messages that are none about transfers.
         why_undecided: why this member decides nothing: its log went back; empty if it does.
-        beside_each_other: how several messages are dealt with at the same time.
     """
 
     def __init__(
         self,
-        *,
+        ports: Ports,
         batches: Batches,
-        admitting: Admitting,
         answers: Mapping[type[Any], Answer],
-        directory: Directory,
-        clock: Clock,
         why_undecided: Callable[[], str],
-        beside_each_other: BesideEachOther,
     ) -> None:
         self._batches: Final = batches
-        self._admitting: Final = admitting
+        self._admitting: Final = Admitting(ports.name, ports.store, ports.clock)
         self._answers: Final = answers
-        self._directory: Final = directory
-        self._clock: Final = clock
+        self._directory: Final = ports.directory
+        self._clock: Final = ports.clock
         self._why_undecided: Final = why_undecided
-        self._beside_each_other: Final = beside_each_other
+        self._beside_each_other: Final = ports.beside_each_other
 
     async def replies(self, opened: Sequence[Opened]) -> list[Letter]:
         """What is to be answered to each message of a batch, in their order; see `homeserver.transfer.batch`."""

@@ -16,7 +16,8 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord
 from batonpass.authority.wire.sealing import Opened, Sealer
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message
-from batonpass.homeserver.node.composition import Ports, Settings, build
+from batonpass.homeserver.node.composition import Settings, build
+from batonpass.homeserver.transfer.ports import Ports
 from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
 from batonpass.scenarios.simulation.search.ports import ROOMS, StoppedClock
 

@@ -21,10 +21,11 @@ from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.log.store import Store
 from batonpass.homeserver.names.federation import PeerUnreachable
 from batonpass.homeserver.node.composition import Parts as HomeParts
-from batonpass.homeserver.node.composition import Ports, Settings, build
+from batonpass.homeserver.node.composition import Settings, build
 from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
+from batonpass.homeserver.transfer.ports import Ports
 from batonpass.scenarios.simulation.servers.calls import Call, Calls
 from batonpass.scenarios.simulation.servers.company import Batch, Outbox
 from batonpass.scenarios.simulation.servers.keys import Keys, identity_of

@@ -12,7 +12,7 @@ from batonpass.authority.wire.transfer import Adopted
 from batonpass.homeserver.failover.takeover import Recoveries
 from tests.authority.log import BALL, OTHER, S1, S2, Log, new_log
 from tests.authority.node.test_spans import Ear
-from tests.homeserver.transfer.test_batch import CLOCK, Kept
+from tests.homeserver.batched import CLOCK, Kept
 
 NOTHING: Any = None
 FOUND = {"tick": 7, "state_hash": "0" * 64, "source": "checkpoint"}

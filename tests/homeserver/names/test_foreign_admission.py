@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
@@ -69,6 +70,15 @@ def asking(way: Way) -> Admissions:
     return Admissions(cast(Any, way), TrioClock(), PATIENCE_S)
 
 
+async def ask(admissions: Admissions, request: HandoffRequest, left_s: float = math.inf) -> tuple[AdmitReply, Trace]:
+    """The answer about one of them. Raises `PeerUnreachable`."""
+    trace = Trace(request.transfer_id)
+    (answer,) = await admissions.ask_each(instance_of(request.target), [(request, trace)], left_s)
+    if isinstance(answer, PeerUnreachable):
+        raise answer
+    return answer
+
+
 async def refused_after_s(
     admissions: Admissions, pause_s: float, request: HandoffRequest = REQUEST
 ) -> tuple[float, AdmitReply]:
@@ -76,7 +86,7 @@ async def refused_after_s(
     began_s = trio.current_time()
     while True:
         try:
-            answer, _ = await admissions.ask(request, Trace(request.transfer_id))
+            answer, _ = await ask(admissions, request)
         except PeerUnreachable:
             await trio.sleep(pause_s)
         else:
@@ -131,7 +141,7 @@ async def test_a_home_that_comes_and_goes_costs_each_move_one_try_once_it_was_gi
 async def test_a_transfer_that_was_not_asked_about_for_long_is_waited_for_anew(autojump_clock: MockClock) -> None:
     admissions = asking(Way())
     with pytest.raises(PeerUnreachable):
-        await admissions.ask(REQUEST, Trace("transfer-1"))
+        await ask(admissions, REQUEST)
     await trio.sleep(PAUSE_NS / 1e9 + 1.0)
     waited_s, _ = await refused_after_s(admissions, pause_s=1.0)
     assert waited_s == PATIENCE_S
@@ -186,12 +196,12 @@ async def test_who_has_no_time_left_to_wait_is_not_given_up_at_once(autojump_clo
     other = handoff(target="beta.s1", transfer_id="transfer-2")
     began_s = trio.current_time()
     with pytest.raises(PeerUnreachable):
-        await admissions.ask(other, Trace("transfer-2"), left_s=0.3)
+        await ask(admissions, other, left_s=0.3)
     assert trio.current_time() - began_s == pytest.approx(0.3), "nobody waits any more"
 
 
 async def test_an_instance_without_a_route_has_no_such_target() -> None:
-    answer, _ = await asking(Way()).ask(handoff(target="gamma.s1"), Trace("transfer-1"))
+    answer, _ = await ask(asking(Way()), handoff(target="gamma.s1"))
     assert answer.reason == "unknown_target"
 
 

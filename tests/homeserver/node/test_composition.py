@@ -15,7 +15,7 @@ from batonpass.homeserver.node import composition
 from batonpass.homeserver.server import main
 from batonpass.scenarios.simulation.servers.cluster import Cluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from tests.homeserver.transfer.test_batch import Home, log_of_three
+from tests.homeserver.batched import Home, log_of_three
 
 COMPOSITION = Path(inspect.getfile(composition))
 

@@ -12,7 +12,7 @@ from batonpass.authority.wire.sealing import Opened
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import BALL, OTHER, S2, S3
 from tests.authority.node.test_spans import Ear
-from tests.homeserver.transfer.test_batch import MESSAGES, THIRD, Home, alone, handoff, log_of_three, together
+from tests.homeserver.batched import MESSAGES, THIRD, Home, alone, handoff, log_of_three, together
 
 
 def stops(ear: Ear, prefix: tuple[str, ...]) -> list[tuple[str, str, str]]:
