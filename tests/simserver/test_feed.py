@@ -5,12 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.durability import replication as copies
 from batonpass.simserver.entity.feed import Batch, Change, Changed, Committed, Event, Feed, Follower
 from batonpass.simserver.entity.inputs import Inbox
 from batonpass.simserver.entity.snapshot import Snapshot
@@ -18,6 +21,7 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.world.pending_input import PendingInput
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
+from tests.simserver.test_copies import INTERVAL_S, Place, served
 from tests.simserver.test_holdings import Written
 
 
@@ -360,3 +364,23 @@ def test_a_subscription_that_was_closed_hears_nothing_more() -> None:
     told.changed(BALL, Fence(1), 2, Change.ENDED)
     listener.close()
     assert (heard, len(events_of(follower)), told.hears_commits) == ([BALL], 1, False)
+
+
+# --- who subscribes --------------------------------------------------------------------------------------------------
+
+
+async def test_what_has_had_no_tick_since_its_copy_is_not_compared_with_that(
+    system: System, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, compared = Place(system), list[Any]()
+    monkeypatch.setattr(copies, "_are_equal", lambda *worlds: compared.append(worlds) or worlds[0] == worlds[1])
+    holding = place.spawn()
+    async with served(place.copier()):
+        await trio.sleep(5.5 * INTERVAL_S)
+        assert (len(place.copied), compared) == (1, [])
+        holding.life.commit(dict(holding.life.world), now_ns=1)
+        await trio.sleep(2 * INTERVAL_S)
+        assert (len(place.copied), len(compared)) == (1, 1), "its state is the same"
+        holding.life.commit(holding.life.world | {"pushes": 7}, now_ns=2)
+        await trio.sleep(INTERVAL_S)
+        assert (len(place.copied), len(compared)) == (2, 2)
