@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batonpass.authority.errors import Reason
+from batonpass.authority.fence import Fence
 from batonpass.authority.machines.source import TABLE, OutgoingPhase
 from batonpass.homeserver.rest.errors import REASON_STATUS
+from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.world.participants import dehydrated, rehydrate, release
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
+from tests.simserver.entity.test_table import Written
+from tests.simserver.stage import Stage
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -105,3 +111,37 @@ def test_the_participant_in_the_architecture_page_carries_what_it_keeps() -> Non
     release(here, "alpha.stove", pytest.fail)
     kept = [world.participants["warmth"].kept for world in (here, there)]
     assert kept == [{}, {"alpha.stove": [1, 2]}]
+
+
+@given(st.lists(st.sampled_from(["round", "spawn", "leave", "resume", "take"]), max_size=30), st.integers(1, 6))
+def test_the_mirror_in_the_architecture_page_shows_what_there_is_also_when_it_was_slow(
+    did: list[str], bound: int
+) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    (source,) = (one for one in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "class Mirror" in one)
+    exec(compile(source, "architecture.md", "exec"), names)  # noqa: S102 — as above
+    actors: Any = None
+    stage = Stage(actors)
+    table = Holdings(stage.environment, Written())
+    mirror, follower, epoch = names["Mirror"](table), table.feed.follow("mirror", lambda: None, bound), 1
+    for number, what in enumerate([*did, "take"]):
+        living = next(iter(table), None)
+        epoch += 1
+        if what == "spawn":
+            table.spawn(f"alpha.e{number}", "ball", {}, Fence(epoch))
+        elif what == "round":
+            table.feed.round_begins(number)
+            for holding in table:
+                holding.life.commit({**holding.life.world, "p": [number, 0, 0]}, now_ns=1)
+            table.feed.round_is_over()
+        elif what == "leave" and living is not None:
+            table.leave(living.id, "alpha.s2", Fence(epoch))
+        elif what == "resume" and living is not None:
+            living.life.freeze()
+            living.stays(Fence(epoch))
+        elif what == "take":
+            while (batch := follower.take()) is not None:
+                mirror.take(batch)
+            shown = {entity: (fence, tick, state) for entity, (fence, tick, state) in mirror.known.items()}
+            assert shown == {one.id: (one.fence, one.life.tick, one.life.world) for one in table}

@@ -87,7 +87,8 @@ class Entity(Server[Life]):
                 raise TypeError(f"an entity answers no {other!r}")
 
     def _tick(self, life: Life) -> None:
-        if life.frozen or life.broken or life.ownership.suspended:
+        # Without the properties of a life, as with every tick.
+        if life.frozen or life.quarantine.why or life.acceptance.ownership.suspended:
             return
         if life.sleep is not None and not life.wakes_now():
             return

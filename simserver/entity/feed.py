@@ -219,13 +219,18 @@ class Feed:
     ) -> None:
         """A tick was committed; called by the entity if `hears_commits`."""
         if self._followers:
-            self._add(Committed(entity, fence, tick, before, after, inputs))
-        self._tell(Change.STEPPED, entity)
+            self._open.append(Committed(entity, fence, tick, before, after, inputs))
+            if not self._is_round:
+                self._seal()
+        if self._listeners[Change.STEPPED]:
+            self._tell(Change.STEPPED, entity)
 
     def changed(self, entity: str, fence: Fence, tick: int, change: Change) -> None:
         """Anything else has happened; called by the entity."""
         if self._followers:
-            self._add(Changed(entity, fence, tick, change))
+            self._open.append(Changed(entity, fence, tick, change))
+            if not self._is_round:
+                self._seal()
         self._tell(change, entity)
 
     def _tell(self, change: Change, entity: str) -> None:
@@ -234,11 +239,6 @@ class Feed:
                 one.listener(entity)
             except Exception as error:
                 self._failed(one, error)
-
-    def _add(self, event: Event) -> None:
-        self._open.append(event)
-        if not self._is_round:
-            self._seal()
 
     def _seal(self) -> None:
         if not self._open:

@@ -11,27 +11,22 @@ __all__ = ["PartsAtRest"]
 
 
 class PartsAtRest:
-    """Of one entity; each method is given its present tick."""
+    """Of one entity; each method is given its present tick. `kept` is None if there are none, and after a tick."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("kept",)
 
     def __init__(self, tick: int, parts: Mapping[str, bytes]) -> None:
-        self._parts = Parts(tick, parts) if parts else None
+        self.kept = Parts(tick, parts) if parts else None
 
     def present(self, tick: int) -> Parts | None:
         """Those of this very tick: as they came, or as they were when it was frozen. They are part of what it is."""
-        if self._parts is not None and self._parts.tick != tick:
-            self._parts = None
-        return self._parts
+        if self.kept is not None and self.kept.tick != tick:
+            self.kept = None
+        return self.kept
 
     def shown(self, tick: int) -> Mapping[str, bytes]:
         """What a snapshot has of them."""
         return NO_PARTS if (parts := self.present(tick)) is None else parts.shown
-
-    @property
-    def brought(self) -> Mapping[str, bytes] | None:
-        """Those with which it came, or was frozen; None if there are none."""
-        return None if self._parts is None else self._parts.shown
 
     def around(self, state: bytes, tick: int) -> bytes:
         """The encoded state with what a snapshot has of them."""
@@ -50,14 +45,10 @@ class PartsAtRest:
             ready = instead
         elif ready is None:
             ready = dehydrated()
-        self._parts = Parts(tick, shown, ready) if shown or ready else None
+        self.kept = Parts(tick, shown, ready) if shown or ready else None
         return ready
 
     def frozen(self, tick: int) -> None:
         """It is frozen with those that were ready, and shows them from now on."""
-        if self._parts is not None:
-            self._parts = Parts(tick, self._parts.ready or NO_PARTS, self._parts.ready)
-
-    def stepped(self) -> None:
-        """It has had a tick."""
-        self._parts = None
+        if self.kept is not None:
+            self.kept = Parts(tick, self.kept.ready or NO_PARTS, self.kept.ready)

@@ -160,10 +160,10 @@ class Life:
 
     def rehydrate(self) -> None:
         """Its world takes up the parts that came with it, before the first tick; see `simserver.world.participants`."""
-        parts = self._parts.brought
+        parts = self._parts.kept
         if parts is not None and not self.broken:
             with self.at_work():
-                rehydrate(self._env.world, self.id, self.seen, parts, self._env.count)
+                rehydrate(self._env.world, self.id, self.seen, parts.shown, self._env.count)
 
     # --- at work ---------------------------------------------------------------------------------------------------
 
@@ -175,7 +175,10 @@ class Life:
     def leave(self, began_ns: int) -> int:
         """Its world has come back: the time. If it took so long that the lease is lost, that counts as a death."""
         self._env.black_box.leave()
-        return self._came_back(began_ns)
+        done_ns = self._env.monotonic_ns()
+        if self._env.is_lost_by(began_ns, done_ns):
+            self._cost_the_lease(done_ns - began_ns)
+        return done_ns
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -185,16 +188,12 @@ class Life:
             try:
                 yield
             finally:
-                self._came_back(began_ns)
+                done_ns = self._env.monotonic_ns()
+                if self._env.is_lost_by(began_ns, done_ns):
+                    self._cost_the_lease(done_ns - began_ns)
 
-    def _came_back(self, began_ns: int) -> int:
-        done_ns = self._env.monotonic_ns()
-        if self._env.is_lost_by(began_ns, done_ns):
-            self._cost_the_lease((done_ns - began_ns) / 1e9)
-        return done_ns
-
-    def _cost_the_lease(self, took_s: float) -> None:
-        why = self.quarantine.lease_lost(took_s, self.fence.epoch)
+    def _cost_the_lease(self, took_ns: int) -> None:
+        why = self.quarantine.lease_lost(took_ns / 1e9, self.fence.epoch)
         if why and not (self.broken or self.over):
             self.stand_still(why)
 
@@ -303,7 +302,7 @@ class Life:
         before, self.world = self.world, world
         if self._migrated is not UP_TO_DATE:
             self._migrated, self.schema = UP_TO_DATE, schema_version(self._env.world)
-        self._parts.stepped()
+        self._parts.kept = None
         if carried is not None:
             self.carried = carried
         self._tick += 1

@@ -5,18 +5,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.durability import replication as copies
 from batonpass.simserver.entity.feed import Batch, Change, Changed, Committed, Event, Feed, Follower
 from batonpass.simserver.entity.inputs import Inbox
 from batonpass.simserver.entity.snapshot import Snapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.world.pending_input import PendingInput
+from tests.simserver.durability.test_replication import INTERVAL_S, Place, served
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
 
@@ -130,7 +134,7 @@ ANYTHING = st.lists(
 
 def happens(stage: Stage, life: Life, step: tuple[Any, ...]) -> None:
     match step:
-        case ("input", seq, rev, floor):
+        case ("input", seq, rev, floor) if not life.over:
             life.take_input(ADA, rev, seq, b"x", 0, floor)
         case ("tick",) if not (life.frozen or life.broken or life.ownership.suspended or life.over):
             life.commit(stage.environment.world.step(life.seen, tuple(life.inbox.pending), 0.05), now_ns=1)
@@ -165,7 +169,7 @@ def test_whatever_changes_of_an_entity_is_told_unless_a_tick_is_to_come_with_it(
         happens(stage, life, step)
         after = (life.fence, life.over, replace(life.snapshot(), tick=0).encode())
         ticks_next = not (life.broken or life.ownership.suspended or life.frozen or life.over)
-        waits = step[0] == "input" and ticks_next
+        waits = step[0] in {"input", "thaw"} and ticks_next
         assert told or waits or before == after, step
         assert set(told) <= {BALL}
 
@@ -360,3 +364,28 @@ def test_a_subscription_that_was_closed_hears_nothing_more() -> None:
     told.changed(BALL, Fence(1), 2, Change.ENDED)
     listener.close()
     assert (heard, len(events_of(follower)), told.hears_commits) == ([BALL], 1, False)
+
+
+# --- who subscribes --------------------------------------------------------------------------------------------------
+
+
+async def test_what_has_had_no_tick_since_its_copy_is_not_compared_with_that(
+    system: System, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, compared = Place(system), list[Any]()
+
+    def are_equal(world: Any, other: Any) -> bool:
+        compared.append((world, other))
+        return bool(world == other)
+
+    monkeypatch.setattr(copies, "_are_equal", are_equal)
+    holding = place.spawn()
+    async with served(place.copier()):
+        await trio.sleep(5.5 * INTERVAL_S)
+        assert (len(place.copied), compared) == (1, [])
+        holding.life.commit(dict(holding.life.world), now_ns=1)
+        await trio.sleep(2 * INTERVAL_S)
+        assert (len(place.copied), len(compared)) == (1, 1), "its state is the same"
+        holding.life.commit(holding.life.world | {"pushes": 7}, now_ns=2)
+        await trio.sleep(INTERVAL_S)
+        assert (len(place.copied), len(compared)) == (2, 2)
