@@ -43,7 +43,9 @@ def kinds_of(union: Any) -> set[str]:
 
 
 def samples(where: str) -> list[Any]:
-    return [pytest.param(one, id=f"{kind}-{number}") for kind in WIRE[where] for number, one in enumerate(WIRE[where][kind])]
+    return [
+        pytest.param(one, id=f"{kind}-{number}") for kind in WIRE[where] for number, one in enumerate(WIRE[where][kind])
+    ]
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
