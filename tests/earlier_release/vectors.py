@@ -21,10 +21,10 @@ def unpacked(name: str, to: Path) -> Path:
     """A copy of recorded files, below `to`."""
     with tarfile.open(DIRECTORY / f"{name}.tar.gz") as archive:
         for member in archive:
-            file = archive.extractfile(member)
-            if file is not None:
-                path = to / member.name
-                path.parent.mkdir(parents=True, exist_ok=True)
+            path = to / member.name
+            if member.isdir():
+                path.mkdir(mode=0o700, exist_ok=True)
+            elif (file := archive.extractfile(member)) is not None:
                 path.write_bytes(file.read())
                 path.chmod(0o600)
     return to
