@@ -11,6 +11,7 @@ import httpx
 import trio
 
 from batonpass.actors.base.clock import Clock
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.server.main import run as run_homeserver
 from batonpass.simserver.server.config import SimserverConfig
@@ -88,7 +89,7 @@ async def become(ask: Callable[[], Awaitable[Any]], wanted: Any) -> None:
 async def get(url: str, path: str, token: str = "", **params: str) -> tuple[int, Any]:
     """The status of a GET, and the body of its answer."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE_S) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S) as http:
         answer = await http.get(url + path, params=params, headers=headers)
     is_json = answer.headers.get("content-type", "").startswith("application/json")
     return answer.status_code, answer.json() if is_json else answer.text

@@ -5,16 +5,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from batonpass import RestClient
-from tests.earlier_release.running import cluster_in, get, running
+from tests.earlier_release.running import become, cluster_in, get, got, running
 from tests.earlier_release.vectors import recorded
 from tests.homeserver.process import ROOT
-from tests.scenarios.commands import Baton, baton_command, parsed
+from tests.scenarios.commands import Baton, baton_command
 
 REST: Final = recorded("rest")
 READ: Final = [one for one in REST["answers"] if one["status"] == 200]
@@ -51,7 +52,7 @@ def baton(
     old_server: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Baton:
     token = tmp_path / "token"
-    token.write_text("a token that nobody looks at")
+    token.write_text("nobody-looks-at-this-token")
     monkeypatch.setenv("BATON_URL", old_server[1])
     monkeypatch.setenv("BATON_TOKEN_FILE", str(token))
     monkeypatch.setenv("BATON_OPERATOR_TOKEN_FILE", str(token))
@@ -72,15 +73,22 @@ def test_commands_show_the_answers(baton: Baton, old_server: tuple[str, str]) ->
             ("tree", "get", "jobs/one"): "/v1/tree/jobs/one",
             ("observe", url): "/v1/actors",
         }
-        why = [one["path"].split("/")[3] for one in READ if one["path"].endswith("/why")]
-        commands |= {("why", entity): f"/v1/entities/{entity}/why" for entity in why}
+        there = [one["body"]["id"] for one in READ if re.fullmatch("/v1/entities/[^/]+", one["path"])]
+        commands |= {("why", entity): f"/v1/entities/{entity}/why" for entity in there}
     else:
         commands = {("observe", url): "/v1/actors"}
     for command, path in commands.items():
+        body = body_of(name, path)
+        # Of an entity that does not run, the exit status says so.
+        ends_with = 0 if body.get("runs", True) else 1
         status, out, err = baton(*command)
-        assert (status, err) == (0, ""), command
+        assert (status, err) == (ends_with, ""), command
         assert out
-        assert parsed(baton(*command, "--json")) == body_of(name, path)
+        status, out, _ = baton(*command, "--json")
+        read = json.loads(out)
+        assert status == ends_with
+        # The command follows all pages.
+        assert read == {part: value for part, value in body.items() if part != "next" or part in read}
 
 
 # --- today's answers --------------------------------------------------------------------------------------------------
@@ -130,44 +138,57 @@ def shapes(answers: list[dict[str, Any]]) -> dict[str, Shape]:
 
 def test_every_route_that_reads_was_recorded() -> None:
     routes = {f"{role} {path}" for role, paths in REST["routes"].items() for path in paths}
-    assert routes - {"homeserver /v1/directory"} <= {route_of(one) for one in READ}
+    assert routes <= {route_of(one) for one in READ}
+
+
+GONE: Final = re.compile(r"/alpha\.box-1(/|$)|/beta\.")
+"""Of what there is nothing to say any more: box-1 ends when its authority dies, and beta is not there."""
+LASTING: Final = (
+    "/v1/players/{player}/keys",
+    "/v1/transfers/{transfer_id}",
+    "/v1/tree/{path}",
+    "/v1/entities/{entity_id}",
+)
+"""Routes whose answers are the same after servers were started again, but for the fields in `PASSING`."""
+PASSING: Final = frozenset({"revision", "authority", "epoch", "waits", "standing"})
 
 
 async def test_todays_answers_have_all_fields_with_the_same_types(tmp_path: Path) -> None:
     cluster = cluster_in(tmp_path)
-    tokens = {
-        name: (cluster / "secrets" / f"alpha.{name}-token").read_text()
-        for name in ("client", "operator", "simserver-operator")
-    }
-    asked = [one for one in READ if one["at"] in ("alpha.h1", "alpha.s1") and one["path"] != "/v1/watch"]
     answers = []
     async with running(cluster) as urls:
-        for one in asked:
-            token = tokens[
-                "client"
-                if one["token"] == "client"
-                else "operator"
-                if one["at"] == "alpha.h1"
-                else "simserver-operator"
-            ]
-            status, body = await get(urls[one["at"]], one["path"], token, **one["params"])
-            if status == 200:
-                answers.append({**one, "body": body})
-    before, now = shapes(asked), shapes(answers)
-    import pprint
+        await become(partial(recovering, urls["alpha.h1"]), [])
+        for one in READ:
+            if one["at"] == "alpha.s2" or one["path"] == "/v1/watch":
+                # The one has nothing that the others have not; the other never ends.
+                continue
+            status, body = await get(urls[one["at"]], one["path"], token_for(one, cluster), **one["params"])
+            if not GONE.search(one["path"]):
+                assert status == 200, (one["path"], body)
+                answers.append((one, {**one, "body": body}))
+    before, now = (shapes(list(some)) for some in zip(*answers, strict=True))
+    for route, shape in before.items():
+        for path, kinds in shape.items():
+            if path[-1:] != ("*",):
+                assert path in now[route], (route, path, "a field is missing")
+            found = now[route].get(path, set())
+            assert not kinds or not found or kinds & found, (route, path, "a field has another type")
+    for old, new in answers:
+        if route_of(old).removeprefix("homeserver ") in LASTING:
+            assert lasting(new["body"]) == lasting(old["body"])
 
-    missing = {r: {"/".join(p): k for p, k in s.items() if p not in now.get(r, {})} for r, s in before.items()}
-    pprint.pprint({r: m for r, m in missing.items() if m})
-    other = {
-        r: {
-            "/".join(p): (k, now[r][p])
-            for p, k in s.items()
-            if p in now.get(r, {}) and k and now[r][p] and not k & now[r][p]
-        }
-        for r, s in before.items()
-    }
-    pprint.pprint({r: m for r, m in other.items() if m})
-    pprint.pprint(
-        [(o["path"]) for o in asked if not any(a["path"] == o["path"] and a["at"] == o["at"] for a in answers)]
-    )
-    assert 0
+
+async def recovering(url: str) -> Any:
+    """What is not gone on with yet."""
+    return (await got(url, "/v1/recoveries"))["waiting"]
+
+
+def token_for(one: dict[str, Any], cluster: Path) -> str:
+    """The token with which this was asked."""
+    role = "operator" if one["at"] == "alpha.h1" else "simserver-operator"
+    name = {"op": role}.get(one["token"], "client")
+    return (cluster / "secrets" / f"alpha.{name}-token").read_text().strip()
+
+
+def lasting(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in PASSING}

@@ -5,8 +5,9 @@ from typing import Any, Final, get_args
 
 import cbor2
 import pytest
-from pydantic import BaseModel
 
+from batonpass.actors.remote import frames as remote_frames
+from batonpass.actors.remote.codec import Codec
 from batonpass.authority.trust.certificates import CommitCertificate, DelegationGrant, PassCertificate, token_hash
 from batonpass.authority.trust.signed_positions import LogPosition
 from batonpass.authority.wire.columnar import columns_of, rows_untrusted
@@ -34,7 +35,7 @@ NEWER: Final[frozenset[str]] = frozenset()
 """Kinds of messages, and of frames, that the earlier release did not have: of them nothing can be recorded."""
 
 
-def dump(message: BaseModel) -> Any:
+def dump(message: Any) -> Any:
     return neutral(message.model_dump())
 
 
@@ -120,9 +121,9 @@ def private(name: str) -> Identity:
 
 @pytest.mark.parametrize("envelope", WIRE["envelopes"])
 def test_an_envelope_is_opened(envelope: Any) -> None:
-    data = cbor2.loads(bytes.fromhex(envelope["bytes"]))
-    parcel = Parcel.from_data_untrusted(data)
-    assert cbor2.dumps(parcel.to_data()).hex() == envelope["bytes"]
+    parcel = decode_link_untrusted(bytes.fromhex(envelope["bytes"]))
+    assert isinstance(parcel, Parcel)
+    assert encode_link(parcel).hex() == envelope["bytes"]
     heard: list[tuple[str, str]] = []
     reader = Sealer("alpha.h1", private("alpha.h1"))
     reader.heard_log = lambda sender, log: heard.append((sender, log))
@@ -199,3 +200,35 @@ def _hint(body: bytes) -> tuple[Any, bytes]:
 
 
 READ_FRAME: Final = {"message": _message, "greeting": _greeting, "verdict": _verdict, "hint": _hint}
+
+
+# --- what actors on different nodes say to each other -----------------------------------------------------------------
+
+NODES: Final = WIRE["nodes"]
+
+
+def test_a_message_between_nodes_has_the_same_frames_in_the_same_bytes() -> None:
+    to, read = remote_frames.read_message_untrusted(bytes.fromhex(NODES["message"]))
+    assert to == NODES["to"]
+    assert [neutral(list(frame)) for frame in read] == [said[1:] for said in NODES["frames"]]
+    written = [remote_frames.write_frame(frame) for frame in read]
+    assert remote_frames.write_message(to, written).hex() == NODES["message"]
+    assert [cbor2.loads(frame)[0] for frame in written] == [kind for kind, *_ in NODES["frames"]]
+    newer = set(get_args(remote_frames.Frame)) - {type(frame) for frame in read}
+    assert {kind.__name__ for kind in newer} <= NEWER
+
+
+@pytest.mark.parametrize("one", NODES["payloads"])
+def test_what_actors_say_to_each_other_is_the_same_in_the_same_bytes(one: Any) -> None:
+    codec = Codec()
+    value = codec.decode_untrusted(bytes.fromhex(one["bytes"]))
+    match value:
+        case Exception():
+            # It does not travel on as what it was.
+            assert str(value) == one["says"]
+            return
+        case tuple() if hasattr(value, "_fields"):
+            assert list(value) == one["says"]
+        case _:
+            assert repr(value) == one["says"]
+    assert codec.encode(value).hex() == one["bytes"]
