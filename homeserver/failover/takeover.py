@@ -550,7 +550,7 @@ class Recoveries:
         try:
             while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                 if not self._in_office():
-                    raise NoQuorum("somebody else grants leases now")
+                    raise NoQuorum("another homeserver grants leases now")
                 if self._clock.monotonic_ns() >= telling.at_ns:
                     telling = _again(telling, self._clock.monotonic_ns())
                     for server in sorted(asking.asked.keys() - asking.answers.keys()):

@@ -718,7 +718,7 @@ class Transfers:
         record = self._store.entity(transfer.entity)
         authority = record.authority if record is not None else transfer.source
         if record is not None and not authority:
-            text = f"nobody has authority over {record.id} now: it is {record.standing}"
+            text = f"no server has authority over {record.id} now: it is {record.standing}"
             raise Refused(Reason.NOT_FOUND, text, entity=record.id)
         return authority, Letter(order_of(transfer, record, self._store), Trace(transfer.id))
 
