@@ -48,9 +48,9 @@ def command(
 
     In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
     that the log names; the custody logs must show no overlap and no state that goes back; every input must have been
-    applied once. An entity that no server simulates in the end is a violation too. Stops and partitions are short, or last
-    until a lease is over (`lapse`). Partitions need network namespaces, which the superuser has; where the kernel does
-    not permit them they are skipped. Exit status 1 if anything was violated.
+    applied once. An entity that no server simulates in the end is a violation too. Stops and partitions are short, or
+    last until a lease is over (`lapse`). Partitions need network namespaces, which the superuser has; where the kernel
+    does not permit them they are skipped. Exit status 1 if anything was violated.
     """
     possible = (*all_trials(cases or tuple(WAYS)), *all_cuts(cases or tuple(WAYS)))
     trials = [trial for trial in possible if _is_chosen(trial, only)]

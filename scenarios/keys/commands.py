@@ -130,8 +130,8 @@ def revoke(place: Place, kid: str, yes: bool, json_wanted: bool) -> int:
       baton keys show --url http://127.0.0.1:17103          the ids
       baton keys revoke ID --yes --url http://127.0.0.1:17103 --token-file alpha.operator-token
 
-    A thief of the current signing key can sign new keys as well. If the thief was faster, this is refused: then make new
-    keys and have the operator of the home instance `reset` them.
+    A thief of the current signing key can sign new keys as well. If the thief was faster, this is refused: then make
+    new keys and have the operator of the home instance `reset` them.
     """
     if not yes:
         raise click.UsageError("a revocation cannot be undone; say --yes")
