@@ -82,7 +82,7 @@ def check_url(url: str) -> None:
     if "@" in parts.netloc or parts.path or parts.query or parts.fragment or "#" in url or "?" in url:
         raise BadAddress(f"{url!r} has more than scheme, host and port: give one like http://10.0.0.1:7100")
     if port == 0:
-        raise BadAddress(f"{url!r} names port 0, at which nobody listens")
+        raise BadAddress(f"{url!r} names port 0, at which no server listens")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -471,18 +471,18 @@ class RecoveryRow(_Row):
     """An entity whose authority died: where it was, and, once that is decided, which server resumes it from which copy.
 
     `epoch` is that of the raised fence, later of the target's. With `held` no server resumes it before `last` is
-    back, and then it goes there if somebody else has the latest copy. With `disk` nobody does before the disk of `last`
+    back, and then it goes there if another one has the latest copy. With `disk` none does before the disk of `last`
     was asked: something durable may be there alone. Neither waits for a server of this instance that was removed.
     Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
     `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
-    nobody else has a copy of `came_epoch` or later, under which the entity came from there.
+    no other server has a copy of `came_epoch` or later, under which the entity came from there.
     With `contested` no server can prove that it has it: another may have begun by a pass of `last`, or of the one that
     was passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
-    `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.machines.stay_order`. `jumped_from` is
-    the epoch before that, if it begins a block of epochs and this is known. `own_epoch`, in a block that is not the
-    first, is the last epoch that the log gave somebody before it: what is between was given by another history of the
-    log.
+    `stay_epoch` and `stay_sub` are the fence of the last custody term; see `authority.machines.stay_order`.
+    `jumped_from` is the epoch before that, if it begins a block of epochs and this is known. `own_epoch`, in a block
+    that is not the first, is the last epoch that the log gave before it: what is between was given by another history
+    of the log.
     """
 
     entity: str
@@ -506,5 +506,5 @@ class RecoveryRow(_Row):
 
     @property
     def stay(self) -> Fence:
-        """The fence of the last stay that the log gave; below it a copy is of an earlier one."""
+        """The fence of the last custody term that the log gave; below it a copy is of an earlier one."""
         return Fence(self.stay_epoch, self.stay_sub)

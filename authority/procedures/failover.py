@@ -157,7 +157,7 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
     if record.orphans is OrphanPolicy.DESPAWN and not args["never"]:
         bury(rows, record)
         return ""
-    # The stay to which it led has not begun, and what was before it is with its source.
+    # The custody term to which it led has not begun, and what was before it is with its source.
     stay = before(record.fence, record.jumped_from)
     return _begin(rows, record.changed(authority=transfer.source), transfer.source, transfer.target, stay=stay)
 
@@ -190,7 +190,7 @@ def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
 def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = False, stay: Fence | None = None) -> str:
     """Raise the fence, and have copies looked for: here, and wherever these servers are at home.
 
-    Its last stay is that of the record, unless another one is named.
+    Its last custody term is that of the record, unless another one is named.
     """
     known = rows.get_or(("recoveries", record.id), None)
     known = None if known is None else RecoveryRow.from_data(known)

@@ -72,7 +72,7 @@ def taken_over(record: EntityRecord, row: RecoveryRow, target: str, of_epoch: in
 
     As by a hand-over: the server that resumes it may die before any other has a copy, and what is left of it is where
     it was, or was to be, until then. No server there has had it since the fence was raised. If what is resumed is a
-    copy of before its last stay (of the epoch `of_epoch`, 0 if that is not known), nothing is left of that stay, and
+    copy of before its last term (of the epoch `of_epoch`, 0 if that is not known), nothing is left of that term, and
     what there is is where it came from before.
     """
     is_before = 0 < of_epoch < row.stay_epoch

@@ -32,10 +32,11 @@ def is_given(
     went_on: Collection[int] = (),
     since: int = 0,
 ) -> bool:
-    """Whether what `server` has of an entity, simulated by itself under `fence`, is the last stay that the log knows.
+    """Whether what `server` has of an entity, simulated by itself under `fence`, is the last custody term that the log
+    knows.
 
     Or one that it may have been passed since, of which the log need not have heard: of one that `is_astray` only if it
-    is of the group that may be passed it now. An earlier stay is none: nobody can say whether it is of this history.
+    is of the group that may be passed it now. An earlier one is not: no server can say whether it is of this history.
     `recovery` is how that of an entity stands whose authority died.
 
     Or what came of that stay: `went_on` are epochs of earlier stays of the server's own which it knows to have led to
@@ -56,7 +57,8 @@ def is_given(
 def is_staged(
     server: str, source: str, fence: Fence, record: EntityRecord | None, recovery: RecoveryRow | None
 ) -> bool:
-    """Whether a state that `source` has frozen under `fence`, and `server` has on its disk, is of the last stay.
+    """Whether a state that `source` has frozen under `fence`, and `server` has on its disk, is of the last custody
+    term.
 
     Or of the one before it, if the last one is the server's own: it may be what that is to begin with.
     """

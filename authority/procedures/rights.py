@@ -104,7 +104,7 @@ def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
     check_owner(record, args["by"])
     check_revisions(record, args)
     if args.get("if_wanted") and not waiting(rows, record.id, args["now_s"]):
-        raise Refused(Reason.NOT_WANTED, f"nobody waits for {record.id}", entity=record.id)
+        raise Refused(Reason.NOT_WANTED, f"no player waits for {record.id}", entity=record.id)
     record = with_owner(record, "")
     save_entity(rows, record)
     return record.to_data()
@@ -118,7 +118,7 @@ def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
     owner = record.previous_owner or player_only(rows, record.master)
     locks = sorted(name for name, lock in record.locks.items() if lock.by not in (record.owner, owner))
     if locks and owner:
-        text = f"{record.id} is locked by {', '.join(locks)}: {owner} cannot own it, but divest gives it to nobody"
+        text = f"{record.id} is locked by {', '.join(locks)}: {owner} cannot own it, but divest gives it up"
         raise Refused(Reason.LOCKED, text, entity=record.id)
     record = with_owner(record, owner)
     save_entity(rows, record)

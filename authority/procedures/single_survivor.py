@@ -58,7 +58,7 @@ def lease_sole(rows: Rows, args: Mapping[str, Any]) -> Any:
     row, others = _checked(rows, args), sorted({*args["others"]} - {args["server"]})
     are_all = rows.count_children(("leases",)) == len(others) + 1
     if not are_all or not all(_is_over(rows, other) for other in others):
-        raise Refused(Reason.LEASE_HELD, f"somebody else has a lease beside {row.server}", server=row.server)
+        raise Refused(Reason.LEASE_HELD, f"another server has a lease beside {row.server}", server=row.server)
     return _save(rows, row.changed(sole=True, sole_at=max(row.sole_at, args["renewal"])))
 
 

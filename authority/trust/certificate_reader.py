@@ -240,7 +240,7 @@ class CertificateReader:
                     read = _claimed_untrusted(token, PassCertificate)
             signer, step = read
             if signer != step.source:
-                raise MessageError(f"a pass by {step.source} is signed by somebody else")
+                raise MessageError(f"a pass by {step.source} is signed by another")
             steps.append((token, step))
         if unproven:
             raise _unproven(unproven[0], grant, chain[len(known)], steps, known)

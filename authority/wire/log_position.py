@@ -43,7 +43,7 @@ MAX_HELD: Final = 256
 """Entities in one question about what a server has."""
 
 MAX_WENT_ON: Final = 16
-"""Earlier stays of each of them that are named."""
+"""Earlier custody terms of each of them that are named."""
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -77,8 +77,8 @@ class LogWord(MessageModel):
 class HeldItem(FencedModel):
     """An entity that a server has simulated under this fence; or `by` another one, whose state is staged here.
 
-    `went_on` are epochs of earlier stays of this server's own that have led to this one, as have all from `since` on:
-    it has not left this server meanwhile.
+    `went_on` are epochs of earlier custody terms of this server's own that have led to this one, as have all from
+    `since` on: it has not left this server meanwhile.
     """
 
     by: OwnerName = ""

@@ -166,10 +166,10 @@ class Abroad:
         try:
             await work(*args)
         except UNDECIDED as error:
-            _log.info("what is abroad (%s): %s; looking again", what, error)
+            _log.info("foreign custody (%s): %s; looking again", what, error)
         except Exception:
             self._recoveries.counts["internal_error"] += 1
-            _log.exception("looking after what is abroad (%s) ran into an error of ours", what)
+            _log.exception("looking after foreign custody (%s) ran into an error of ours", what)
         finally:
             self._busy.discard(what)
 
@@ -199,7 +199,10 @@ class Abroad:
             self._recoveries.counts["contested_abroad"] += len(contested)
             self._recoveries.begun(contested)
             if contested:
-                _log.warning("who has %d entities abroad is to be found out: there was another log", len(contested))
+                _log.warning(
+                    "which server has %d entities in foreign custody is to be found out: there was another log",
+                    len(contested),
+                )
 
     async def over(self, instance: str, leases: Sequence[Lease]) -> set[Lease]:
         """Which of these leases are over, by the log of the home of their servers.
@@ -255,7 +258,7 @@ class Abroad:
                 raise PeerUnreachable(f"{instance} answered a question about leases with something else")
         except PeerUnreachable as error:
             if instance not in self._silent_since_s:
-                _log.error("nobody takes over from %s, whose home cannot be asked about leases: %s", instance, error)
+                _log.error("no server takes over from %s, whose home cannot be asked about leases: %s", instance, error)
             self._silent_since_s.setdefault(instance, self._clock.unix_s())
             raise
         self._silent_since_s.pop(instance, None)

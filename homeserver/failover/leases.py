@@ -334,7 +334,7 @@ class Leases:
             try:
                 check_server(message.rest_url, message.link_host, message.link_port, beside=mine.link_host)
             except BadAddress as error:
-                raise MessageError(f"nobody could reach {message.server}: {error}") from error
+                raise MessageError(f"no server could reach {message.server}: {error}") from error
 
     def _is_where_it_says(self, message: Renew) -> bool:
         """Whether the directory has the addresses of this incarnation, if it says which they are."""

@@ -382,13 +382,13 @@ class Recoveries:
     def _waits_for_later(
         self, row: RecoveryRow, best: Candidate | None, there: WhoIsThere, answers: Collection[str], *, has_begun: bool
     ) -> bool:
-        """Whether the best copy is of an earlier stay, and somebody is silent who may have one of the last stay."""
+        """Whether the best copy is of an earlier custody term, and a server is silent that may have one of the last."""
         silent = (there.away | there.alive.keys()) - set(answers)
         was_handed_on = self._was_handed_on(row)
         servers = waited_for(row, best, silent, has_begun=has_begun, was_handed_on=was_handed_on)
         if servers and (row.epoch, servers) != self._waited_for.get(row.entity):
             self.counts["waited_for_later_copies"] += 1
-            copy = "" if best is None else f" from tick {best.tick} of an earlier stay ({best.fence})"
+            copy = "" if best is None else f" from tick {best.tick} of an earlier custody term ({best.fence})"
             names = ", ".join(servers)
             _log.warning("%s is not taken over%s: %s may have later copies", row.entity, copy, names)
         if servers:

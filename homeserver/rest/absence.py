@@ -36,7 +36,7 @@ class LeftView(BaseModel):
 
     entity: str
     on_leave: LeavePolicy = Field(description="the policy, by which that was decided")
-    owner: str = Field(description="who owns it now; empty for nobody")
+    owner: str = Field(description="who owns it now; empty for none")
     owner_rev: int
     ended: bool = Field(description="whether it was despawned")
 

@@ -363,7 +363,7 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
 
 def _not_told(error: Exception, value: str, how: str = "") -> ApiError:
     """What was asked for is in the log, but the server that has to act on it could not be told."""
-    text = f"{error}; it was decided, but nobody acts on it yet: repeat the same request{how}"
+    text = f"{error}; it was decided, but no server acts on it yet: repeat the same request{how}"
     return ApiError(503, "authority_unreachable", text, value)
 
 

@@ -62,7 +62,9 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
             text = f"the master of {entity_id} has revision {record.master_rev}"
             raise ApiError(409, Reason.STALE_REVISION, text, record.master_rev)
         if not record.authority:
-            text = f"nobody has authority over {entity_id} now: it is {record.standing}; repeat the same request later"
+            text = (
+                f"no server has authority over {entity_id} now: it is {record.standing}; repeat the same request later"
+            )
             raise ApiError(503, "authority_unreachable", text, entity_id)
         # Also where only its authority knows that it is quarantined: what was signed releases it once.
         seen = {"master_rev": body.master_rev, **revisions}

@@ -23,7 +23,7 @@ class NewOwnership(RequestBody):
     transfer_id: TransferId = Field(description="choose it; the same request again gets the same answer")
     want: AnyWant = Want.BY_RULE
     owner_rev: Revision | None = Field(
-        default=None, description="refused when somebody else became owner since this revision"
+        default=None, description="refused when another player became owner since this revision"
     )
     ask_timeout_s: AskTimeout = ASK_LIFETIME_S
     proof: Proof = Field(

@@ -162,7 +162,7 @@ async def _reset(node: Node, name: str, body: ResetBody) -> ServerView:
     check_home(node.config.instance, name)
     if name == node.config.name:
         # What it signs with is what is to be replaced.
-        raise ApiError(409, "own_keys", f"{name} cannot vouch for its own new keys: ask another member", name)
+        raise ApiError(409, "own_keys", f"{name} cannot attest its own new keys: ask another member", name)
     try:
         given = PublicIdentity.from_jwks_untrusted({"keys": body.keys})
         row = await registration.reset_keys(

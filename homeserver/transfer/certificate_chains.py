@@ -69,6 +69,6 @@ class Chains:
         )
         if is_open:
             self._contested(entity)
-            text = f"whoever has {entity} is looked for, as {by} cannot prove what became of it: {error}"
+            text = f"the server that has {entity} is looked for, as {by} cannot prove what became of it: {error}"
             _log.warning("%s", text)
             raise Refused(Reason.UNPROVEN, text, entity=entity)

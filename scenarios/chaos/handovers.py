@@ -159,7 +159,7 @@ class TrialResult:
         if not self.was_tried:
             return (*self.problems, self.note)
         if self.outcome is Outcome.UNAVAILABLE:
-            return (*self.problems, "nobody simulates it, or not all inputs arrive")
+            return (*self.problems, "no server simulates it, or not all inputs arrive")
         return self.problems
 
     @property

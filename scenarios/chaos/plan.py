@@ -72,7 +72,7 @@ KINDS: Final = {
     Kind.ISOLATE_LEADER: KindFacts("the leader's network link is down", _NETWORK),
     Kind.ISOLATE_FOLLOWER: KindFacts("a follower's network link is down", _NETWORK),
     Kind.SPLIT: KindFacts("two halves without a way between them, the leader in either", _NETWORK),
-    Kind.CUT_PAIR: KindFacts("the leader and one follower cannot reach each other; everybody else can", _NETWORK),
+    Kind.CUT_PAIR: KindFacts("the leader and one follower cannot reach each other; all others can", _NETWORK),
     Kind.CUT_ONE_WAY: KindFacts("what one member sends to another one is lost; the way back is open", _NETWORK),
     Kind.TEAR_JOURNAL: KindFacts("killed between write and fdatasync, and the unsynced bytes torn: must recover"),
     Kind.CORRUPT_JOURNAL: KindFacts("a synced byte of a killed member flipped: must refuse to start; replaced"),

@@ -44,13 +44,13 @@ _WIDTH: Final = 110
 def command(
     cases: tuple[str, ...], only: tuple[str, ...], list_trials: bool, seed: int | None, json_file: Path | None
 ) -> int:
-    """Hand entities over between real processes; hold them still at a named step; kill or stop somebody; go on.
+    """Hand entities over between real processes; hold them still at a named step; kill or stop a server; go on.
 
     In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
     that the log names; the custody logs must show no overlap and no state that goes back; every input must have been
-    applied once. An entity that nobody simulates in the end is a violation too. Stops and partitions are short, or last
-    until a lease is over (`lapse`). Partitions need network namespaces, which the superuser has; where the kernel does
-    not permit them they are skipped. Exit status 1 if anything was violated.
+    applied once. An entity that no server simulates in the end is a violation too. Stops and partitions are short, or
+    last until a lease is over (`lapse`). Partitions need network namespaces, which the superuser has; where the kernel
+    does not permit them they are skipped. Exit status 1 if anything was violated.
     """
     possible = (*all_trials(cases or tuple(WAYS)), *all_cuts(cases or tuple(WAYS)))
     trials = [trial for trial in possible if _is_chosen(trial, only)]

@@ -257,7 +257,7 @@ def server() -> None:
         "forget": ("batonpass.scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
         "new": ("batonpass.scenarios.keys.commands:new", "make the keys of a new server"),
         "reset": ("batonpass.scenarios.keys.commands:reset", "give a server new keys that has lost its own"),
-        "revoke": ("batonpass.scenarios.keys.commands:revoke", "have nobody believe a key any longer, for ever"),
+        "revoke": ("batonpass.scenarios.keys.commands:revoke", "have no server believe a key any longer, for ever"),
         "rotate": (
             "batonpass.scenarios.keys.commands:rotate",
             "put new keys in the place of the current ones, with an overlap",

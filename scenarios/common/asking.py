@@ -17,6 +17,6 @@ def require_yes(question: str) -> None:
         if not isinstance(end.__context__, EOFError):
             raise
         click.echo()
-        raise click.ClickException("nobody answered, so nothing was changed: give --yes to be asked nothing") from end
+        raise click.ClickException("no answer, so nothing was changed: give --yes to be asked nothing") from end
     if not is_accepted:
         raise click.ClickException("the answer was no, so nothing was changed")

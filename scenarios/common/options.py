@@ -83,5 +83,5 @@ def telemetry_handler_option(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="MODULE:FUNCTION",
         callback=lambda _ctx, _param, given: tuple(filter(None, given)) if given else None,
-        help="Listens to the telemetry of all servers but relays; '' for nobody.",
+        help="Listens to the telemetry of all servers but relays; '' for none.",
     )(command)

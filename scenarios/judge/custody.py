@@ -75,7 +75,7 @@ def judge(
     for entity, final in finals.items():
         chain = sorted(by_entity.get(entity, ()), key=lambda stint: (stint["epoch"], stint["sub"], stint["started_ns"]))
         if not chain:
-            custody._found("no_authority", f"nobody ever simulated {entity}")
+            custody._found("no_authority", f"no server ever simulated {entity}")
             continue
         _judge_links(custody, entity, chain, period_ns, leases_over)
         _judge_end(custody, entity, chain[-1], final, leases_over)
@@ -136,7 +136,7 @@ def _judge_end(
     if last["ended_ns"]:
         cause = _cause(leases_over, last["server"])
         custody._found(
-            "no_authority", f"{entity}: nobody simulates it at the end; {last['server']} was the last{cause}"
+            "no_authority", f"{entity}: no server simulates it at the end; {last['server']} was the last{cause}"
         )
     elif (last["server"], last["epoch"], last["sub"]) != (final.server, final.epoch, final.sub):
         custody._found(

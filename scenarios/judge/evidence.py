@@ -66,7 +66,7 @@ async def collect(
         if stream is None:
             continue
         if not record["authority"]:
-            findings.append(f"{entity}: nobody has authority over it")
+            findings.append(f"{entity}: no server has authority over it")
             lost += stream.sent
             continue
         url = simservers[record["authority"]]

@@ -114,7 +114,7 @@ def rotate(place: Place, overlap_s: float, json_wanted: bool) -> int:
     return 0
 
 
-@click.command(cls=_OfKeyId, short_help="Have nobody believe a key any longer, for ever.")
+@click.command(cls=_OfKeyId, short_help="Have no server believe a key any longer, for ever.")
 @click.argument("kid", metavar="KEY_ID")
 @click.option("--yes", is_flag=True, help="Yes: this cannot be undone.")
 @_as_json
@@ -130,8 +130,8 @@ def revoke(place: Place, kid: str, yes: bool, json_wanted: bool) -> int:
       baton keys show --url http://127.0.0.1:17103          the ids
       baton keys revoke ID --yes --url http://127.0.0.1:17103 --token-file alpha.operator-token
 
-    A thief of the current signing key can sign new keys as well. If he was faster, this is refused: then make new
-    keys and have the operator of the home instance `reset` them.
+    A thief of the current signing key can sign new keys as well. If the thief was faster, this is refused: then make
+    new keys and have the operator of the home instance `reset` them.
     """
     if not yes:
         raise click.UsageError("a revocation cannot be undone; say --yes")
@@ -189,13 +189,13 @@ def export(place: Place, form: str, use: str, out: Path | None, private: bool, y
     metavar="FILE",
     help="The new public keys: a JWK Set from `baton keys export`.",
 )
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for everybody to read.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for all to read.")
 @_as_json
 @operator_options
 def reset(place: Running, name: str, keys_file: Path, reason: str, json_wanted: bool) -> int:
     """Give NAME, a server or player of the instance at --url, keys in the place of others that are lost or stolen.
 
-    The homeserver that is asked vouches for them in NAME's place, and everybody sees that and why. The old keys are
+    The homeserver that is asked attests them in NAME's place, and every reader sees that and why. The old keys are
     revoked. A homeserver's own keys are reset by asking another member.
 
     \b

@@ -124,7 +124,7 @@ def accept_loss(server: Server, yes: bool, dry_run: bool, json_wanted: bool) -> 
         return 0
     if not yes:
         if json_wanted:
-            raise click.UsageError("with --json nobody is asked: give --yes, or --dry-run to see what is concerned")
+            raise click.UsageError("with --json nothing is asked: give --yes, or --dry-run to see what is concerned")
         require_yes("Is the newer log gone for good, and is its loss accepted?")
     answer = server.call("DELETE", "/v1/cluster/log-alarm")
     if json_wanted:

@@ -26,7 +26,7 @@ def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
     \b
     What an entity may wait for:
       copies      servers are asked for copies, or the one that was chosen has not gone on yet
-      any copy    nobody who is alive has one: it is lost, unless a server returns that has one on its disk
+      any copy    no server that is alive has one: it is lost, unless a server returns that has one on its disk
       the disk    of a server that was the last one alive: start it, or if it never will return,
                   `baton server remove SERVER`
       later copies  there is a copy, but of before the entity came to where it was last, and these servers may have

@@ -99,7 +99,7 @@ def _wait(
     for seen in _views(server, path, view):
         shown.show(seen)
         if not seen["draining"]:
-            click.echo(f"baton: somebody ended the drain of {seen['server']}", err=True)
+            click.echo(f"baton: the drain of {seen['server']} was ended by another command", err=True)
             return 1
         if seen.get("stopped"):
             click.echo(f"baton: {_sentence(seen)}; it goes on when that is mended", err=True)
@@ -223,7 +223,7 @@ def balance(server: Server, pause: bool, resume: bool, json_wanted: bool) -> int
     """Hold still what moves entities from hot to cool servers, for the whole instance, or let it go on.
 
     A pause is in the instance's log, so it lasts whichever member leads, until --resume. Drains go on, and so does
-    every move that somebody asks for. Balancing happens where the homeservers' configuration says `placement.balance =
+    every move that a client asks for. Balancing happens where the homeservers' configuration says `placement.balance =
     true`.
 
     \b
@@ -317,7 +317,7 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
 @_within
 @_operator()
 def remove(server: Server, server_name: str, directory: Path | None, json_wanted: bool, within_s: float) -> int:
-    """Drain SERVER, wait until it is empty, and take it out of the directory: nobody knows it any more.
+    """Drain SERVER, wait until it is empty, and take it out of the directory: no server knows it any more.
 
     Without --dir its process runs on, with nothing to do: stop it. May be repeated after it was broken off. A dead
     server for which entities wait is removed after 15 s: they go on from other copies, and what only its disk has is

@@ -172,7 +172,7 @@ def tx(server: Server, file: Path) -> int:
 @click.command(short_help="Follow what happens to nodes.")
 @click.argument("pattern")
 @click.option("--since", type=click.IntRange(min=0), metavar="REVISION", help="Begin after this revision, not now.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many events.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after this many events.")
 @_as_json
 @_options()
 def watch(server: Server, pattern: str, since: int | None, count: int | None, json_wanted: bool) -> int:

@@ -68,7 +68,7 @@ class Snapshot:
             raise ValueError(f"{schema!r} is no schema version")
         broken = fields.get("broken", "")
         if not isinstance(broken, str) or len(broken) > MAX_BROKEN_CHARS:
-            raise ValueError(f"why it stands still has at most {MAX_BROKEN_CHARS} characters")
+            raise ValueError(f"why it is quarantined has at most {MAX_BROKEN_CHARS} characters")
         released_epoch = fields.get("released", 0)
         if not isinstance(released_epoch, int) or not 0 <= released_epoch <= MAX_EPOCH:
             raise ValueError(f"{released_epoch!r} is no epoch")

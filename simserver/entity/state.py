@@ -585,10 +585,10 @@ class Life:
             return None
 
     def cannot_be_encoded(self, error: Exception) -> None:
-        """It was found that it cannot leave: it stands still here, unless it does already."""
+        """It was found that it cannot leave: it is quarantined here, unless it is already."""
         self._env.count("state_not_portable")
         if not self.broken:
-            _log.error("%s cannot be written, and stands still here: %s", self.id, said(error))
+            _log.error("%s cannot be written, and is quarantined here: %s", self.id, said(error))
             self.stand_still(f"its state cannot travel: {said(error)}")
 
     # --- looking ---------------------------------------------------------------------------------------------------

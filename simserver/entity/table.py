@@ -398,7 +398,7 @@ class Holdings:
         with black_box.simulating(holding.id, life.fence.epoch):
             life.begin()
         if not life.broken and (why := black_box.verdict(holding.id, life.quarantine.released_epoch)):
-            _log.error("%s stands still: %s", holding.id, why)
+            _log.error("%s is quarantined: %s", holding.id, why)
             life.stand_still(why)
 
     def _hold(self, holding: Holding) -> None:

@@ -458,7 +458,7 @@ class LeaseKeeper:
                 f"fences and incarnations again that were given already. Restore the newer log "
                 f"(docs/operations.md, restoring a homeserver)"
             )
-            _log.error("log_went_back: %s stands still: %s", self._server, self.log_went_back)
+            _log.error("log_went_back: %s is unleased: %s", self._server, self.log_went_back)
         self.is_alive = False
         self._not_granted(self.log_went_back)
 
@@ -515,7 +515,9 @@ class LeaseKeeper:
         after = self.holder.handle(RanOut(), self._clock.monotonic_ns())
         if before is HolderPhase.HELD and after is HolderPhase.LAPSED:
             self._counts["lease_lapsed"] += 1
-            _log.warning("the lease of %s has run out: it stands still until it is renewed (%s)", self._server, why)
+            _log.warning(
+                "the lease of %s has run out: nothing is simulated until it is renewed (%s)", self._server, why
+            )
         else:
             _log.info("the lease of %s was not renewed: %s", self._server, why)
 

@@ -93,12 +93,12 @@ def _quarantine_routes(node: Node, operator_token: bytes | None) -> APIRouter:
 
     @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(operator_token))])
     async def release(entity_id: Name, body: ReleaseBody) -> dict[str, bool]:
-        """An operator has looked at it: simulate it again. If the world fails again, it stands still again.
+        """An operator has looked at it: simulate it again. If the world fails again, it is quarantined again.
 
         One that sleeps is woken by this for a tick.
         """
         if not node.release(entity_id, discard_inputs=body.discard_inputs):
-            raise ApiError(404, "not_here", f"{entity_id} does not stand still on {node.config.name}", entity_id)
+            raise ApiError(404, "not_here", f"{entity_id} is not quarantined on {node.config.name}", entity_id)
         return {"released": True}
 
     return routes

@@ -32,6 +32,7 @@ from batonpass.simserver.world.api import load_world
 from tests.earlier_release.running import SIMSERVERS, become, cluster_in, got, running, status
 from tests.earlier_release.vectors import recorded, unpacked
 from tests.homeserver.served import new_ports
+from tests.simserver.ports import TrioClock
 
 DISK: Final = recorded("disk")
 ANSWERS: Final = recorded("rest")["answers"]
@@ -130,7 +131,7 @@ def test_keys_and_pins_are_read(cluster: Path) -> None:
 
 
 def test_the_word_of_the_home_about_its_log_is_read(cluster: Path) -> None:
-    home_log = HomeLog(cluster / "alpha.s1" / "state" / "home_log")
+    home_log = HomeLog(TrioClock(), cluster / "alpha.s1" / "state" / "home_log")
     position, places = DISK["alpha.s1"]["home_log"].split()
     assert home_log.position == position
     assert [LogPlace.read(place) for place in home_log.places.split()] == [LogPlace.read(places)]

@@ -180,7 +180,7 @@ def test_members_are_shown_and_only_an_operator_changes_them(baton: Baton, home:
     [
         ("n", 1, "baton: the answer was no, so nothing was changed\n", False),
         ("", 1, "baton: the answer was no, so nothing was changed\n", False),
-        (EOFError(), 1, "baton: nobody answered, so nothing was changed: give --yes to be asked nothing\n", False),
+        (EOFError(), 1, "baton: no answer, so nothing was changed: give --yes to be asked nothing\n", False),
         (KeyboardInterrupt(), 130, "baton: interrupted\n", False),
         ("y", 0, "", True),
     ],

@@ -59,7 +59,7 @@ def test_failures_row_40_what_stands_still_for_its_owner_left_does_wherever_it_g
     life = begun()
     rev = life.ownership.rev + 1
     life.owned(Ownership("", rev))
-    assert life.ownership.is_half_told, "a certificate does not say whether it stands still"
+    assert life.ownership.is_half_told, "a certificate does not say whether it is suspended"
     life.owned(Ownership("", rev, suspended=True))
     frozen = life.freeze()
     assert frozen is not None
@@ -91,7 +91,7 @@ def test_a_frozen_one_is_named_already() -> None:
 @pytest.mark.parametrize("broken", [7, None, "x" * (MAX_BROKEN_CHARS + 1)])
 def test_anything_else_is_no_reason(broken: object) -> None:
     fields = cbor2.loads(begun().encoded()) | {"broken": broken}
-    with pytest.raises(ValueError, match="why it stands still"):
+    with pytest.raises(ValueError, match="why it is quarantined"):
         Snapshot.decode(cbor2.dumps(fields, canonical=True))
 
 
