@@ -1,1 +1,1 @@
-"""Entities on this server: state, inputs, sleep, journal, the actor of each, and their table."""
+"""Entities on this server: state, inputs, quarantine, sleep, the actor of each, their table, and the commit feed."""

@@ -161,6 +161,8 @@ class Feed:
         self.round = 0
         """The round that is under way, or was the last."""
         self._listeners: dict[Change, tuple[_Listener, ...]] = dict.fromkeys(Change, ())
+        # Those of ticks once more, where they are found without a look-up.
+        self._step_listeners: tuple[_Listener, ...] = ()
         self._followers: tuple[Follower, ...] = ()
         self._open: list[Event] = []
         self._is_round = False
@@ -200,7 +202,8 @@ class Feed:
         self._subscribed()
 
     def _subscribed(self) -> None:
-        self.hears_commits = bool(self._followers or self._listeners[Change.STEPPED])
+        self._step_listeners = self._listeners[Change.STEPPED]
+        self.hears_commits = bool(self._followers or self._step_listeners)
 
     # --- for the server --------------------------------------------------------------------------------------------
 
@@ -222,8 +225,11 @@ class Feed:
             self._open.append(Committed(entity, fence, tick, before, after, inputs))
             if not self._is_round:
                 self._seal()
-        if self._listeners[Change.STEPPED]:
-            self._tell(Change.STEPPED, entity)
+        for one in self._step_listeners:
+            try:
+                one.listener(entity)
+            except Exception as error:
+                self._failed(one, error)
 
     def changed(self, entity: str, fence: Fence, tick: int, change: Change) -> None:
         """Anything else has happened; called by the entity."""

@@ -158,6 +158,7 @@ async def test_todays_answers_have_all_fields_with_the_same_types(tmp_path: Path
     answers = []
     async with running(cluster) as urls:
         await become(partial(recovering, urls["alpha.h1"]), [])
+        await become(partial(reporting, urls["alpha.h1"], cluster), ["alpha.s1", "alpha.s2"])
         for one in READ:
             if one["at"] == "alpha.s2" or one["path"] == "/v1/watch":
                 # The one has nothing that the others have not; the other never ends.
@@ -181,6 +182,12 @@ async def test_todays_answers_have_all_fields_with_the_same_types(tmp_path: Path
 async def recovering(url: str) -> Any:
     """What is not gone on with yet."""
     return (await got(url, "/v1/recoveries"))["waiting"]
+
+
+async def reporting(url: str, cluster: Path) -> list[str]:
+    """The servers that have said how loaded they are."""
+    _, body = await get(url, "/v1/servers/load", (cluster / "secrets" / "alpha.operator-token").read_text().strip())
+    return sorted(row["server"] for row in body["servers"])
 
 
 def token_for(one: dict[str, Any], cluster: Path) -> str:
