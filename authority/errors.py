@@ -6,7 +6,7 @@ A code never changes its meaning. REST answers carry it as `code`, transfer mess
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["MessageError", "Reason", "Refused", "UnknownSender"]
+__all__ = ["MessageError", "Reason", "Refused", "UnregisteredSender"]
 
 
 class Reason(StrEnum):
@@ -118,5 +118,5 @@ class MessageError(ValueError):
     """Bytes from a peer are not a message of this protocol. The peer is guilty; the message is dropped and counted."""
 
 
-class UnknownSender(MessageError):
+class UnregisteredSender(MessageError):
     """No server of the name that sealed this is registered: it never was, or it was removed and its process runs on."""

@@ -278,7 +278,7 @@ def verify_untrusted(
     return jws.json_object_untrusted(_text_of_many_untrusted(way, payload) if is_of_many else payload)
 
 
-def _head(head: str, kind: str, max_chars: int) -> jws.Compact:
+def _head(head: str, kind: str, max_chars: int) -> jws.CompactJws:
     """What is signed of a statement of this kind, taken apart. Nothing is proved yet. Raises Malformed."""
     signed = jws.read_untrusted(head, max_header_chars=MAX_HEADER_CHARS, max_chars=max_chars)
     header = signed.header
@@ -289,7 +289,7 @@ def _head(head: str, kind: str, max_chars: int) -> jws.Compact:
 
 # The same for all that share it, which come one after the other; at 4 kB each.
 @lru_cache(maxsize=64)
-def _head_of_many(head: str) -> jws.Compact:
+def _head_of_many(head: str) -> jws.CompactJws:
     return _head(head, _STATEMENTS_TYPE, _MAX_HEAD_CHARS)
 
 
@@ -310,7 +310,7 @@ def peek_statement_untrusted(token: str) -> dict[str, Any]:
 
 
 def _signed_payload_untrusted(
-    head: str, signed: jws.Compact, sender: PublicIdentity, now_s: float, verified: Verified | None
+    head: str, signed: jws.CompactJws, sender: PublicIdentity, now_s: float, verified: Verified | None
 ) -> bytes:
     if verified is None:
         return _verify_untrusted(signed, sender, now_s)
@@ -361,7 +361,7 @@ def _claims_untrusted(header: dict[str, Any]) -> Claims:
         raise Malformed(str(error)) from error
 
 
-def _verify_untrusted(signed: jws.Compact, sender: PublicIdentity, now_s: float) -> bytes:
+def _verify_untrusted(signed: jws.CompactJws, sender: PublicIdentity, now_s: float) -> bytes:
     """The payload, once its signature fits `sender`'s key."""
     return _fitting_untrusted(signed, _key_untrusted(signed.header, sender, now_s))
 
@@ -376,7 +376,7 @@ def _key_untrusted(header: Mapping[str, Any], sender: PublicIdentity, now_s: flo
         raise type(error)(f"{header.get('iss')!s:.128}: {error}") from error
 
 
-def _fitting_untrusted(signed: jws.Compact, key: ec.EllipticCurvePublicKey) -> bytes:
+def _fitting_untrusted(signed: jws.CompactJws, key: ec.EllipticCurvePublicKey) -> bytes:
     try:
         return signed.verify_untrusted(key)
     except Tampered as error:

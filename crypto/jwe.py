@@ -26,7 +26,7 @@ from batonpass.crypto.keys import decode_point_untrusted, encode_point, thumbpri
 __all__ = [
     "OVERHEAD_CHARS",
     "AgreedKey",
-    "Compact",
+    "CompactJwe",
     "ContentKey",
     "agree",
     "agree_ahead_untrusted",
@@ -51,7 +51,7 @@ _HARMLESS: Final = frozenset({"typ", "cty", "kid"})
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class JweHeader:
     """What the header of a compact JWE says: who the parties are said to be, and what to agree with."""
 
     apu: str
@@ -69,16 +69,16 @@ class Header:
 class AgreedKey:
     """The key of one message, agreed on by its receiver when there is only its header (`agree_ahead_untrusted`)."""
 
-    header: Header
+    header: JweHeader
     key: ec.EllipticCurvePrivateKey
     cipher: AESGCM
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class CompactJwe:
     """A compact JWE, taken apart; `agreed` if its key is known."""
 
-    header: Header
+    header: JweHeader
     nonce: bytes
     sealed: bytes
     agreed: AgreedKey | None = None
@@ -188,13 +188,13 @@ def agree_ahead_untrusted(protected: bytes, key_of: Callable[[str], ec.EllipticC
     return AgreedKey(header, key, header.cipher_of(key))
 
 
-def _header_untrusted(protected: bytes) -> Header:
+def _header_untrusted(protected: bytes) -> JweHeader:
     fields = json_object_untrusted(base64url.decode_untrusted(protected))
     apu, apv, epk = _fields_untrusted(fields)
-    return Header(apu, apv, fields.get("cty", ""), protected, epk)
+    return JweHeader(apu, apv, fields.get("cty", ""), protected, epk)
 
 
-def read_untrusted(token: bytes, *, max_bytes: int, agreed: AgreedKey | None = None) -> Compact:
+def read_untrusted(token: bytes, *, max_bytes: int, agreed: AgreedKey | None = None) -> CompactJwe:
     """Take a compact JWE apart. Raises Malformed, also when it holds more than `max_bytes`.
 
     With `agreed` the header is not read again if that is the key of this message.
@@ -212,7 +212,7 @@ def read_untrusted(token: bytes, *, max_bytes: int, agreed: AgreedKey | None = N
         raise Malformed("A128GCM has a nonce of 12 bytes and a tag of 16")
     if len(ciphertext) > max_bytes:
         raise Malformed(f"a payload here has at most {max_bytes} bytes, this has {len(ciphertext)}")
-    return Compact(header, nonce, ciphertext + tag, agreed)
+    return CompactJwe(header, nonce, ciphertext + tag, agreed)
 
 
 def _fields_untrusted(header: dict[str, Any]) -> tuple[str, str, ec.EllipticCurvePublicKey]:

@@ -24,7 +24,7 @@ from batonpass.crypto.nesting import is_deeper
 __all__ = [
     "MAX_JSON_LEVELS",
     "SIGNATURE_CHARS",
-    "Compact",
+    "CompactJws",
     "encode_header",
     "json_object_untrusted",
     "read_header_untrusted",
@@ -54,7 +54,7 @@ _ES256: Final = ec.ECDSA(hashes.SHA256())
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class CompactJws:
     """A compact JWS, taken apart; nothing is proved before `verify_untrusted`."""
 
     header: dict[str, Any]
@@ -95,7 +95,7 @@ def sign_encoded(encoded_header: bytes, payload: bytes, key: ec.EllipticCurvePri
     return (signed + b"." + base64url.encode(raw)).decode("ascii")
 
 
-def read_untrusted(token: str, *, max_header_chars: int, max_chars: int) -> Compact:
+def read_untrusted(token: str, *, max_header_chars: int, max_chars: int) -> CompactJws:
     """Take a compact JWS apart and parse its header, no more. Raises Malformed, also beyond the bounds."""
     if len(token) > max_chars:
         raise Malformed(f"a signed message here has at most {max_chars} characters")
@@ -107,7 +107,7 @@ def read_untrusted(token: str, *, max_header_chars: int, max_chars: int) -> Comp
     payload = signed.partition(b".")[2]
     if not payload or b"." in payload or len(signature) != SIGNATURE_CHARS:
         raise Malformed("a signed message has three parts, the last an ES256 signature")
-    return Compact(header, signed, payload, signature)
+    return CompactJws(header, signed, payload, signature)
 
 
 def read_header_untrusted(token: str, *, max_header_chars: int) -> dict[str, Any]:

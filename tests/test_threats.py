@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from batonpass.actors.link import LinkSettings
-from batonpass.actors.link.frames import MIN_PIECE_BYTES, Kind, piece_head, write_header
+from batonpass.actors.link.frames import MIN_PIECE_BYTES, DatagramKind, piece_head, write_header
 from batonpass.actors.net.inbox import Received
 from batonpass.authority.errors import MessageError
 from batonpass.authority.model.records import Role
@@ -27,7 +27,7 @@ from batonpass.authority.wire.transfer import encode_link
 from batonpass.crypto import jose
 from batonpass.crypto.errors import Malformed
 from batonpass.crypto.session import HELLO_BYTES, _hello_mac, read_hello_untrusted
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.tree.net.certificates import Credentials
 from batonpass.tree.net.tls import TlsFailed, TlsSession
@@ -72,7 +72,7 @@ def test_a_good_parcel_from_another_peer_is_refused() -> None:
 
 
 def _take(message: bytes, peer: str) -> Coroutine[Any, Any, object]:
-    return Node._take_untrusted(cast(Any, FakeNode()), Received(peer, message, 0, ("10.0.0.1", 1)))
+    return HomeserverNode._take_untrusted(cast(Any, FakeNode()), Received(peer, message, 0, ("10.0.0.1", 1)))
 
 
 # --- downgrade --------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def _take(message: bytes, peer: str) -> Coroutine[Any, Any, object]:
 def test_a_handshake_of_another_version_is_refused_though_its_mac_fits(version: int) -> None:
     """There is one version and one suite, so there is nothing to choose from, and nothing to talk anybody down to."""
     joined = _opened()
-    hello = next(one.datagram[16:] for one in joined.history if one.datagram[0] == Kind.HELLO)
+    hello = next(one.datagram[16:] for one in joined.history if one.datagram[0] == DatagramKind.HELLO)
     keys = IDENTITIES["beta"].public
     covered = bytes([version]) + hello[1 : HELLO_BYTES - 16]
     with pytest.raises(Malformed, match="version"):
@@ -109,8 +109,10 @@ def test_the_static_keys_do_not_open_what_was_recorded_before_they_were_stolen()
     """Every secret that a thief can make of them and of what was on the wire, as the keys of a session are made."""
     recording = json.loads((ROOT / "tests/vectors/link/first-messages.json").read_text(encoding="ascii"))
     datagrams = [bytes.fromhex(datagram["bytes"]) for datagram in recording["datagrams"]]
-    hello, accept = (next(one[16:] for one in datagrams if one[0] == kind) for kind in (Kind.HELLO, Kind.ACCEPT))
-    data = [one for one in datagrams if one[0] == Kind.DATA]
+    hello, accept = (
+        next(one[16:] for one in datagrams if one[0] == kind) for kind in (DatagramKind.HELLO, DatagramKind.ACCEPT)
+    )
+    data = [one for one in datagrams if one[0] == DatagramKind.DATA]
     kids = "".join(
         IDENTITIES[name].public.signing_kid + IDENTITIES[name].public.agreement_kid for name in ("alpha", "beta")
     )
@@ -161,7 +163,9 @@ def test_whoever_sends_without_keys_gets_less_than_he_sends(seed: int) -> None:
     mallory = ("6.6.6.6", 666)
     sent_bytes = 0
     for _ in range(300):
-        datagram = bytearray(rng.choice([*recorded, write_header(rng.choice(list(Kind)), 7, 1) + rng.randbytes(99)]))
+        datagram = bytearray(
+            rng.choice([*recorded, write_header(rng.choice(list(DatagramKind)), 7, 1) + rng.randbytes(99)])
+        )
         if rng.random() < 0.5:
             datagram[rng.randrange(len(datagram))] ^= 1 << rng.randrange(8)
         joined.deliver_in(rng.random() * 60, Transit(mallory, joined.beta.address, bytes(datagram)))
@@ -179,7 +183,7 @@ def test_a_hello_without_the_mac_costs_no_key_and_no_memory() -> None:
     drawn = beta.rng.getstate()
     for number in range(1000):
         noise = random.Random(number).randbytes(HELLO_BYTES - 1)
-        datagram = write_header(Kind.HELLO, 0, 0) + b"\x01" + noise
+        datagram = write_header(DatagramKind.HELLO, 0, 0) + b"\x01" + noise
         beta.link.receive(datagram, joined.now, ("6.6.6.6", 666))
     assert beta.rng.getstate() == drawn, "no ephemeral key was drawn"
     assert set(beta.ids.used) == before
@@ -194,7 +198,7 @@ def test_a_thousand_messages_begun_and_never_ended_hold_no_more_than_the_credit(
     tracemalloc.start()
     try:
         for number in range(1000):
-            header = write_header(Kind.DATA, session.peer_session_id, 1000 + number)
+            header = write_header(DatagramKind.DATA, session.peer_session_id, 1000 + number)
             body = piece_head(number % 16, 1 + number // 16, 1_000_000, MIN_PIECE_BYTES, 0) + bytes(MIN_PIECE_BYTES)
             beta.link.receive(header + session.session.seal(1000 + number, header, body), 1.0, ("10.0.0.1", 1))
         held_bytes, _ = tracemalloc.get_traced_memory()

@@ -44,7 +44,7 @@ from batonpass.tree.net.membership import ChangeRefused
 from batonpass.tree.net.transport import Member, Refusal, RefusedByInstance
 from batonpass.tree.raft.raft import Timing
 from batonpass.tree.raft.submissions import Aborted, NoQuorum, OutcomeUnknown
-from batonpass.tree.store.changes import Change, Commit, Effects, Kind, Reason, Touched, Written
+from batonpass.tree.store.changes import Change, Commit, Effects, Kind, Touched, TouchReason, Written
 from batonpass.tree.store.conditions import (
     AllOf,
     AnyOf,
@@ -63,7 +63,7 @@ from batonpass.tree.store.conditions import (
     Name,
     NotOf,
 )
-from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, parse_pattern
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, PatternStep, parse_pattern
 from batonpass.tree.store.procedures import Procedure, ReadOnly, read_only
 from batonpass.tree.store.projections import Projection, ProjectionStatus
 from batonpass.tree.store.store import Store
@@ -121,6 +121,7 @@ __all__ = [
     "OutcomeUnknown",
     "Path",
     "Pattern",
+    "PatternStep",
     "PossiblyManyNodes",
     "Procedure",
     "Projection",
@@ -128,17 +129,16 @@ __all__ = [
     "ReadOnly",
     "ReadOnlyTransaction",
     "ReadTransaction",
-    "Reason",
     "Refusal",
     "RefusedByInstance",
     "Replica",
     "ReplicaConfig",
     "ReplicaStatus",
-    "Step",
     "Store",
     "StoredProcedure",
     "Timing",
     "TooMuch",
+    "TouchReason",
     "Touched",
     "Transaction",
     "TreeError",

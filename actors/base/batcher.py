@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Slot(Generic[Item, Result]):
+class _BatchSlot(Generic[Item, Result]):
     """A caller that waits; its turn comes, or another has done it for it."""
 
     __slots__ = ("is_done", "is_gone", "item", "outcome", "wake")
@@ -56,11 +56,11 @@ class Combiner(Generic[Item, Result]):
         self._most: Final = most
         self._at_once: Final = at_once
         self._under_way = 0
-        self._waiting: list[_Slot[Item, Result]] = []
+        self._waiting: list[_BatchSlot[Item, Result]] = []
 
     async def do(self, item: Item) -> Result:
         """Have it done for `item`, perhaps with others."""
-        slot: _Slot[Item, Result] = _Slot(item)
+        slot: _BatchSlot[Item, Result] = _BatchSlot(item)
         self._waiting.append(slot)
         try:
             while not slot.is_done:
@@ -79,10 +79,10 @@ class Combiner(Generic[Item, Result]):
             raise outcome
         return outcome  # type: ignore[return-value]  # it is done, and no exception
 
-    def _may_begin(self, slot: _Slot[Item, Result]) -> bool:
+    def _may_begin(self, slot: _BatchSlot[Item, Result]) -> bool:
         return self._is_first(slot) and self._under_way < self._at_once
 
-    def _is_first(self, slot: _Slot[Item, Result]) -> bool:
+    def _is_first(self, slot: _BatchSlot[Item, Result]) -> bool:
         return bool(self._waiting) and self._waiting[0] is slot
 
     async def _do_for_all(self) -> None:
@@ -103,7 +103,7 @@ class Combiner(Generic[Item, Result]):
         for slot, outcome in zip(together, outcomes, strict=True):
             slot.done(outcome)
 
-    def _leave(self, slot: _Slot[Item, Result]) -> None:
+    def _leave(self, slot: _BatchSlot[Item, Result]) -> None:
         """Gone, one way or another; if it was its turn, it is the next one's."""
         slot.is_gone = True
         if slot in self._waiting:

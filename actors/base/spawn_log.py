@@ -15,7 +15,7 @@ MAX_SAMPLES: Final = 4096
 
 
 @final
-class Births:
+class SpawnLog:
     """Tells when a pid was given: never too late, too early by at most `RESOLUTION_S`, or `PRECISION` of its age."""
 
     __slots__ = ("_at_s", "_pids")

@@ -99,27 +99,27 @@ EventKind: TypeAlias = Literal["in", "out", "crash", "stop", "end"]
 
 
 @final
-class Trace:
+class ActorTrace:
     """The events of one actor from now on: `with sys.trace(ref) as trace: async for event in trace: ...`.
 
     At most `limit` events wait; when the reader is too slow the oldest are dropped and counted in `dropped`, because
     the actor does not wait for anybody. Iteration ends after `stop`, or after the actor has ended, when all is read.
     """
 
-    def __init__(self, limit: int, detach: Callable[[Trace], object]) -> None:
+    def __init__(self, limit: int, detach: Callable[[ActorTrace], object]) -> None:
         self._events: deque[TraceEvent] = deque(maxlen=limit)
         self._detach = detach
         self._readers = trio.lowlevel.ParkingLot()
         self._stopped = False
         self.dropped = 0
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> ActorTrace:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def __aiter__(self) -> Trace:
+    def __aiter__(self) -> ActorTrace:
         return self
 
     async def __anext__(self) -> TraceEvent:
@@ -186,7 +186,7 @@ class Probe:
         self.telemetry: Telemetry | None = None
         self._process = process
         self._clock_s = clock_s
-        self._traces: list[Trace] = []
+        self._traces: list[ActorTrace] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.server, name)
@@ -274,13 +274,13 @@ class Probe:
 
     # What is recorded
 
-    def trace(self, limit: int, detach: Callable[[Trace], object]) -> Trace:
+    def trace(self, limit: int, detach: Callable[[ActorTrace], object]) -> ActorTrace:
         """Record events for somebody."""
-        trace = Trace(limit, detach)
+        trace = ActorTrace(limit, detach)
         self._traces.append(trace)
         return trace
 
-    def untrace(self, trace: Trace) -> None:
+    def untrace(self, trace: ActorTrace) -> None:
         """No more for this one."""
         if trace in self._traces:
             self._traces.remove(trace)
@@ -325,7 +325,7 @@ def _timed(
 
 @final
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningCallback:
     """An async callback (or an async `init` or `terminate`) that is at work, since `since_s` on the system's clock."""
 
     callback: str
@@ -351,7 +351,7 @@ class Debug:
 
     def __init__(self, clock_s: Callable[[], float], telemetry: Telemetry) -> None:
         self.suspended: set[Process] = set()
-        self.running: dict[Process, Running] = {}
+        self.running: dict[Process, RunningCallback] = {}
         self.watches_everybody = False
         self._probes: dict[Process, Probe] = {}
         self._clock_s = clock_s
@@ -359,7 +359,7 @@ class Debug:
 
     def began(self, process: Process, callback: str, coroutine: Coroutine[Any, Any, Any]) -> None:
         """An async callback goes to work; `running.pop(process)` when it is done."""
-        self.running[process] = Running(callback, self._clock_s(), coroutine)
+        self.running[process] = RunningCallback(callback, self._clock_s(), coroutine)
 
     def forget(self, process: Process, reason: Reason) -> None:
         """`process` has ended."""

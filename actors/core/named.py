@@ -100,7 +100,7 @@ class Names:
         return name if isinstance(name, Named) else Named(self, name)
 
 
-class Directory(Protocol):
+class NameDirectory(Protocol):
     """Where a name can be looked up."""
 
     def whereis(self, name: Hashable, /) -> Ref | None:
@@ -112,7 +112,7 @@ class Named:
 
     __slots__ = ("_registry", "name")
 
-    def __init__(self, registry: Directory, name: Hashable) -> None:
+    def __init__(self, registry: NameDirectory, name: Hashable) -> None:
         self._registry = registry
         self.name = name
 
@@ -158,7 +158,7 @@ class Named:
         await ref.stop(reason, timeout_s)
 
 
-class ViaDirectory(Directory, Protocol):
+class ViaDirectory(NameDirectory, Protocol):
     """A registry of unique keys, as `Via` needs it."""
 
     def register(self, key: Hashable, ref: Ref, value: Any = None) -> None:

@@ -91,14 +91,14 @@ class AutoShutdown(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RestartPlan:
     """What to do about one victim: stop these in this order, then start these in this order."""
 
     stop: tuple[Hashable, ...]
     start: tuple[Hashable, ...]
 
 
-def plan(strategy: Strategy, children: Sequence[tuple[Hashable, Restart]], victim: Hashable) -> Plan:
+def plan(strategy: Strategy, children: Sequence[tuple[Hashable, Restart]], victim: Hashable) -> RestartPlan:
     """Plan the restart of `victim`, one of `children` (ids and settings in start order).
 
     The victim itself has ended already, so it is not among those to stop. Temporary siblings that are stopped are not
@@ -112,7 +112,7 @@ def plan(strategy: Strategy, children: Sequence[tuple[Hashable, Restart]], victi
         Strategy.REST_FOR_ONE: slice(at, None),
     }
     group = children[share_fate[strategy]]
-    return Plan(
+    return RestartPlan(
         stop=tuple(child_id for child_id, _ in reversed(group) if child_id != victim),
         start=tuple(child_id for child_id, restart in group if restart is not Restart.TEMPORARY or child_id == victim),
     )

@@ -19,7 +19,7 @@ import trio
 
 from batonpass.actors.base.interrupts import await_interruptibly, protected, that_ends_the_program
 from batonpass.actors.base.loop import Loop, get_ident
-from batonpass.actors.base.spawn_log import Births
+from batonpass.actors.base.spawn_log import SpawnLog
 from batonpass.actors.core.checks import need_seconds
 from batonpass.actors.core.debug import Debug
 from batonpass.actors.core.exits import Exit, cause_of, is_orderly, reason_of, shown
@@ -34,7 +34,7 @@ from batonpass.actors.core.server_process import ServerProcess
 from batonpass.actors.core.shutdown import shut_down
 from batonpass.actors.core.supervisor import Supervisor, SupervisorFlags
 from batonpass.actors.core.telemetry import MESSAGE_HANDLED, Telemetry
-from batonpass.actors.core.timers import Timers
+from batonpass.actors.core.timers import SystemTimers
 from batonpass.actors.core.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class System:
         """Where all of it runs."""
         self.thread = self.loop.thread
         self.registry = Names()
-        self.timers = Timers()
+        self.timers = SystemTimers()
         self.telemetry = Telemetry(clock_s) if telemetry is None else telemetry
         self.scheduler = Scheduler(slow_callback_s, clock_s, self.telemetry)
         self.link_signals = LinkSignals()
@@ -100,7 +100,7 @@ class System:
         """Which task runs a part of which process, of those that need one at present."""
         self._processes: dict[int, Process] = {}
         self._last_pid = 0
-        self._births = Births()
+        self._births = SpawnLog()
         self._closing = False
         self._starts: dict[Process, trio.CancelScope] = {}
         """Starts that somebody waits for, and what ends that."""
@@ -284,7 +284,7 @@ class System:
         return len(self._processes)
 
     def started_s(self, pid: int) -> float:
-        """When the actor with this pid was started, on `clock_s`; as precise as `Births` is."""
+        """When the actor with this pid was started, on `clock_s`; as precise as `SpawnLog` is."""
         return self._births.of(pid)
 
     @property

@@ -1,8 +1,8 @@
 """Messages later, and ticks that do not drift.
 
 `Cadence` is the arithmetic, and pure: tick `n` is due at `start_s + n * period_s`, whatever happened to tick `n - 1`.
-`Timers` is the shell: one trio task per system sleeps until the earliest deadline of a heap. An actor that falls behind
-finds *one* tick in its mailbox, not a pile; the tick says how late it is and how many it stands for.
+`SystemTimers` is the shell: one trio task per system sleeps until the earliest deadline of a heap. An actor that falls
+behind finds *one* tick in its mailbox, not a pile; the tick says how late it is and how many it stands for.
 
 `every` gives the same ticks to an async function, as an async iterator.
 """
@@ -97,7 +97,9 @@ class Timer:
 
     __slots__ = ("_action", "_owner", "_timers", "deadline_s")
 
-    def __init__(self, timers: Timers, deadline_s: float, action: Callable[[], object], owner: Process | None) -> None:
+    def __init__(
+        self, timers: SystemTimers, deadline_s: float, action: Callable[[], object], owner: Process | None
+    ) -> None:
         self._timers = timers
         self._action: Callable[[], object] | None = action
         self._owner = owner
@@ -142,7 +144,7 @@ class Interval:
 
     __slots__ = ("_cadence", "_process", "_timer", "_timers", "_waiting")
 
-    def __init__(self, timers: Timers, cadence: Cadence, process: Process) -> None:
+    def __init__(self, timers: SystemTimers, cadence: Cadence, process: Process) -> None:
         self._timers = timers
         self._cadence = cadence
         self._process = process
@@ -180,7 +182,7 @@ class Interval:
 
 
 @final
-class Timers:
+class SystemTimers:
     """All deadlines of one system: a heap, and one task that sleeps until the earliest.
 
     In another thread than the one that made this, its methods and those of its timers raise `WrongThread`.

@@ -20,8 +20,8 @@ from batonpass.actors.http.strict_json import MAX_JSON_VALUES, read_json_untrust
 
 __all__ = [
     "MAX_ANSWER_BYTES",
-    "Answer",
     "BlockingClient",
+    "HttpAnswer",
     "HttpClient",
     "HttpFailed",
     "Streamed",
@@ -39,7 +39,7 @@ class HttpFailed(Exception):
     """There is no answer that can be used; the sentence says why. Whether the request was acted on is not known."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What a server answered."""
 
     status: int
@@ -119,7 +119,7 @@ class HttpClient:
         json: Any = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Ask one server, and wait for all of its answer.
 
         Raises:
@@ -131,7 +131,7 @@ class HttpClient:
             with trio.fail_after(patience_s), me:
                 async with self._http.stream(method, url, params=params, json=json, headers=headers) as response:
                     _refuse_encoded(response)
-                    return Answer(response.status_code, await self._body_of(response, me))
+                    return HttpAnswer(response.status_code, await self._body_of(response, me))
             raise HttpFailed(
                 "what all servers answer is more than this one takes at one time, and this was the slowest"
             )
@@ -204,13 +204,13 @@ class BlockingClient:
         """Close the connections."""
         self._http.close()
 
-    def request(self, method: str, path: str, **more: Any) -> Answer:
+    def request(self, method: str, path: str, **more: Any) -> HttpAnswer:
         """Ask, and wait for all of the answer. Raises `HttpFailed`."""
         with _reaching(), self._http.stream(method, path, **more) as response:
-            return Answer(response.status_code, self._body_of(response))
+            return HttpAnswer(response.status_code, self._body_of(response))
 
     @contextmanager
-    def stream(self, path: str, *, min_patience_s: float = 0.0, **more: Any) -> Iterator[Answer | Streamed]:
+    def stream(self, path: str, *, min_patience_s: float = 0.0, **more: Any) -> Iterator[HttpAnswer | Streamed]:
         """One answer that is read as it comes, or a whole one if it is an error.
 
         Silence is waited out for `min_patience_s` at least. Raises `HttpFailed`, also inside the block.
@@ -221,7 +221,7 @@ class BlockingClient:
                 _refuse_encoded(response)
                 yield Streamed(response)
             else:
-                yield Answer(response.status_code, self._body_of(response))
+                yield HttpAnswer(response.status_code, self._body_of(response))
 
     def _body_of(self, response: httpx.Response) -> bytes:
         _refuse_encoded(response)

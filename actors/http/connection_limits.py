@@ -20,7 +20,7 @@ class Admitted(NamedTuple):
     instead_of: Hashable | None = None
 
 
-class _Place:
+class _AddressPlace:
     """The connections of one address."""
 
     __slots__ = ("count", "waiting")
@@ -40,7 +40,7 @@ class Crowd:
         self._most: Final = most
         self._most_of_a_place: Final = most_of_a_place
         self._place_of: dict[Hashable, str] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _AddressPlace] = {}
         self._waits = 0
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Crowd:
         if leaving is not None:
             self.leave(leaving)
         self._place_of[who] = place
-        self._places.setdefault(place, _Place()).count += 1
+        self._places.setdefault(place, _AddressPlace()).count += 1
         self.waits(who)
         return Admitted(is_in=True, instead_of=leaving)
 

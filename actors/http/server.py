@@ -103,7 +103,7 @@ async def serve_http(
 
 
 async def converse(
-    stream: trio.abc.HalfCloseableStream, app: App, *, error_json: ErrorJson, limits: HttpLimits, seat: "Seat"
+    stream: trio.abc.HalfCloseableStream, app: App, *, error_json: ErrorJson, limits: HttpLimits, seat: "ConnectionSeat"
 ) -> None:
     """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here."""
     conversation = _Conversation(stream, app, error_json, limits, seat)
@@ -141,11 +141,11 @@ class Room:
         self.farewells = 0
 
     @contextmanager
-    def entered(self, place: str) -> Iterator["Seat"]:
+    def entered(self, place: str) -> Iterator["ConnectionSeat"]:
         """Around a connection from this address: its seat, which is lost already if there is no room for it."""
-        seat = Seat(self)
+        seat = ConnectionSeat(self)
         is_in, instead_of = self.crowd.enter(seat, place)
-        if isinstance(instead_of, Seat):
+        if isinstance(instead_of, ConnectionSeat):
             instead_of.lose()
         if not is_in:
             seat.lose()
@@ -158,7 +158,7 @@ class Room:
                 self.farewells -= 1
 
 
-class Seat:
+class ConnectionSeat:
     """The place of one connection in the room."""
 
     def __init__(self, room: Room) -> None:
@@ -215,7 +215,12 @@ class _Conversation:
     """The requests of one connection, one after the other. `unread`: it ends while the peer may still be sending."""
 
     def __init__(
-        self, stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits, seat: Seat
+        self,
+        stream: trio.abc.HalfCloseableStream,
+        app: App,
+        error_json: ErrorJson,
+        limits: HttpLimits,
+        seat: ConnectionSeat,
     ) -> None:
         self.limits = limits
         self.unread = False

@@ -3,7 +3,7 @@
 from collections import deque
 
 from batonpass.actors.link.events import Event
-from batonpass.actors.link.sessions import Sessions
+from batonpass.actors.link.sessions import LinkSessions
 from batonpass.actors.link.settings import Address
 
 
@@ -12,7 +12,7 @@ class Agenda:
 
     __slots__ = ("_sessions", "events", "is_usual", "replies", "timer_s")
 
-    def __init__(self, sessions: Sessions, now: float) -> None:
+    def __init__(self, sessions: LinkSessions, now: float) -> None:
         self._sessions = sessions
         self.timer_s = now
         """Nothing but acknowledging is due before this."""

@@ -3,7 +3,7 @@
 from typing import Final
 
 from batonpass.actors.link.frames import write_ack
-from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.incoming import IncomingMessages
 from batonpass.actors.link.ranges import CounterRanges
 from batonpass.actors.link.settings import NEVER, LinkSettings
 from batonpass.crypto.replay import ReplayWindow
@@ -12,7 +12,7 @@ _ACK_EVERY_DATAGRAMS: Final = 2
 """RFC 9000 section 13.2.2. What arrives in one go counts as a whole, so with big messages it is once for a train."""
 
 
-class Arrivals:
+class DatagramArrivals:
     """The counters of one peer since it began, and the acknowledgement that is owed for them."""
 
     __slots__ = ("ack_s", "largest_s", "ranges", "replay", "settings", "unacked_bytes", "unacked_datagrams")
@@ -73,7 +73,7 @@ class Arrivals:
         due_s = now if at_once else now + self.settings.ack_delay_s
         self.ack_s = min(self.ack_s, due_s)
 
-    def write_ack(self, incoming: Incoming, now: float) -> bytes:
+    def write_ack(self, incoming: IncomingMessages, now: float) -> bytes:
         """The acknowledgement, with the credit; nothing is owed then. Something must have arrived."""
         self.ack_s = NEVER
         self.unacked_datagrams = self.unacked_bytes = 0

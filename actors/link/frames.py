@@ -32,7 +32,7 @@ MIN_PIECE_BYTES: Final = 1024
 """No piece but the last is smaller, so that a message has at most 65,536 of them, which 16 bits count."""
 
 
-class Kind(IntEnum):
+class DatagramKind(IntEnum):
     """First byte of a datagram."""
 
     HELLO = 1
@@ -42,8 +42,8 @@ class Kind(IntEnum):
     COOKIE = 5
 
 
-_KINDS: Final = frozenset(Kind)
-_DATA: Final = int(Kind.DATA)  # packed in half the time
+_KINDS: Final = frozenset(DatagramKind)
+_DATA: Final = int(DatagramKind.DATA)  # packed in half the time
 _ACK_HEAD: Final = struct.Struct("<BQIQQB")
 _ACK_RANGE: Final = struct.Struct("<II")
 _ACK_ONE: Final = struct.Struct("<BQIQQBII")  # with one range, which is most of them
@@ -70,7 +70,7 @@ PING: Final = bytes([_PING])
 CLOSE: Final = bytes([_CLOSE])
 
 
-class Header(NamedTuple):
+class DatagramHeader(NamedTuple):
     """The first 16 bytes of every datagram."""
 
     kind: int
@@ -126,14 +126,14 @@ class PathResponse(NamedTuple):
     token: int
 
 
-class Want(NamedTuple):
+class LargeWant(NamedTuple):
     """The peer asks to start its large message number `ordinal`, from 1."""
 
     ordinal: int
     total_bytes: int
 
 
-class Grant(NamedTuple):
+class LargeGrant(NamedTuple):
     """So many large messages may have started since the beginning."""
 
     granted: int
@@ -147,7 +147,7 @@ class MessageRun(NamedTuple):
     contents: list[bytes]
 
 
-Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse | Want | Grant
+Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse | LargeWant | LargeGrant
 
 
 # What `Message(...)` and so on do, for a third of the price.
@@ -155,10 +155,10 @@ _new_message: Final = partial(tuple.__new__, Message)
 _new_piece: Final = partial(tuple.__new__, Piece)
 _new_ack: Final = partial(tuple.__new__, Ack)
 _new_run: Final = partial(tuple.__new__, MessageRun)
-_new_header: Final = partial(tuple.__new__, Header)
+_new_header: Final = partial(tuple.__new__, DatagramHeader)
 
 
-def write_header(kind: Kind, session_id: int, counter: int) -> bytes:
+def write_header(kind: DatagramKind, session_id: int, counter: int) -> bytes:
     """The 16 bytes in front of every datagram. `session_id` is the receiver's, 0 when it is not known yet."""
     return HEADER.pack(kind, 0, 0, session_id, counter)
 
@@ -190,7 +190,7 @@ def write_pieces(
     return map(write, repeat(same), range(first, end), chain.from_iterable(contents))
 
 
-def read_header_untrusted(datagram: bytes | memoryview) -> Header:
+def read_header_untrusted(datagram: bytes | memoryview) -> DatagramHeader:
     """Raises Malformed."""
     if len(datagram) < HEADER_BYTES:
         raise Malformed(f"a datagram has at least {HEADER_BYTES} bytes")
@@ -416,15 +416,15 @@ def _read_short(body: bytes, at: int) -> tuple[Frame, int]:
     if kind == _WANT:
         return _read_want(body, at), at + WANT_BYTES
     if kind == _GRANT:
-        return Grant(_GRANT_HEAD.unpack_from(body, at)[1]), at + _GRANT_HEAD.size
+        return LargeGrant(_GRANT_HEAD.unpack_from(body, at)[1]), at + _GRANT_HEAD.size
     raise Malformed(f"there is no frame of kind {kind}")
 
 
-def _read_want(body: bytes, at: int) -> Want:
+def _read_want(body: bytes, at: int) -> LargeWant:
     _, ordinal, total_bytes = _WANT_HEAD.unpack_from(body, at)
     if not LARGE_MESSAGE_BYTES < total_bytes <= MAX_MESSAGE_BYTES:
         raise Malformed("only a large message is asked for, and none is larger than the largest")
-    return Want(ordinal, total_bytes)
+    return LargeWant(ordinal, total_bytes)
 
 
 def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:

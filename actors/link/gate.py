@@ -19,7 +19,7 @@ COOKIE_EPOCH_S: Final = 30.0
 """A cookie is good for the epoch it was made in and the next one."""
 
 
-class Verdict(Enum):
+class HelloVerdict(Enum):
     """What to do with a HELLO."""
 
     ANSWER = "answer it"
@@ -36,13 +36,13 @@ class Allowance:
         self._tokens = burst
         self._refilled_s = now
 
-    def judge(self, now: float, *, is_fresh: bool) -> Verdict:
+    def judge(self, now: float, *, is_fresh: bool) -> HelloVerdict:
         """What there is enough left for; `take` if that is an answer, and it is given."""
         self._tokens = min(self._burst, self._tokens + (now - self._refilled_s) * self._rate_per_s)
         self._refilled_s = now
         if self._tokens >= 1 and (is_fresh or self._tokens >= self._burst / 2):
-            return Verdict.ANSWER
-        return Verdict.DROP if is_fresh else Verdict.COOKIE
+            return HelloVerdict.ANSWER
+        return HelloVerdict.DROP if is_fresh else HelloVerdict.COOKIE
 
     def take(self) -> None:
         """One answer is given."""

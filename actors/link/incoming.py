@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from batonpass.actors.link.assembly import Assembly
-from batonpass.actors.link.frames import Message, MessageRun, Piece, Want, write_grant
+from batonpass.actors.link.frames import LargeWant, Message, MessageRun, Piece, write_grant
 from batonpass.actors.link.large import LargeBudget, LargeGrants
 from batonpass.actors.link.settings import (
     CHANNELS,
@@ -61,7 +61,7 @@ class _Channel:
         return now >= oldest_s + LATE_S
 
 
-class Incoming:
+class IncomingMessages:
     """What one peer has sent and the application has not taken."""
 
     def __init__(
@@ -182,7 +182,7 @@ class Incoming:
             or (self.is_asked_for_large and self._large.is_waiting)
         )
 
-    def on_want(self, frame: Want) -> None:
+    def on_want(self, frame: LargeWant) -> None:
         """Raises Malformed when it cannot be the turn of that one."""
         if not self._large.want(frame.ordinal, frame.total_bytes):
             raise Malformed("the peer asks for a large message before its turn")

@@ -19,33 +19,33 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from batonpass.actors.link.agenda import Agenda
-from batonpass.actors.link.arrivals import Arrivals
+from batonpass.actors.link.arrivals import DatagramArrivals
 from batonpass.actors.link.events import Event, LinkExpired, PeerRestarted, PeerUnreachable
 from batonpass.actors.link.frames import (
     CLOSE,
     HEADER_BYTES,
     PATH_BYTES,
-    Header,
-    Kind,
+    DatagramHeader,
+    DatagramKind,
     read_header_untrusted,
     write_challenge,
 )
-from batonpass.actors.link.gate import HandshakeGate, Verdict
-from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.gate import HandshakeGate, HelloVerdict
+from batonpass.actors.link.incoming import IncomingMessages
 from batonpass.actors.link.large import LargeBudget
-from batonpass.actors.link.outgoing import Outgoing
-from batonpass.actors.link.parts import Parts
+from batonpass.actors.link.outgoing import OutgoingMessages
+from batonpass.actors.link.parts import LinkParts
 from batonpass.actors.link.path import Path
 from batonpass.actors.link.prediction import Prediction
 from batonpass.actors.link.receiver import Receiver
-from batonpass.actors.link.recovery import Recovery
+from batonpass.actors.link.recovery import LossRecovery
 from batonpass.actors.link.sender import Sender, body_bytes
 from batonpass.actors.link.sessions import (
     HANDSHAKE_BURST,
     HANDSHAKES_PER_S,
-    Outcome,
+    HandshakeOutcome,
+    LinkSessions,
     SessionIds,
-    Sessions,
 )
 from batonpass.actors.link.settings import NEVER, Address, LinkSettings
 from batonpass.actors.link.silence import Silence
@@ -94,7 +94,7 @@ class Link:
         self._settings = settings
         self._settings_for = settings_for
         self._counters = counters
-        self._sessions = Sessions(
+        self._sessions = LinkSessions(
             name=name,
             identity=identity,
             peer=peer,
@@ -105,10 +105,10 @@ class Link:
             gate=gate if gate is not None else _own_gate(new_ephemeral, now),
             now=now,
         )
-        self._outgoing = Outgoing(
+        self._outgoing = OutgoingMessages(
             body_bytes=body_bytes(settings), max_bytes=settings.queue_bytes, max_messages=settings.queue_messages
         )
-        self._incoming = Incoming(
+        self._incoming = IncomingMessages(
             window_bytes=settings.window_bytes,
             window_messages=settings.window_messages,
             large_budget=large_budget,
@@ -124,14 +124,14 @@ class Link:
         self._last_move_s = -NEVER
         self._wanted_until_s = now
 
-        self._recovery = Recovery(settings, self._outgoing, counters)
+        self._recovery = LossRecovery(settings, self._outgoing, counters)
         self._agenda = Agenda(self._sessions, now)
         self.silence: Final = Silence(settings, self._agenda.events, now)
         """Whether the peer answers."""
-        self.arrivals: Final = Arrivals(settings)
+        self.arrivals: Final = DatagramArrivals(settings)
         """What has come, and the acknowledgement that is owed; `ack_s` is -NEVER when taking messages has freed so much
         that the peer should be told: call `datagrams_to_send`."""
-        parts = Parts(
+        parts = LinkParts(
             sessions=self._sessions,
             path=self.path,
             incoming=self._incoming,
@@ -297,7 +297,7 @@ class Link:
         """Take one datagram from the network. Never raises: what is wrong is dropped, counted and not answered."""
         try:
             header = read_header_untrusted(datagram)
-            if header.kind == Kind.DATA:
+            if header.kind == DatagramKind.DATA:
                 self.receive_data(header.session_id, header.counter, memoryview(datagram), now, source)
                 return
             self._agenda.is_usual = False
@@ -312,9 +312,9 @@ class Link:
         self._counters["datagrams_in"] += 1
         self._counters["bytes_in"] += len(datagram)
 
-    def _on_handshake(self, header: Header, body: bytes, now: float, source: Address) -> None:
+    def _on_handshake(self, header: DatagramHeader, body: bytes, now: float, source: Address) -> None:
         match header.kind:
-            case Kind.HELLO:
+            case DatagramKind.HELLO:
                 keys = self._identity.public
                 self.on_hello(
                     read_hello_untrusted(body, cookie=header.counter, responder=self._name, responder_keys=keys),
@@ -322,12 +322,12 @@ class Link:
                     source,
                 )
                 return
-            case Kind.COOKIE:
+            case DatagramKind.COOKIE:
                 if source not in {self.path.address, self.hint}:
                     raise Malformed("a COOKIE from where no HELLO went")
                 self._sessions.on_cookie(header.session_id, header.counter, body, now)
                 return
-            case Kind.ACCEPT:
+            case DatagramKind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
                 # The HELLO went to these two, so a peer that answers from one of them is there.
                 is_proved = source in {self.path.address, self.hint}
@@ -336,14 +336,14 @@ class Link:
             case _:
                 outcome = self._sessions.on_confirm(header.session_id, body, now)
                 is_proved = source == self._sessions.answered_at
-        if outcome is Outcome.REPEATED:
+        if outcome is HandshakeOutcome.REPEATED:
             return
         self._counters["handshakes"] += 1
         self.silence.was_met = True
         self._locate(source, is_proved, outcome, HEADER_BYTES + len(body), now)
-        if outcome is Outcome.RESTARTED:
+        if outcome is HandshakeOutcome.RESTARTED:
             self._start_over()
-        if header.kind == Kind.ACCEPT:
+        if header.kind == DatagramKind.ACCEPT:
             self._measure_opening()
         self.silence.heard(now)
 
@@ -364,26 +364,26 @@ class Link:
 
     def _answer(self, hello: Hello, now: float, source: Address) -> None:
         verdict, answer = self._sessions.on_hello(hello, source, now)
-        if verdict is Verdict.DROP:
+        if verdict is HelloVerdict.DROP:
             self._counters["dropped_handshake_rate"] += 1
             return
-        if verdict is Verdict.COOKIE:
+        if verdict is HelloVerdict.COOKIE:
             self._counters["cookies_sent"] += 1
         self._agenda.replies.append((answer, source))
 
-    def _locate(self, source: Address, is_proved: bool, outcome: Outcome, size_bytes: int, now: float) -> None:
+    def _locate(self, source: Address, is_proved: bool, outcome: HandshakeOutcome, size_bytes: int, now: float) -> None:
         """A handshake was finished by a datagram from `source`; whether that proves that the peer is there."""
         path = self.path
         timeout_s = self._recovery.probe_timeout_s
         if is_proved:
             has_moved = path.prove(source)
-        elif path.address is None or outcome is Outcome.RESTARTED:
+        elif path.address is None or outcome is HandshakeOutcome.RESTARTED:
             has_moved = path.suppose(source, size_bytes, timeout_s, now)
         else:
             path.on_arrival(source, size_bytes, timeout_s, now)
             has_moved = False
         if has_moved:
-            self._move(is_restart=outcome is Outcome.RESTARTED)
+            self._move(is_restart=outcome is HandshakeOutcome.RESTARTED)
 
     def _move(self, *, is_restart: bool = False) -> None:
         """Traffic goes to another address from now on."""
@@ -470,7 +470,7 @@ class Link:
         for datagram in self._sessions.due_datagrams(now):
             # A HELLO goes wherever the peer may be: where it was heard last, and where the application says it is.
             known = self.path.address
-            addresses = (known, self.hint) if datagram[0] == Kind.HELLO else (known,)
+            addresses = (known, self.hint) if datagram[0] == DatagramKind.HELLO else (known,)
             for address in dict.fromkeys(addresses):
                 if address is not None and (address != known or self.path.spend(len(datagram))):
                     out.append((datagram, address))

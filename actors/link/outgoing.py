@@ -53,7 +53,7 @@ _MESSAGE_OF: Final = itemgetter(0)
 _PART_OF: Final = itemgetter(1)
 
 
-class Outgoing:
+class OutgoingMessages:
     """All messages to one peer that it has not acknowledged."""
 
     def __init__(self, *, body_bytes: int, max_bytes: int, max_messages: int) -> None:

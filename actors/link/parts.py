@@ -4,24 +4,24 @@ from collections import Counter
 from typing import NamedTuple
 
 from batonpass.actors.link.agenda import Agenda
-from batonpass.actors.link.arrivals import Arrivals
-from batonpass.actors.link.incoming import Incoming
-from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.arrivals import DatagramArrivals
+from batonpass.actors.link.incoming import IncomingMessages
+from batonpass.actors.link.outgoing import OutgoingMessages
 from batonpass.actors.link.path import Path
-from batonpass.actors.link.recovery import Recovery
-from batonpass.actors.link.sessions import Sessions
+from batonpass.actors.link.recovery import LossRecovery
+from batonpass.actors.link.sessions import LinkSessions
 from batonpass.actors.link.silence import Silence
 
 
-class Parts(NamedTuple):
+class LinkParts(NamedTuple):
     """The parts of one link, as `Link` has wired them."""
 
-    sessions: Sessions
+    sessions: LinkSessions
     path: Path
-    incoming: Incoming
-    outgoing: Outgoing
-    recovery: Recovery
-    arrivals: Arrivals
+    incoming: IncomingMessages
+    outgoing: OutgoingMessages
+    recovery: LossRecovery
+    arrivals: DatagramArrivals
     agenda: Agenda
     silence: Silence
     counters: Counter[str]
@@ -42,7 +42,7 @@ class WithParts:
         "_silence",
     )
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: LinkParts) -> None:
         self._sessions = parts.sessions
         self._path = parts.path
         self._incoming = parts.incoming

@@ -17,10 +17,10 @@ from typing import Final
 
 from cryptography.exceptions import InvalidTag
 
-from batonpass.actors.link.frames import HEADER, HEADER_BYTES, Kind
+from batonpass.actors.link.frames import HEADER, HEADER_BYTES, DatagramKind
 from batonpass.actors.link.incoming import ReceivedMessage
 from batonpass.actors.link.outgoing_message import Chunk, OutgoingMessage
-from batonpass.actors.link.parts import Parts, WithParts
+from batonpass.actors.link.parts import LinkParts, WithParts
 from batonpass.actors.link.receiver import Receiver
 from batonpass.actors.link.sender import Sender
 from batonpass.actors.link.sessions import LiveSession
@@ -44,7 +44,7 @@ _ACK_MESSAGE: Final = struct.Struct("<BQIQQBIIBBQH")
 """An acknowledgement with one range, and the head of a message."""
 
 _MESSAGE: Final = struct.Struct("<BBQH")
-_DATA: Final = int(Kind.DATA)
+_DATA: Final = int(DatagramKind.DATA)
 _ACK_FRAME, _MESSAGE_FRAME = 1, 2
 _HEADS_BYTES: Final = _ACK_MESSAGE.size
 _LEAST_BYTES: Final = HEADER_BYTES + _HEADS_BYTES + TAG_BYTES
@@ -88,7 +88,7 @@ class Prediction(WithParts):
 
     _session: LiveSession
 
-    def __init__(self, parts: Parts, sender: Sender, receiver: Receiver) -> None:
+    def __init__(self, parts: LinkParts, sender: Sender, receiver: Receiver) -> None:
         super().__init__(parts)
         self._sender = sender
         self._receiver = receiver

@@ -13,13 +13,13 @@ from batonpass.actors.link.frames import (
     PIECE_OVERHEAD_BYTES,
     Ack,
     Frame,
-    Grant,
+    LargeGrant,
+    LargeWant,
     Message,
     PathChallenge,
     PathResponse,
     Piece,
     Ping,
-    Want,
     cut_train,
     piece_head,
     read_frames_untrusted,
@@ -30,7 +30,7 @@ from batonpass.actors.link.frames import (
     write_response,
 )
 from batonpass.actors.link.incoming import NoRoom
-from batonpass.actors.link.parts import Parts, WithParts
+from batonpass.actors.link.parts import LinkParts, WithParts
 from batonpass.actors.link.sender import Sender
 from batonpass.actors.link.sessions import LiveSession
 from batonpass.actors.link.settings import NEVER, Address
@@ -44,7 +44,7 @@ _PIECE_DATAGRAM_BYTES: Final = HEADER_BYTES + PIECE_OVERHEAD_BYTES + TAG_BYTES
 class Receiver(WithParts):
     """The DATA of one peer. `on_move` is called when the peer has proved to be at another address."""
 
-    def __init__(self, parts: Parts, sender: Sender, on_move: Callable[[], None]) -> None:
+    def __init__(self, parts: LinkParts, sender: Sender, on_move: Callable[[], None]) -> None:
         super().__init__(parts)
         self._sender = sender
         self._on_move = on_move
@@ -260,10 +260,10 @@ class Receiver(WithParts):
             elif kind is PathResponse:
                 if self._path.on_response(frame.token, now):  # type: ignore[union-attr]  # as above
                     self._on_move()
-            elif kind is Want:
+            elif kind is LargeWant:
                 incoming.on_want(frame)  # type: ignore[arg-type]  # as above
                 eliciting = True
-            elif kind is Grant:
+            elif kind is LargeGrant:
                 self._outgoing.on_grant(frame.granted)  # type: ignore[union-attr]  # as above
             else:
                 self._on_close()

@@ -14,7 +14,7 @@ from typing import Final
 from batonpass.actors.link.bottleneck import Bottleneck
 from batonpass.actors.link.congestion import CongestionWindow, RoundTrip
 from batonpass.actors.link.frames import Ack
-from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.outgoing import OutgoingMessages
 from batonpass.actors.link.outgoing_message import Chunk
 from batonpass.actors.link.settings import KERNEL_DATAGRAM_BYTES, NEVER, LinkSettings
 from batonpass.crypto.errors import Malformed
@@ -33,10 +33,10 @@ _CHARGE_OF: Final = itemgetter(1)
 _CHUNKS_OF: Final = itemgetter(2)
 
 
-class Recovery:
+class LossRecovery:
     """Datagrams that will be acknowledged, from sending until they are acknowledged or lost."""
 
-    def __init__(self, settings: LinkSettings, outgoing: Outgoing, counters: Counter[str]) -> None:
+    def __init__(self, settings: LinkSettings, outgoing: OutgoingMessages, counters: Counter[str]) -> None:
         self._settings = settings
         self._outgoing = outgoing
         self._counters = counters

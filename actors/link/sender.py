@@ -6,7 +6,7 @@ from typing import Final
 
 from batonpass.actors.link.frames import HEADER_BYTES, PING, write_data_header, write_data_headers
 from batonpass.actors.link.outgoing_message import Chunk
-from batonpass.actors.link.parts import Parts, WithParts
+from batonpass.actors.link.parts import LinkParts, WithParts
 from batonpass.actors.link.sessions import LiveSession
 from batonpass.actors.link.settings import NEVER, Address, LinkSettings
 from batonpass.crypto.session import TAG_BYTES
@@ -23,7 +23,7 @@ def body_bytes(settings: LinkSettings) -> int:
 class Sender(WithParts):
     """The DATA for one peer. Counters go on across sessions."""
 
-    def __init__(self, parts: Parts, settings: LinkSettings) -> None:
+    def __init__(self, parts: LinkParts, settings: LinkSettings) -> None:
         super().__init__(parts)
         self.next_counter = 0
         """Of the next datagram; no other was used yet."""

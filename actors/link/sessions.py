@@ -24,8 +24,8 @@ from typing import Final, Protocol
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from batonpass.actors.link.frames import Kind, write_header
-from batonpass.actors.link.gate import Allowance, HandshakeGate, Verdict
+from batonpass.actors.link.frames import DatagramKind, write_header
+from batonpass.actors.link.gate import Allowance, HandshakeGate, HelloVerdict
 from batonpass.actors.link.settings import NEVER, Address, LinkSettings
 from batonpass.crypto.errors import Malformed, Tampered
 from batonpass.crypto.keys import Identity, PublicIdentity
@@ -56,7 +56,7 @@ MAX_REPLACED: Final = 16
 """Incarnations of the peer that others have followed; with one more, this side is another one for all of them."""
 
 
-class Outcome(Enum):
+class HandshakeOutcome(Enum):
     """What an ACCEPT or a CONFIRM that fits means."""
 
     CONTINUED = "a session with the incarnation that was known, or the first one"
@@ -178,10 +178,10 @@ class _HalfOpen:
         self.responder = responder
         self.is_fresh = is_fresh
         self.end_s = end_s
-        self.accept_datagram = write_header(Kind.ACCEPT, hello.session_id, 0) + responder.accept
+        self.accept_datagram = write_header(DatagramKind.ACCEPT, hello.session_id, 0) + responder.accept
 
 
-class Sessions:
+class LinkSessions:
     """All sessions with one peer, and the handshakes that may become sessions."""
 
     def __init__(
@@ -313,7 +313,7 @@ class Sessions:
             ephemeral=self._new_ephemeral(),
             secrets=self._static_secrets(self._keys),
         )
-        hello = Repeat(write_header(Kind.HELLO, 0, 0) + initiator.hello, now, self._settings)
+        hello = Repeat(write_header(DatagramKind.HELLO, 0, 0) + initiator.hello, now, self._settings)
         self._initiation = _Initiation(session_id, generation, initiator, hello)
 
     def hurry(self, now: float) -> None:
@@ -332,7 +332,7 @@ class Sessions:
             self._secrets = StaticSecrets(self._identity, keys)
         return self._secrets
 
-    def on_hello(self, hello: Hello, source: Address, now: float) -> tuple[Verdict, bytes]:
+    def on_hello(self, hello: Hello, source: Address, now: float) -> tuple[HelloVerdict, bytes]:
         """The ACCEPT to send back to `source`, or a COOKIE, or nothing.
 
         Raises Malformed, or Tampered when the peer did not write this HELLO: that costs 3 us, and an answer 0.2 ms.
@@ -347,27 +347,27 @@ class Sessions:
         if half_open is not None:
             if is_fresh:
                 half_open.is_fresh, half_open.source = True, source
-            return Verdict.ANSWER, half_open.accept_datagram
+            return HelloVerdict.ANSWER, half_open.accept_datagram
         if any(session.hello_core == hello.core for session in self.live.values()):
             raise Malformed("this HELLO has become a session already")
         verdict = self._judge(now, is_fresh=is_fresh)
-        if verdict is Verdict.COOKIE:
-            header = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(hello, source, now))
+        if verdict is HelloVerdict.COOKIE:
+            header = write_header(DatagramKind.COOKIE, hello.session_id, self._gate.cookie(hello, source, now))
             return verdict, header + prove_cookie(secrets, hello, header)
-        if verdict is Verdict.DROP:
+        if verdict is HelloVerdict.DROP:
             return verdict, b""
         end_s = now + self._settings.retire_after_s
         half_open = self._answer(hello, source, self._keys, secrets, is_fresh=is_fresh, end_s=end_s)
         return verdict, half_open.accept_datagram
 
-    def _judge(self, now: float, *, is_fresh: bool) -> Verdict:
+    def _judge(self, now: float, *, is_fresh: bool) -> HelloVerdict:
         if not is_fresh and len(self._half_open) >= MAX_HALF_OPEN // 2:
-            return Verdict.COOKIE
+            return HelloVerdict.COOKIE
         for allowance in (self._allowance, self._gate):
             verdict = allowance.judge(now, is_fresh=is_fresh)
-            if verdict is not Verdict.ANSWER:
+            if verdict is not HelloVerdict.ANSWER:
                 return verdict
-        return Verdict.ANSWER
+        return HelloVerdict.ANSWER
 
     def _answer(
         self,
@@ -413,17 +413,17 @@ class Sessions:
         if initiation is None or initiation.session_id != session_id:
             raise Malformed("this cookie answers no HELLO of ours")
         initiator = initiation.initiator
-        is_proved = initiator.read_cookie_untrusted(write_header(Kind.COOKIE, session_id, cookie), body)
+        is_proved = initiator.read_cookie_untrusted(write_header(DatagramKind.COOKIE, session_id, cookie), body)
         if initiation.has_proved_cookie and not is_proved:
             raise Tampered("the peer knows us, and did not make this COOKIE")
         initiation.has_proved_cookie = is_proved
         initiator.take_cookie(cookie)
-        initiation.repeat.datagram = write_header(Kind.HELLO, 0, cookie) + initiator.hello
+        initiation.repeat.datagram = write_header(DatagramKind.HELLO, 0, cookie) + initiator.hello
         if initiation.may_answer:
             initiation.may_answer, initiation.is_prompt = False, True
             initiation.repeat.next_s = now
 
-    def on_accept(self, session_id: int, body: bytes, now: float) -> Outcome:
+    def on_accept(self, session_id: int, body: bytes, now: float) -> HandshakeOutcome:
         """Our opening was answered: the session exists. Raises Malformed or
         Tampered."""
         initiation = self._initiation
@@ -435,18 +435,18 @@ class Sessions:
         # An answer to a HELLO that was sent twice may be the answer to either (Karn's problem).
         self.opening_round_trip_s = now - initiation.started_s if repeat.times_sent == 1 else None
         session = LiveSession(session_id, established, (initiation.generation, self._name < self._peer))
-        confirm_datagram = write_header(Kind.CONFIRM, established.peer_session_id, 0) + confirm
+        confirm_datagram = write_header(DatagramKind.CONFIRM, established.peer_session_id, 0) + confirm
         session.confirm = Repeat(confirm_datagram, now, self._settings)
         return self._adopt(session, established.peer_incarnation, now)
 
-    def on_confirm(self, session_id: int, body: bytes, now: float) -> Outcome:
+    def on_confirm(self, session_id: int, body: bytes, now: float) -> HandshakeOutcome:
         """The peer proved its name: the session exists. Raises Malformed or Tampered."""
         live = self.live.get(session_id)
         if live is not None and live.confirm_body == body:
             if now >= live.owes_ping_again_s:
                 live.owes_ping = True  # our first answer on it was lost
                 live.owes_ping_again_s = now + _CONFIRM_ANSWER_INTERVAL_S
-            return Outcome.REPEATED
+            return HandshakeOutcome.REPEATED
         half_open = self._half_open.get(session_id)
         if half_open is None:
             raise Malformed("this CONFIRM completes no handshake of ours")
@@ -503,14 +503,14 @@ class Sessions:
         for session_id in list(self._half_open):
             self._drop_half_open(session_id)
 
-    def _adopt(self, session: LiveSession, incarnation: int, now: float) -> Outcome:
+    def _adopt(self, session: LiveSession, incarnation: int, now: float) -> HandshakeOutcome:
         restarted = self._peer_incarnation not in {None, incarnation}
         if self._peer_incarnation != incarnation:
             self._forget_other_incarnations(incarnation)
             if incarnation in self._replaced or len(self._replaced) > MAX_REPLACED:
                 self._ids.release(session.session_id)
                 self._become_another(now)
-                return Outcome.RESTARTED
+                return HandshakeOutcome.RESTARTED
         self.live[session.session_id] = session
         self._generation = max(self._generation, session.rank[0])
         session.rekey_s = now + self._settings.rekey_after_s * (_RESPONDER_REKEY_FACTOR if session.is_confirmed else 1)
@@ -520,7 +520,7 @@ class Sessions:
             replaced = (other for other in self.live.values() if other is not session and other is not self.current)
             self._drop(min(replaced, key=lambda other: other.rank))
         self._choose(now)
-        return Outcome.RESTARTED if restarted else Outcome.CONTINUED
+        return HandshakeOutcome.RESTARTED if restarted else HandshakeOutcome.CONTINUED
 
     def _forget_other_incarnations(self, incarnation: int) -> None:
         """Sessions of another incarnation are dead, and a handshake begun before this one may be older than it."""

@@ -9,7 +9,7 @@ of a HELLO tells.
 import ipaddress
 from typing import Final
 
-from batonpass.actors.link.gate import Allowance, Verdict
+from batonpass.actors.link.gate import Allowance, HelloVerdict
 from batonpass.actors.link.settings import Address
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import Identity, PublicIdentity
@@ -37,7 +37,7 @@ LOOKUP_INTERVAL_S: Final = 1.0
 """A name is looked up at most so often because its keys did not fit a HELLO."""
 
 
-class _Source:
+class _HelloSource:
     __slots__ = ("allowance", "lookups")
 
     def __init__(self, now: float) -> None:
@@ -45,7 +45,7 @@ class _Source:
         self.lookups = 0
 
 
-class _Known:
+class _KnownSecrets:
     __slots__ = ("secrets", "since_s")
 
     def __init__(self, secrets: StaticSecrets, now: float) -> None:
@@ -59,28 +59,28 @@ class Strangers:
     def __init__(self, now: float) -> None:
         self._allowance = Allowance(rate_per_s=LOOKUPS_PER_S, burst=LOOKUP_BURST, now=now)
         self._unproved_lookups = 0
-        self._sources: dict[str, _Source] = {}
+        self._sources: dict[str, _HelloSource] = {}
         self._lookups: dict[str, str | None] = {}  # by name: where it came from, None without a cookie
-        self._known: LruTable[str, _Known] = LruTable(MAX_KNOWN)
+        self._known: LruTable[str, _KnownSecrets] = LruTable(MAX_KNOWN)
 
-    def judge(self, name: str, source: Address, now: float, *, is_fresh: bool) -> Verdict:
+    def judge(self, name: str, source: Address, now: float, *, is_fresh: bool) -> HelloVerdict:
         """Whether to look `name` up because of a HELLO from `source`, which shows a fresh cookie or does not."""
         known = self._known.get(name)
         if name in self._lookups or (known is not None and now < known.since_s + LOOKUP_INTERVAL_S):
-            return Verdict.DROP
+            return HelloVerdict.DROP
         if not is_fresh:
             if self._unproved_lookups >= MAX_LOOKUPS // 2:
-                return Verdict.COOKIE
+                return HelloVerdict.COOKIE
             # All of this allowance is for those without a cookie: nobody else takes from it.
             verdict = self._allowance.judge(now, is_fresh=True)
-            return Verdict.COOKIE if verdict is Verdict.DROP else verdict
+            return HelloVerdict.COOKIE if verdict is HelloVerdict.DROP else verdict
         if len(self._lookups) >= MAX_LOOKUPS:
-            return Verdict.DROP
+            return HelloVerdict.DROP
         place = self._sources.get(place_of(source))
         if place is None:
-            return Verdict.ANSWER
+            return HelloVerdict.ANSWER
         if place.lookups >= MAX_LOOKUPS_PER_SOURCE:
-            return Verdict.DROP
+            return HelloVerdict.DROP
         return place.allowance.judge(now, is_fresh=True)
 
     def begin(self, name: str, source: Address, now: float, *, is_fresh: bool) -> None:
@@ -95,7 +95,7 @@ class Strangers:
         if place is None:
             if len(self._sources) >= MAX_SOURCES:  # the oldest one that has nothing under way, which most have not
                 del self._sources[next(one for one, other in self._sources.items() if not other.lookups)]
-            place = self._sources[key] = _Source(now)
+            place = self._sources[key] = _HelloSource(now)
         place.allowance.take()
         place.lookups += 1
 
@@ -112,7 +112,7 @@ class Strangers:
     def remember(self, name: str, identity: Identity, keys: PublicIdentity, now: float) -> StaticSecrets:
         """The keys of `name` that were found; `identity` is ours."""
         secrets = StaticSecrets(identity, keys)
-        self._known[name] = _Known(secrets, now)
+        self._known[name] = _KnownSecrets(secrets, now)
         return secrets
 
     def secrets_of(self, name: str, now: float) -> StaticSecrets | None:

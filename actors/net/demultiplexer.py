@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from batonpass.actors.link import Address, Link
-from batonpass.actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted
+from batonpass.actors.link.frames import HEADER, HEADER_BYTES, DatagramKind, data_run_length, read_header_untrusted
 from batonpass.actors.link.prediction import UNUSUAL
 from batonpass.actors.net.datagrams import Arrival, segments_of
 from batonpass.crypto.errors import Malformed
 
 __all__ = ["Demultiplexer", "Heard"]
 
-_HELLO: Final = int(Kind.HELLO)
-_DATA: Final = int(Kind.DATA)
+_HELLO: Final = int(DatagramKind.HELLO)
+_DATA: Final = int(DatagramKind.DATA)
 
 _LARGE_BYTES: Final = 4096
 """From here on it pays to look whether several datagrams belong together."""

@@ -46,17 +46,17 @@ from batonpass.actors.link.deadlines import Deadlines
 from batonpass.actors.link.settings import MAX_DATAGRAM_BYTES, NEVER
 from batonpass.actors.net.datagrams import ARRIVALS, DatagramSocket, Outbound, keep_freed_memory
 from batonpass.actors.net.demultiplexer import Demultiplexer, Heard
-from batonpass.actors.net.handshake_admission import Admission, new_gate
-from batonpass.actors.net.inbox import Inbox, Received, Turns
+from batonpass.actors.net.handshake_admission import HandshakeAdmission, new_gate
+from batonpass.actors.net.inbox import LinkInbox, Received, Turns
 from batonpass.actors.net.link_table import LinkTable
 from batonpass.actors.net.peer_keys import PeerDirectory
 from batonpass.actors.net.poller import Lookout
-from batonpass.actors.net.session_ids import SessionIds
+from batonpass.actors.net.session_ids import EndpointSessionIds
 from batonpass.actors.net.waiting_sends import LinkDown, WaitingSend, WaitingSends
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.names import require_name
 
-__all__ = ["Backlog", "Inbox", "LinkDown", "LinkEndpoint", "LinkFull", "LinkSettings", "PeerDirectory", "Received"]
+__all__ = ["Backlog", "LinkDown", "LinkEndpoint", "LinkFull", "LinkInbox", "LinkSettings", "PeerDirectory", "Received"]
 
 log = logging.getLogger(__name__)
 
@@ -123,9 +123,9 @@ class LinkEndpoint:
         self._port = port
         rng = rng if rng is not None else random.SystemRandom()
         self._counters: Counter[str] = Counter()
-        self._ids = SessionIds(rng)
+        self._ids = EndpointSessionIds(rng)
         self._gate = new_gate(rng)
-        self._claimed: dict[int, Inbox] = {}
+        self._claimed: dict[int, LinkInbox] = {}
         self._table = LinkTable(
             name,
             identity,
@@ -151,7 +151,7 @@ class LinkEndpoint:
         self._flush_wanted = trio.Event()
         self._timer_scope = trio.CancelScope()
         self._backlog: deque[tuple[bytes, Address]] = deque()
-        self._admission = Admission(
+        self._admission = HandshakeAdmission(
             name, directory, self._table, self._gate, self._counters, on_change=self._mark, send=self._keep
         )
         self._peer_keys = self._admission.peer_keys
@@ -162,7 +162,7 @@ class LinkEndpoint:
         self._address: Address | None = None
         self._lone_drains = 0
         self._lookout = Lookout(self._drain, self._settle)
-        self.inbox: Final = Inbox(self._lookout, self._mark, self._give_up)
+        self.inbox: Final = LinkInbox(self._lookout, self._mark, self._give_up)
         self._inboxes = [self.inbox]
         self._listeners: list[Callable[[str, Event], object]] = []
 
@@ -199,7 +199,7 @@ class LinkEndpoint:
 
     # Sharing
 
-    def claim(self, channel: int) -> Inbox:
+    def claim(self, channel: int) -> LinkInbox:
         """An inbox of its own for one channel; its messages do not come to `inbox` any more, nor wait behind others.
 
         Claimed again, it is the same inbox. What is not taken from any of them uses up the one credit of its peer.
@@ -207,7 +207,7 @@ class LinkEndpoint:
         require_sendable(b"", channel)
         inbox = self._claimed.get(channel)
         if inbox is None:
-            inbox = self._claimed[channel] = Inbox(self._lookout, self._mark, self._give_up, channel)
+            inbox = self._claimed[channel] = LinkInbox(self._lookout, self._mark, self._give_up, channel)
             self._inboxes.append(inbox)
             for link in self._links.values():
                 link.claim(channel)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from batonpass.actors.link import Address, Link
-from batonpass.actors.link.frames import Kind, write_header
-from batonpass.actors.link.gate import HandshakeGate, Verdict
+from batonpass.actors.link.frames import DatagramKind, write_header
+from batonpass.actors.link.gate import HandshakeGate, HelloVerdict
 from batonpass.actors.link.strangers import Strangers
 from batonpass.actors.net.datagrams import Outbound
 from batonpass.actors.net.link_table import LinkTable
@@ -21,7 +21,7 @@ from batonpass.crypto.keys import PublicIdentity
 from batonpass.crypto.session import Hello, echo_cookie, prove_cookie, read_hello_untrusted
 from batonpass.crypto.static_secrets import StaticSecrets
 
-__all__ = ["Admission", "new_gate"]
+__all__ = ["HandshakeAdmission", "new_gate"]
 
 _HANDSHAKES_PER_S: Final = 500.0
 _HANDSHAKE_BURST: Final = 256.0
@@ -33,7 +33,7 @@ def new_gate(rng: random.Random) -> HandshakeGate:
     return HandshakeGate(rng.randbytes(32), rate_per_s=_HANDSHAKES_PER_S, burst=_HANDSHAKE_BURST, now=-math.inf)
 
 
-class Admission:
+class HandshakeAdmission:
     """See the module. `on_change` is told of links that may have something to send; `send` takes datagrams that are
     no link's. `peer_keys` asks the directory."""
 
@@ -102,12 +102,12 @@ class Admission:
             return
         is_fresh = self._gate.is_fresh(hello, source, now)
         match self._strangers.judge(peer, source, now, is_fresh=is_fresh):
-            case Verdict.ANSWER:
+            case HelloVerdict.ANSWER:
                 self._strangers.begin(peer, source, now, is_fresh=is_fresh)
                 self.peer_keys.look_up(peer, (hello, source), now)
-            case Verdict.COOKIE:
+            case HelloVerdict.COOKIE:
                 self._send_cookie(hello, source, None, now)
-            case Verdict.DROP:
+            case HelloVerdict.DROP:
                 self._counters["dropped_lookup_rate" if secrets is None else "dropped_unproved"] += 1
 
     def _on_keys(self, peer: str, keys: PublicIdentity, hello: tuple[Hello, Address] | None, now: float) -> None:
@@ -131,10 +131,10 @@ class Admission:
         is_fresh = self._gate.is_fresh(hello, source, now)
         verdict = self._gate.judge(now, is_fresh=is_fresh)
         if not is_fresh and self._table.is_crowded:
-            verdict = Verdict.COOKIE
-        if verdict is Verdict.COOKIE:
+            verdict = HelloVerdict.COOKIE
+        if verdict is HelloVerdict.COOKIE:
             self._send_cookie(hello, source, secrets, now)
-        elif verdict is Verdict.DROP or self._table.is_full:
+        elif verdict is HelloVerdict.DROP or self._table.is_full:
             self._counters["dropped_handshake_rate"] += 1
         else:
             link = self._table.make(hello.initiator, source, now)
@@ -144,6 +144,6 @@ class Admission:
 
     def _send_cookie(self, hello: Hello, source: Address, secrets: StaticSecrets | None, now: float) -> None:
         self._counters["cookies_sent"] += 1
-        header = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(hello, source, now))
+        header = write_header(DatagramKind.COOKIE, hello.session_id, self._gate.cookie(hello, source, now))
         proof = echo_cookie(header, hello.mac) if secrets is None else prove_cookie(secrets, hello, header)
         self._send([(header + proof, source)])

@@ -11,7 +11,7 @@ from batonpass.actors.link import Address, Link, ReceivedMessage
 from batonpass.actors.link.settings import NEVER
 from batonpass.actors.net.poller import Lookout, Parked
 
-__all__ = ["Inbox", "Received", "Turns"]
+__all__ = ["LinkInbox", "Received", "Turns"]
 
 BATCH_MESSAGES: Final = 128
 """Sent, or taken from the inbox, between two turns of the scheduler."""
@@ -54,7 +54,7 @@ class Turns:
             await trio.lowlevel.checkpoint()
 
 
-class Inbox(trio.abc.ReceiveChannel[Received]):
+class LinkInbox(trio.abc.ReceiveChannel[Received]):
     """What peers have sent, peer by peer in turn: on one `claimed` channel, or on all that nobody has claimed.
 
     Nothing is dropped here: what is not taken gives no credit back, so the senders wait.

@@ -14,7 +14,7 @@ import trio
 
 from batonpass.actors.link import Address, Event
 from batonpass.actors.net.endpoint import Backlog, LinkDown, LinkEndpoint
-from batonpass.actors.net.inbox import Inbox
+from batonpass.actors.net.inbox import LinkInbox
 from batonpass.crypto.keys import Identity
 
 __all__ = ["LinkService"]
@@ -61,7 +61,7 @@ class LinkService:
         return self._address
 
     @property
-    def inbox(self) -> Inbox:
+    def inbox(self) -> LinkInbox:
         """What peers have sent to the present endpoint; it ends when that does."""
         return self._present.inbox
 
@@ -79,7 +79,7 @@ class LinkService:
         """`LinkEndpoint.post`; raises LinkDown while the link is being restarted."""
         self._serving(peer).post(peer, address, message, channel=channel)
 
-    def claim(self, channel: int) -> Inbox:
+    def claim(self, channel: int) -> LinkInbox:
         """`LinkEndpoint.claim`, of the present endpoint: the inbox ends when that does; claim it again then."""
         return self._present.claim(channel)
 

@@ -16,7 +16,7 @@ from batonpass.actors.link.large import LargeBudget
 from batonpass.actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
 from batonpass.actors.link.unfinished import UnfinishedBudget
 from batonpass.actors.net.datagrams import is_loopback_path
-from batonpass.actors.net.session_ids import LinkSessionIds, SessionIds
+from batonpass.actors.net.session_ids import EndpointSessionIds, LinkSessionIds
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.names import require_name
@@ -43,7 +43,7 @@ class LinkTable:
         rng: random.Random,
         settings: LinkSettings,
         counters: Counter[str],
-        ids: SessionIds,
+        ids: EndpointSessionIds,
         gate: HandshakeGate,
         claimed: Collection[int],
     ) -> None:

@@ -43,7 +43,7 @@ Parked = deque[trio.lowlevel.Task]
 """Tasks that wait while another one keeps the lookout, from the first that came."""
 
 
-class Readable(Protocol):
+class ReadableSocket(Protocol):
     """What `trio.lowlevel.wait_readable` waits for."""
 
     def fileno(self) -> int:
@@ -70,7 +70,7 @@ class Lookout:
         self._pause_waits = 0  # before it is tried again to yield
         self._next_pause_waits = 1
 
-    async def stand_in(self, socket: Readable) -> None:
+    async def stand_in(self, socket: ReadableSocket) -> None:
         """Keep the lookout whenever nobody else does, until cancelled."""
         self._socket = socket.fileno()
         try:

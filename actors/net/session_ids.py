@@ -4,10 +4,10 @@ import random
 
 from batonpass.actors.link import Link
 
-__all__ = ["LinkSessionIds", "SessionIds"]
+__all__ = ["EndpointSessionIds", "LinkSessionIds"]
 
 
-class SessionIds:
+class EndpointSessionIds:
     """All of one endpoint. Random numbers, so that a restarted one does not take its former self's datagrams."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -30,7 +30,7 @@ class SessionIds:
 class LinkSessionIds:
     """Those of one link, which is told to them as soon as it exists."""
 
-    def __init__(self, ids: SessionIds) -> None:
+    def __init__(self, ids: EndpointSessionIds) -> None:
         self._ids = ids
         self.link: Link | None = None
 

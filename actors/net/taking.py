@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from batonpass.actors.net.inbox import Inbox, Received
+from batonpass.actors.net.inbox import LinkInbox, Received
 
 __all__ = ["Rest", "take_each"]
 
@@ -20,7 +20,7 @@ Rest: TypeAlias = Callable[[], Awaitable[object]]
 
 
 async def take_each(
-    inbox: Inbox,
+    inbox: LinkInbox,
     take: Callable[[Received], Rest | None],
     went_wrong: Callable[[Received, Exception], object],
     *,
@@ -47,7 +47,7 @@ async def take_each(
 class _Taking:
     """How much is under way, in all and of each peer."""
 
-    def __init__(self, inbox: Inbox, went_wrong: Callable[[Received, Exception], object], at_most: int) -> None:
+    def __init__(self, inbox: LinkInbox, went_wrong: Callable[[Received, Exception], object], at_most: int) -> None:
         self._inbox: Final = inbox
         self._went_wrong: Final = went_wrong
         self._places: Final = trio.Semaphore(at_most)

@@ -255,7 +255,7 @@ class _Actors:
         return JsonLines(_lines(shown, trace, seconds, events), on_end=end)
 
 
-async def _lines(shown: "_Shown", trace: sys.Trace, seconds: float, events: int) -> AsyncIterator[bytes]:
+async def _lines(shown: "_Shown", trace: sys.ActorTrace, seconds: float, events: int) -> AsyncIterator[bytes]:
     why: Literal["seconds", "events", "ended"] = "ended"
     count = 0
     deadline_s = trio.current_time() + seconds

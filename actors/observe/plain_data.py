@@ -63,35 +63,35 @@ def in_shape_of_untrusted(given: Json, present: Any) -> Any:
     Raises `NotReplaceable`, and nothing else.
     """
     _check_depth(given)
-    return _of(given, present, picture(present), _Place("state", certain=True))
+    return _of(given, present, picture(present), _StatePlace("state", certain=True))
 
 
 @final
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
+class _StatePlace:
     """Where in the state we are; `certain` if what is there now is what was shown there."""
 
     path: str
     certain: bool
 
-    def field(self, name: str, *, certain: bool = True) -> _Place:
+    def field(self, name: str, *, certain: bool = True) -> _StatePlace:
         name = name if len(name) <= _KEY_CHARACTERS else name[: _KEY_CHARACTERS - 1] + "…"
         return self._below(f".{name}" if name.isidentifier() else f"[{name!r}]", certain=certain)
 
-    def item(self, number: int, *, certain: bool) -> _Place:
+    def item(self, number: int, *, certain: bool) -> _StatePlace:
         return self._below(f"[{number}]", certain=certain)
 
-    def _below(self, step: str, *, certain: bool) -> _Place:
+    def _below(self, step: str, *, certain: bool) -> _StatePlace:
         path = self.path + step
         if len(path) > _PATH_CHARACTERS:
             path = "…" + path[1 - _PATH_CHARACTERS :]
-        return _Place(path, self.certain and certain)
+        return _StatePlace(path, self.certain and certain)
 
     def refused(self, why: str) -> NotReplaceable:
         return NotReplaceable(self.path, why)
 
 
-def _of(given: Json, present: Any, shown: Json, place: _Place) -> Any:
+def _of(given: Json, present: Any, shown: Json, place: _StatePlace) -> Any:
     if place.certain and _same(given, shown):
         return present
     # Exact types, as in `actors.observe.display`: nobody knows what a subclass is for.
@@ -110,7 +110,7 @@ def _of(given: Json, present: Any, shown: Json, place: _Place) -> Any:
     raise place.refused(f"a {kind.__qualname__} cannot be given as JSON{hint}")
 
 
-def _scalar(given: Json, present: Any, place: _Place) -> Any:
+def _scalar(given: Json, present: Any, place: _StatePlace) -> Any:
     kind = type(present)
     match given:
         case None | bool() | str() if type(given) is kind:
@@ -122,7 +122,7 @@ def _scalar(given: Json, present: Any, place: _Place) -> Any:
     raise place.refused(f"it is {_NAMES[kind]}, and {_NAMES[type(given)]} cannot take its place")
 
 
-def _sequence(given: Json, present: list[Any] | tuple[Any, ...], shown: Json, place: _Place) -> Any:
+def _sequence(given: Json, present: list[Any] | tuple[Any, ...], shown: Json, place: _StatePlace) -> Any:
     if not isinstance(given, list):
         raise place.refused(f"it is a list, and {_NAMES[type(given)]} cannot take its place")
     several = _several_types(present)
@@ -143,7 +143,7 @@ def _sequence(given: Json, present: list[Any] | tuple[Any, ...], shown: Json, pl
     return type(present)(made)
 
 
-def _mapping(given: Json, present: dict[Any, Any], shown: Json, place: _Place) -> dict[Any, Any]:
+def _mapping(given: Json, present: dict[Any, Any], shown: Json, place: _StatePlace) -> dict[Any, Any]:
     if not isinstance(given, dict):
         raise place.refused(f"it is an object, and {_NAMES[type(given)]} cannot take its place")
     keys = _keys_by_name(present, place)
@@ -169,7 +169,7 @@ def _mapping(given: Json, present: dict[Any, Any], shown: Json, place: _Place) -
     return made
 
 
-def _keys_by_name(present: dict[Any, Any], place: _Place) -> dict[str, Any]:
+def _keys_by_name(present: dict[Any, Any], place: _StatePlace) -> dict[str, Any]:
     """The keys, by what they are called in JSON."""
     keys: dict[str, Any] = {}
     for key in present:
@@ -182,7 +182,7 @@ def _keys_by_name(present: dict[Any, Any], place: _Place) -> dict[str, Any]:
     return keys
 
 
-def _named_tuple(given: Json, present: Any, shown: Json, place: _Place) -> Any:
+def _named_tuple(given: Json, present: Any, shown: Json, place: _StatePlace) -> Any:
     parts = _fields(given, present._fields, place)
     seen = shown if isinstance(shown, dict) else {}
     made = [
@@ -195,7 +195,7 @@ def _named_tuple(given: Json, present: Any, shown: Json, place: _Place) -> Any:
         raise _refused_by_its_class(error, present, place) from error
 
 
-def _dataclass(given: Json, present: Any, shown: Json, place: _Place) -> Any:
+def _dataclass(given: Json, present: Any, shown: Json, place: _StatePlace) -> Any:
     kind = type(present).__name__
     fields = dataclasses.fields(present)
     inner = _fields(given, [kind], place)[kind]
@@ -218,11 +218,11 @@ def _dataclass(given: Json, present: Any, shown: Json, place: _Place) -> Any:
         raise _refused_by_its_class(error, present, place) from error
 
 
-def _refused_by_its_class(error: Exception, present: Any, place: _Place) -> NotReplaceable:
+def _refused_by_its_class(error: Exception, present: Any, place: _StatePlace) -> NotReplaceable:
     return place.refused(f"{type(present).__name__} refuses it: {picture(error)}")
 
 
-def _fields(given: Json, names: Iterable[str], place: _Place) -> dict[str, Json]:
+def _fields(given: Json, names: Iterable[str], place: _StatePlace) -> dict[str, Json]:
     """The members of an object that has exactly these."""
     wanted = list(names)
     if not isinstance(given, dict):
@@ -242,12 +242,12 @@ def _several_types(parts: Iterable[Any]) -> bool:
     return len({type(part) for part in parts}) > 1
 
 
-def _one_more(given: Json, others: Collection[Any], place: _Place) -> Any:
+def _one_more(given: Json, others: Collection[Any], place: _StatePlace) -> Any:
     """An item that has no counterpart, in a collection of others, which are of one type."""
     return _of(given, next(iter(others)), _LEFT_OUT, place) if others else _fresh(given, place)
 
 
-def _fresh(given: Json, place: _Place) -> Any:
+def _fresh(given: Json, place: _StatePlace) -> Any:
     """JSON as Python has it, where there is nothing to compare it with."""
     match given:
         case list():
@@ -260,7 +260,7 @@ def _fresh(given: Json, place: _Place) -> Any:
             return _fresh_scalar(given, place)
 
 
-def _fresh_scalar(given: Any, place: _Place) -> Any:
+def _fresh_scalar(given: Any, place: _StatePlace) -> Any:
     if isinstance(given, float):
         return _finite(given, place)
     if isinstance(given, str):
@@ -271,7 +271,7 @@ def _fresh_scalar(given: Any, place: _Place) -> Any:
     return given
 
 
-def _finite(given: float, place: _Place) -> float:
+def _finite(given: float, place: _StatePlace) -> float:
     try:
         made = float(given)
     except OverflowError:

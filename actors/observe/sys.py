@@ -32,7 +32,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
-from batonpass.actors.core.debug import Counts, RequestFailed, SystemRequest, Trace, TraceEvent
+from batonpass.actors.core.debug import ActorTrace, Counts, RequestFailed, SystemRequest, TraceEvent
 from batonpass.actors.core.exits import NORMAL, CallingSelf, Exit, NoProc, Reason
 from batonpass.actors.core.process import Process, Status
 from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, From, Ref
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActorStatus",
+    "ActorTrace",
     "Condition",
     "Kind",
     "OnAnotherNode",
     "Statistics",
-    "Trace",
     "TraceEvent",
     "get_log",
     "get_state",
@@ -201,12 +201,12 @@ async def terminate(address: Ref | Named, reason: Reason = NORMAL, timeout_s: fl
 # Watching it
 
 
-def trace(address: Ref | Named, limit: int = 1024) -> Trace:
-    """Record what it is sent and what it answers, from its next message on; see `Trace`. There may be several."""
+def trace(address: Ref | Named, limit: int = 1024) -> ActorTrace:
+    """Record what it is sent and what it answers, from its next message on; see `ActorTrace`. There may be several."""
     process = _server(address)
     debug = process.system.debug
 
-    def untrace(trace: Trace) -> None:
+    def untrace(trace: ActorTrace) -> None:
         process.require_loop()
         probe = debug.probe_of(process)
         if probe is not None:

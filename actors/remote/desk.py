@@ -17,14 +17,14 @@ from batonpass.actors.core.exits import NOPROC, Exit, MailboxFull, NoProc, Reaso
 from batonpass.actors.core.ref import CAST, INFO, Ref
 from batonpass.actors.remote.errors import RemoteError, Undecodable, Unsendable
 from batonpass.actors.remote.frames import (
-    Answer,
-    Call,
+    AnswerFrame,
+    CallFrame,
     Cast,
-    Fault,
     Frame,
-    Kill,
+    KillFrame,
     LinkIt,
     MonitorIt,
+    RequestFault,
     Send,
     Signal,
     StopIt,
@@ -62,7 +62,7 @@ class Links(Protocol):
         """A link exists from now on."""
 
 
-class _Watched:
+class _MonitoredActor:
     """An actor that the peer monitors."""
 
     __slots__ = ("process", "token")
@@ -110,7 +110,7 @@ class Desk:
                 self._tell(CAST, target, payload)
             case Send(target, payload):
                 self._tell(INFO, target, payload)
-            case Call(target, id_, payload):
+            case CallFrame(target, id_, payload):
                 self._call(target, id_, payload)
             case MonitorIt(target, id_):
                 self._monitor(target, id_)
@@ -120,13 +120,13 @@ class Desk:
                 self._stop(target, id_, payload)
             case Signal(target, payload):
                 self._signal(target, payload)
-            case Kill(target):
+            case KillFrame(target):
                 process = self._controlled(target)
                 if process is not None:
                     process.kill()
             case LinkIt(target, id_, payload):
                 self._link(target, id_, payload)
-            case Answer(number, seal, fault, payload):
+            case AnswerFrame(number, seal, fault, payload):
                 self._answer_handed(number, seal, fault, payload)
             case _:
                 raise AssertionError(frame)
@@ -177,7 +177,7 @@ class Desk:
     def _open(self, process: Process | None, id_: int, payload: bytes) -> tuple[RemoteCaller, Any] | None:
         """Begin to serve what wants an answer: its caller, and what it says; None if it has its answer already."""
         if process is None:
-            self._peer.fail(id_, None, Fault.NOPROC, b"", trio.current_time())
+            self._peer.fail(id_, None, RequestFault.NOPROC, b"", trio.current_time())
             return None
         caller = RemoteCaller(process, self, id_)
         self._peer.serve(id_, caller)
@@ -202,7 +202,7 @@ class Desk:
             self._peer.fail(caller.id, caller, *self._fault_of(error), now)
         self._slot.touch()
 
-    def _fault_of(self, error: Exit) -> tuple[Fault, bytes]:
+    def _fault_of(self, error: Exit) -> tuple[RequestFault, bytes]:
         return fault_of(self._codec, self._references.node, error)
 
     def _answer_handed(self, number: int, seal: int, fault: int, payload: bytes) -> None:
@@ -216,7 +216,7 @@ class Desk:
             return
         if fault < 0:
             caller.reply(value)
-        elif fault == Fault.NOPROC:
+        elif fault == RequestFault.NOPROC:
             caller.fail(NoProc("the actor"))
         else:
             caller.fail(Exit(value, "the actor"))
@@ -228,7 +228,7 @@ class Desk:
         if process is None:
             self._peer.ended(id_, None, _NOPROC_PAYLOAD, trio.current_time())
             return
-        watched = _Watched(process)
+        watched = _MonitoredActor(process)
         self._peer.serve_watch(id_, watched)
 
         def tell(reason: Reason) -> None:
@@ -290,10 +290,10 @@ class Desk:
         self._links.note_tie(tie)
 
 
-def fault_of(codec: Codec, node: str, error: Exit) -> tuple[Fault, bytes]:
+def fault_of(codec: Codec, node: str, error: Exit) -> tuple[RequestFault, bytes]:
     """How the failure of a call travels."""
     if isinstance(error, NoProc):
-        return Fault.NOPROC, b""
+        return RequestFault.NOPROC, b""
     if isinstance(error, MailboxFull):
-        return Fault.FULL, cbor2.dumps(error.limit)
-    return Fault.EXIT, reason_payload(codec, node, error.reason)
+        return RequestFault.FULL, cbor2.dumps(error.limit)
+    return RequestFault.EXIT, reason_payload(codec, node, error.reason)

@@ -21,7 +21,7 @@ import trio
 from batonpass.actors.core.timers import Tick
 from batonpass.actors.remote.codec import Codec
 from batonpass.actors.remote.desk import Desk
-from batonpass.actors.remote.peer import State
+from batonpass.actors.remote.peer import PeerState
 from batonpass.actors.remote.proxies import RemoteNamed
 from batonpass.actors.remote.references import NodeReferences
 from batonpass.actors.remote.router import Router
@@ -133,7 +133,7 @@ class Distribution:
     @property
     def nodes(self) -> list[str]:
         """The nodes with which a connection is open."""
-        return [slot.peer.name for slot in self._switchboard.slots.values() if slot.peer.state is State.UP]
+        return [slot.peer.name for slot in self._switchboard.slots.values() if slot.peer.state is PeerState.UP]
 
     @property
     def stats(self) -> dict[str, int]:

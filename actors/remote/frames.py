@@ -33,7 +33,7 @@ Target: TypeAlias = "str | tuple[int, int]"
 """Whom a request is for: a published name; or a pid, and the seal that proves that its node has given it away."""
 
 
-class Fault(IntEnum):
+class RequestFault(IntEnum):
     """Why a request fails, if its actor does not answer."""
 
     EXIT = 0
@@ -52,27 +52,27 @@ class Open(NamedTuple):
     creation: int
 
 
-class Close(NamedTuple):
+class CloseFrame(NamedTuple):
     """The sender has no connection of this number of its own: it ended, or never was."""
 
     number: int
 
 
-class Call(NamedTuple):
-    """A request to an actor, to be answered by `Reply` or `Fail` with the same `id`."""
+class CallFrame(NamedTuple):
+    """A request to an actor, to be answered by `ReplyFrame` or `Fail` with the same `id`."""
 
     target: Target
     id: int
     payload: bytes
 
 
-class Cancel(NamedTuple):
+class CancelFrame(NamedTuple):
     """Nobody waits for the answer of `id` any more."""
 
     id: int
 
 
-class Reply(NamedTuple):
+class ReplyFrame(NamedTuple):
     """The answer to the request `id`."""
 
     id: int
@@ -83,7 +83,7 @@ class Fail(NamedTuple):
     """The request `id` fails."""
 
     id: int
-    fault: Fault
+    fault: RequestFault
     payload: bytes
 
 
@@ -102,7 +102,7 @@ class Send(NamedTuple):
 
 
 class MonitorIt(NamedTuple):
-    """Tell by one `Ended` when the actor ends; at once if it is not there."""
+    """Tell by one `EndedFrame` when the actor ends; at once if it is not there."""
 
     target: Target
     id: int
@@ -114,7 +114,7 @@ class Demonitor(NamedTuple):
     id: int
 
 
-class Ended(NamedTuple):
+class EndedFrame(NamedTuple):
     """The monitored actor ended; the payload is the reason."""
 
     id: int
@@ -151,14 +151,14 @@ class LinkBroke(NamedTuple):
     payload: bytes
 
 
-class Kill(NamedTuple):
+class KillFrame(NamedTuple):
     """End it at once."""
 
     target: Target
 
 
 class StopIt(NamedTuple):
-    """End it in order, with the reason in the payload; `Reply` says that it has ended."""
+    """End it in order, with the reason in the payload; `ReplyFrame` says that it has ended."""
 
     target: Target
     id: int
@@ -166,25 +166,26 @@ class StopIt(NamedTuple):
 
 
 class Whereis(NamedTuple):
-    """Who has this published name? `Reply` brings its ref or None."""
+    """Who has this published name? `ReplyFrame` brings its ref or None."""
 
     name: str
     id: int
 
 
-class Answer(NamedTuple):
+class AnswerFrame(NamedTuple):
     """The answer to a call whose caller, at the receiver, was handed on to the sender (`From` in a message)."""
 
     number: int
     seal: int
     fault: int
-    """A `Fault`, or -1 for an answer."""
+    """A `RequestFault`, or -1 for an answer."""
     payload: bytes
 
 
 Frame = (
-    Open | Close | Call | Cancel | Reply | Fail | Cast | Send | MonitorIt | Demonitor | Ended | Signal | Kill | StopIt
-    | Whereis | Answer | LinkIt | Unlink | LinkBroke
+    Open | CloseFrame | CallFrame | CancelFrame | ReplyFrame | Fail | Cast | Send | MonitorIt | Demonitor
+    | EndedFrame | Signal | KillFrame | StopIt
+    | Whereis | AnswerFrame | LinkIt | Unlink | LinkBroke
 )  # fmt: skip
 
 
@@ -212,9 +213,9 @@ def _target(value: Any) -> Target:
     return _name(value)
 
 
-def _fault(value: Any) -> Fault:
-    if type(value) is int and 0 <= value <= Fault.FULL:
-        return Fault(value)
+def _fault(value: Any) -> RequestFault:
+    if type(value) is int and 0 <= value <= RequestFault.FULL:
+        return RequestFault(value)
     raise Undecodable("there is no such fault")
 
 
@@ -230,21 +231,21 @@ def _flag(value: Any) -> int:
 
 _SHAPES: Final[Sequence[tuple[Callable[..., Frame], tuple[Callable[[Any], Any], ...]]]] = (
     (Open, (_number, _number, _number)),
-    (Close, (_number,)),
-    (Call, (_target, _number, _payload)),
-    (Cancel, (_number,)),
-    (Reply, (_number, _payload)),
+    (CloseFrame, (_number,)),
+    (CallFrame, (_target, _number, _payload)),
+    (CancelFrame, (_number,)),
+    (ReplyFrame, (_number, _payload)),
     (Fail, (_number, _fault, _payload)),
     (Cast, (_target, _payload)),
     (Send, (_target, _payload)),
     (MonitorIt, (_target, _number)),
     (Demonitor, (_number,)),
-    (Ended, (_number, _payload)),
+    (EndedFrame, (_number, _payload)),
     (Signal, (_target, _payload)),
-    (Kill, (_target,)),
+    (KillFrame, (_target,)),
     (StopIt, (_target, _number, _payload)),
     (Whereis, (_name, _number)),
-    (Answer, (_number, _number, _fault_or_none, _payload)),
+    (AnswerFrame, (_number, _number, _fault_or_none, _payload)),
     (LinkIt, (_target, _number, _payload)),
     (Unlink, (_number, _flag)),
     (LinkBroke, (_number, _flag, _payload)),

@@ -34,21 +34,21 @@ import cbor2
 from batonpass.actors.remote.errors import Undecodable
 from batonpass.actors.remote.frames import (
     VERSION,
-    Call,
-    Cancel,
+    CallFrame,
+    CancelFrame,
     Cast,
-    Close,
+    CloseFrame,
     Demonitor,
-    Ended,
+    EndedFrame,
     Fail,
-    Fault,
     Frame,
-    Kill,
+    KillFrame,
     LinkBroke,
     LinkIt,
     MonitorIt,
     Open,
-    Reply,
+    ReplyFrame,
+    RequestFault,
     Send,
     Signal,
     StopIt,
@@ -69,14 +69,14 @@ if TYPE_CHECKING:
 NEVER: Final = float("inf")
 _NOBODY: Final = object()
 _LIMIT_PAYLOAD: Final = cbor2.dumps("system_limit")
-"""The reason of an `Ended` for a monitor beyond the bound, by Erlang's name."""
+"""The reason of an `EndedFrame` for a monitor beyond the bound, by Erlang's name."""
 _MAX_BATCH_FRAMES: Final = 4096
 _FORGOTTEN_NUMBERS: Final = 8
 _FORGOTTEN_AGAIN_S: Final = 1.0
 """Of numbers that the peer still writes to, remembered so that it is told once a second and not once per message."""
 
 
-class State(Enum):
+class PeerState(Enum):
     """See the table at the head of the module."""
 
     DOWN = "down"
@@ -84,7 +84,7 @@ class State(Enum):
     UP = "up"
 
 
-class Answered(NamedTuple):
+class RequestAnswered(NamedTuple):
     """The request of `caller` was answered."""
 
     caller: Any
@@ -95,11 +95,11 @@ class Failed(NamedTuple):
     """The request of `caller` failed; `fault` None: the connection is lost."""
 
     caller: Any
-    fault: Fault | None
+    fault: RequestFault | None
     payload: bytes
 
 
-class Down(NamedTuple):
+class WatchedDown(NamedTuple):
     """What `watcher` watches has ended; `payload` None: the connection is lost."""
 
     watcher: Any
@@ -141,16 +141,16 @@ class WentDown(NamedTuple):
     why: str
 
 
-Effect = Answered | Failed | Down | Broke | Untied | Let | Arrived | WentUp | WentDown
+Effect = RequestAnswered | Failed | WatchedDown | Broke | Untied | Let | Arrived | WentUp | WentDown
 
 
 @final
-class Peer:
+class RemotePeer:
     """See the head of the module. `new_number` draws connection numbers, 1 to 2**64 - 1, each once."""
 
     def __init__(self, name: str, creation: int, new_number: Callable[[], int], settings: DistributionSettings) -> None:
         self.name: Final = name
-        self.state = State.DOWN
+        self.state = PeerState.DOWN
         self.creation: int | None = None
         """Which life of the peer's node the connection is with; None unless it is up."""
         self._our_creation = creation
@@ -182,7 +182,7 @@ class Peer:
     @property
     def is_idle(self) -> bool:
         """Down, and holding nothing: the object may be forgotten."""
-        return self.state is State.DOWN and not (self._messages or self._effects)
+        return self.state is PeerState.DOWN and not (self._messages or self._effects)
 
     @property
     def tables(self) -> tuple[int, int, int, int, int]:
@@ -208,14 +208,15 @@ class Peer:
 
     def admits(self, size_bytes: int) -> bool:
         """Whether a request with a payload of this size can be taken: whether there is room to wait for `UP`."""
-        return self.state is State.UP or (
+        return self.state is PeerState.UP or (
             self._waiting_bytes + size_bytes <= self._settings.max_waiting_bytes
             and len(self._waiting) < self._settings.max_waiting_frames
         )
 
     def call(self, target: Target, payload: bytes, caller: Any, now: float) -> int | None:
-        """Ask; `Answered` or `Failed` with `caller` follows, once. The id for `cancel`; None: too many wait already."""
-        return self._ask(caller, now, lambda id_: Call(target, id_, payload))
+        """Ask; `RequestAnswered` or `Failed` with `caller` follows, once. The id for `cancel`; None: too many wait
+        already."""
+        return self._ask(caller, now, lambda id_: CallFrame(target, id_, payload))
 
     def stop(self, target: Target, payload: bytes, caller: Any, now: float) -> int | None:
         """Ask to end; as `call`."""
@@ -236,7 +237,7 @@ class Peer:
     def cancel(self, id_: int, now: float) -> None:
         """Nobody waits for this answer any more. Harmless when it is there already."""
         if self._asked.pop(id_, None) is not None:
-            self._emit(write_frame(Cancel(id_)), now)
+            self._emit(write_frame(CancelFrame(id_)), now)
 
     def cast(self, target: Target, payload: bytes, now: float) -> None:
         """Tell `handle_cast`."""
@@ -252,14 +253,15 @@ class Peer:
 
     def kill(self, target: Target, now: float) -> None:
         """Kill."""
-        self._emit(write_frame(Kill(target)), now)
+        self._emit(write_frame(KillFrame(target)), now)
 
     def emit(self, frame: Frame, now: float) -> None:
         """Say something for which nothing is remembered."""
         self._emit(write_frame(frame), now)
 
     def watch(self, target: Target, watcher: Any, now: float) -> int | None:
-        """`Down` with `watcher` follows, once, unless `unwatch` comes first. None: too many are watched already."""
+        """`WatchedDown` with `watcher` follows, once, unless `unwatch` comes first. None: too many are watched
+        already."""
         if len(self._watching) >= self._settings.max_monitors:
             return None
         id_ = self._next_id()
@@ -317,9 +319,9 @@ class Peer:
         """
         if self._serving.get(id_, _NOBODY) is served:
             del self._serving[id_]
-            self._emit(write_frame(Reply(id_, payload)), now)
+            self._emit(write_frame(ReplyFrame(id_, payload)), now)
 
-    def fail(self, id_: int, served: Any, fault: Fault, payload: bytes, now: float) -> None:
+    def fail(self, id_: int, served: Any, fault: RequestFault, payload: bytes, now: float) -> None:
         """Refuse the request; as `reply`. `served` is None before `serve`."""
         if self._serving.get(id_, _NOBODY) is served:
             del self._serving[id_]
@@ -334,18 +336,18 @@ class Peer:
         """Tell the peer that what it monitors has ended; as `reply`."""
         if self._watched.get(id_, _NOBODY) is served:
             del self._watched[id_]
-            self._emit(write_frame(Ended(id_, payload)), now)
+            self._emit(write_frame(EndedFrame(id_, payload)), now)
 
     # Out
 
     def _emit(self, frame: bytes, now: float) -> None:
-        if self.state is State.UP:
+        if self.state is PeerState.UP:
             self._frames.append(frame)
             self._frames_bytes += len(frame)
             if self._frames_bytes >= BATCH_BYTES or len(self._frames) >= _MAX_BATCH_FRAMES:
                 self._close_batch()
             return
-        if self.state is State.DOWN:
+        if self.state is PeerState.DOWN:
             self._begin(now)
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
@@ -360,7 +362,7 @@ class Peer:
         """Everything that should leave, in order, on one channel of the link."""
         self._close_batch()
         messages, self._messages = self._messages, []
-        if messages and self.state is State.UP:
+        if messages and self.state is PeerState.UP:
             self._deadline_s = now + self._settings.tick_s
         return messages
 
@@ -379,16 +381,16 @@ class Peer:
         """Give up opening, or show that we are there."""
         if now < self._deadline_s:
             return
-        if self.state is State.OPENING:
+        if self.state is PeerState.OPENING:
             self.lost("it did not answer in time", now)
-        elif self.state is State.UP:
+        elif self.state is PeerState.UP:
             self._messages.append(write_message(self._theirs, ()))
             self._deadline_s = now + self._settings.tick_s
 
     # The connection
 
     def _begin(self, now: float) -> None:
-        self.state = State.OPENING
+        self.state = PeerState.OPENING
         self._ours = self._new_number()
         self._deadline_s = now + self._settings.connect_timeout_s
         self._say_open(0)
@@ -397,10 +399,10 @@ class Peer:
         self._messages.append(write_message(to, [write_frame(Open(VERSION, self._ours, self._our_creation))]))
 
     def _say_close(self, number: int) -> None:
-        self._messages.append(write_message(0, [write_frame(Close(number))]))
+        self._messages.append(write_message(0, [write_frame(CloseFrame(number))]))
 
     def _go_up(self, open_: Open, now: float) -> None:
-        self.state = State.UP
+        self.state = PeerState.UP
         self._theirs = open_.number
         self.creation = open_.creation
         self._deadline_s = now + self._settings.tick_s
@@ -411,13 +413,13 @@ class Peer:
 
     def lost(self, why: str, now: float) -> None:
         """The link has lost the peer, or may have lost something. Everybody is told; the peer too, if it hears it."""
-        if self.state is not State.DOWN:
+        if self.state is not PeerState.DOWN:
             ours = self._ours
             self._go_down(why)
             self._say_close(ours)
 
     def _go_down(self, why: str) -> None:
-        self.state = State.DOWN
+        self.state = PeerState.DOWN
         self.creation = None
         self._ours = self._theirs = 0
         self._deadline_s = NEVER
@@ -431,7 +433,7 @@ class Peer:
         ties, self._ties = self._ties, {}
         self._effects.append(WentDown(why))
         self._effects.extend(Failed(caller, None, b"") for caller in asked.values())
-        self._effects.extend(Down(watcher, None) for watcher in watching.values())
+        self._effects.extend(WatchedDown(watcher, None) for watcher in watching.values())
         self._effects.extend(Broke(tie, None) for tie in ties.values() if tie is not None)
         self._effects.extend(Let(served) for served in (*serving.values(), *watched.values()) if served is not None)
 
@@ -444,9 +446,9 @@ class Peer:
         except Undecodable as error:
             self._violated(str(error), now)
             return
-        if frames and isinstance(frames[0], Open | Close):
+        if frames and isinstance(frames[0], Open | CloseFrame):
             self._on_control(to, frames, now)
-        elif to != self._ours or not to or self.state is not State.UP:
+        elif to != self._ours or not to or self.state is not PeerState.UP:
             self._on_stale(to, now)
         else:
             for frame in frames:
@@ -468,7 +470,7 @@ class Peer:
         frame = frames[0]
         if len(frames) != 1:
             self._violated("frames beside an Open or Close", now)
-        elif isinstance(frame, Close):
+        elif isinstance(frame, CloseFrame):
             if self._theirs and frame.number == self._theirs:
                 self._go_down("it ended the connection")
         elif isinstance(frame, Open):
@@ -482,11 +484,11 @@ class Peer:
             # The answer to an attempt that was given up.
             self._on_stale(to, now)
             return
-        if self.state is State.UP:
+        if self.state is PeerState.UP:
             if open_.number == self._theirs:
                 return
             self._go_down("it began a new connection")
-        if self.state is State.DOWN:
+        if self.state is PeerState.DOWN:
             if to:
                 self._say_close(to)
                 return
@@ -497,32 +499,32 @@ class Peer:
 
     def _on_frame(self, frame: Frame, now: float) -> None:
         match frame:
-            case Reply(id_, payload):
+            case ReplyFrame(id_, payload):
                 self._complete(id_, None, payload)
             case Fail(id_, fault, payload):
                 self._complete(id_, fault, payload)
-            case Call(_, id_, _) | StopIt(_, id_, _) | Whereis(_, id_):
+            case CallFrame(_, id_, _) | StopIt(_, id_, _) | Whereis(_, id_):
                 self._on_request(frame, id_, self._serving, self._settings.max_calls_in, now)
             case MonitorIt(_, id_):
                 self._on_request(frame, id_, self._watched, self._settings.max_monitors, now)
             case LinkIt(_, id_, _):
                 self._on_request(frame, (id_, False), self._ties, self._settings.max_monitors, now)
-            case Cancel() | Demonitor() | Ended() | LinkBroke() | Unlink():
+            case CancelFrame() | Demonitor() | EndedFrame() | LinkBroke() | Unlink():
                 self._on_end(frame)
-            case Open() | Close():
+            case Open() | CloseFrame():
                 self._violated("an Open or Close among other frames", now)
             case _:
                 self._effects.append(Arrived(frame))
 
-    def _on_end(self, frame: Cancel | Demonitor | Ended | LinkBroke | Unlink) -> None:
+    def _on_end(self, frame: CancelFrame | Demonitor | EndedFrame | LinkBroke | Unlink) -> None:
         """Something that was going on is over. If it is not known, both sides have ended it at the same time."""
         match frame:
-            case Cancel(id_):
+            case CancelFrame(id_):
                 self._conclude(self._serving.pop(id_, None), Let)
             case Demonitor(id_):
                 self._conclude(self._watched.pop(id_, None), Let)
-            case Ended(id_, payload):
-                self._conclude(self._watching.pop(id_, None), lambda watcher: Down(watcher, payload))
+            case EndedFrame(id_, payload):
+                self._conclude(self._watching.pop(id_, None), lambda watcher: WatchedDown(watcher, payload))
             case LinkBroke(id_, opener, payload):
                 self._conclude(self._ties.pop((id_, not opener), None), lambda tie: Broke(tie, payload))
             case Unlink(id_, opener):
@@ -532,11 +534,11 @@ class Peer:
         if who is not None:
             self._effects.append(effect(who))
 
-    def _complete(self, id_: int, fault: Fault | None, payload: bytes) -> None:
+    def _complete(self, id_: int, fault: RequestFault | None, payload: bytes) -> None:
         caller = self._asked.pop(id_, None)
         # None: the answer crossed the news that nobody waits for it; it vanishes.
         if caller is not None:
-            self._effects.append(Answered(caller, payload) if fault is None else Failed(caller, fault, payload))
+            self._effects.append(RequestAnswered(caller, payload) if fault is None else Failed(caller, fault, payload))
 
     def _on_request(self, frame: _Lasting, key: Any, table: dict[Any, Any], limit: int, now: float) -> None:
         """Something that stays until it is concluded: entered, refused, or a violation if it is there already."""
@@ -549,14 +551,14 @@ class Peer:
             self._effects.append(Arrived(frame))
 
 
-_Lasting = Call | StopIt | Whereis | MonitorIt | LinkIt
+_Lasting = CallFrame | StopIt | Whereis | MonitorIt | LinkIt
 
 
 def _refusal_of(frame: _Lasting, limit: int) -> Frame:
     match frame:
         case MonitorIt(_, id_):
-            return Ended(id_, _LIMIT_PAYLOAD)
+            return EndedFrame(id_, _LIMIT_PAYLOAD)
         case LinkIt(_, id_, _):
             return LinkBroke(id_, 0, _LIMIT_PAYLOAD)
-        case Call(_, id_, _) | StopIt(_, id_, _) | Whereis(_, id_):
-            return Fail(id_, Fault.FULL, cbor2.dumps(limit))
+        case CallFrame(_, id_, _) | StopIt(_, id_, _) | Whereis(_, id_):
+            return Fail(id_, RequestFault.FULL, cbor2.dumps(limit))

@@ -1,7 +1,8 @@
 """What stands here for somebody on another node: the process behind a `Ref`, a name, and callers in both directions.
 
 A proxy takes no messages itself: its mailbox has no room and it is never idle, so `Ref.call`, `cast` and `send` come to
-the same slow paths as for a full mailbox, where everything is handed to the `Route`. Local actors pay nothing for it.
+the same slow paths as for a full mailbox, where everything is handed to the `NodeRoute`. Local actors pay nothing for
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from batonpass.actors.remote.frames import Target
 
 
-class Route(Protocol):
+class NodeRoute(Protocol):
     """How proxies reach their node. Nothing here waits; only `call` and `stop` raise."""
 
     def call(self, to: RemoteProcess, request: Any, from_: From) -> None:
@@ -71,7 +72,7 @@ class RemoteProcess(Process):
 
     __slots__ = ("__weakref__", "_node", "creation", "route", "target")
 
-    def __init__(self, system: System, route: Route, node: str, creation: int, target: Target) -> None:
+    def __init__(self, system: System, route: NodeRoute, node: str, creation: int, target: Target) -> None:
         # Not `Process.__init__`: it is none of the system's actors. The fields are those that its methods use.
         self.system = system
         self.route = route
@@ -298,4 +299,4 @@ class HandedCaller(From):
             self._route.answer(self, None, error)
 
 
-__all__ = ["Answering", "HandedCaller", "RemoteCaller", "RemoteNamed", "RemoteProcess", "Route"]
+__all__ = ["Answering", "HandedCaller", "NodeRoute", "RemoteCaller", "RemoteNamed", "RemoteProcess"]

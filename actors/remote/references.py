@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batonpass.actors.core.system import System
     from batonpass.actors.remote.codec import Wire
     from batonpass.actors.remote.frames import Target
-    from batonpass.actors.remote.proxies import Route
+    from batonpass.actors.remote.proxies import NodeRoute
     from batonpass.actors.remote.seals import Seals
 
 _PURGE_ABOVE: Final = 64
@@ -36,7 +36,7 @@ class NodeReferences:
     def __init__(self, system: System, node: str, creation: int, seals: Seals) -> None:
         self.node = node
         self.creation = creation
-        self.route: Route
+        self.route: NodeRoute
         """Given before the first proxy is made."""
         self.refused = 0
         """Requests and references for somebody who is not there or was never given away."""

@@ -16,8 +16,19 @@ from batonpass.actors.core.ref import CAST
 from batonpass.actors.remote import telemetry
 from batonpass.actors.remote.desk import Tie, fault_of, reason_payload
 from batonpass.actors.remote.errors import NOCONNECTION, NodeBusy, NodeDown, Undecodable, Unsendable
-from batonpass.actors.remote.frames import Answer, Fault
-from batonpass.actors.remote.peer import Answered, Arrived, Broke, Down, Effect, Failed, Let, Untied, WentDown, WentUp
+from batonpass.actors.remote.frames import AnswerFrame, RequestFault
+from batonpass.actors.remote.peer import (
+    Arrived,
+    Broke,
+    Effect,
+    Failed,
+    Let,
+    RequestAnswered,
+    Untied,
+    WatchedDown,
+    WentDown,
+    WentUp,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,10 +203,10 @@ class Router:
                 fault, payload = -1, self._codec.encode(value)
             except Unsendable as unsendable:
                 logger.error("%s: an answer to a caller on %s: %s", self._references.node, wire.node, unsendable)
-                fault, payload = Fault.EXIT, reason_payload(self._codec, self._references.node, unsendable)
+                fault, payload = RequestFault.EXIT, reason_payload(self._codec, self._references.node, unsendable)
         slot = self._reach(self._references.proxy(wire.node, wire.creation, (0, 0)), len(payload))
         if slot is not None:
-            slot.peer.emit(Answer(wire.number, wire.seal, fault, payload), trio.current_time())
+            slot.peer.emit(AnswerFrame(wire.number, wire.seal, fault, payload), trio.current_time())
             slot.touch()
 
     # Links
@@ -264,11 +275,11 @@ class Router:
         match effect:
             case Arrived(frame):
                 slot.desk.handle(frame)
-            case Answered(from_, payload):
+            case RequestAnswered(from_, payload):
                 self._on_answered(from_, payload)
             case Failed(from_, fault, payload):
                 self._on_failed(from_, fault, payload)
-            case Down(watcher, payload):
+            case WatchedDown(watcher, payload):
                 self._on_down(watcher, payload)
             case Broke(tie, payload):
                 reason = NOCONNECTION if payload is None else self._reason(payload)
@@ -293,19 +304,19 @@ class Router:
         else:
             from_.reply(value)
 
-    def _on_failed(self, from_: From, fault: Fault | None, payload: bytes) -> None:
+    def _on_failed(self, from_: From, fault: RequestFault | None, payload: bytes) -> None:
         asked = self._asking.pop(from_, None)
         if asked is None:
             return
         _, _, to, is_call = asked
         if fault is None:
             from_.fail(NodeDown(str(to.ref), to.node))
-        elif fault is Fault.NOPROC:
+        elif fault is RequestFault.NOPROC:
             # A `stop` fails so, too, when we may not: then it goes on living.
             if is_call:
                 to.pass_away(NOPROC)
             from_.fail(NoProc(str(to.ref)))
-        elif fault is Fault.FULL:
+        elif fault is RequestFault.FULL:
             limit = self._reason(payload)
             from_.fail(MailboxFull(str(to.ref), limit if type(limit) is int else 0))
         else:

@@ -1,8 +1,8 @@
 """The switchboard of a node: a connection for every other node, the link under them, and the clock.
 
-It moves bytes between the link and the `Peer`s, keeps their timers, finds out where nodes are, and hands every effect
-of a peer to `perform`. What leaves within one turn of the scheduler leaves together, except that what finds nothing
-under way leaves at once.
+It moves bytes between the link and the `RemotePeer`s, keeps their timers, finds out where nodes are, and hands every
+effect of a peer to `perform`. What leaves within one turn of the scheduler leaves together, except that what finds
+nothing under way leaves at once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import trio
 from batonpass.actors.link import LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
 from batonpass.actors.remote.errors import NodeBusy, NodeDown
-from batonpass.actors.remote.peer import Effect, Peer, State, WentDown
+from batonpass.actors.remote.peer import Effect, PeerState, RemotePeer, WentDown
 from batonpass.actors.remote.settings import MAX_PEERS
 from batonpass.crypto.names import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from batonpass.actors.core.timers import Timer, Timers
+    from batonpass.actors.core.timers import SystemTimers, Timer
     from batonpass.actors.link import Address, Event
     from batonpass.actors.net.endpoint import Backlog
     from batonpass.actors.net.inbox import Received
@@ -37,7 +37,7 @@ logger = logging.getLogger("batonpass.actors")
 NEVER: Final = float("inf")
 
 
-class Mail(Protocol):
+class ChannelMail(Protocol):
     """What peers have sent on one channel; ends when the link does."""
 
     async def receive(self) -> Received:
@@ -59,7 +59,7 @@ class Carrier(Protocol):
     def post(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
         """Queue a message. Raises `LinkFull`, `LinkDown`, ValueError, RuntimeError."""
 
-    def claim(self, channel: int) -> Mail:
+    def claim(self, channel: int) -> ChannelMail:
         """What peers send on this channel."""
 
     def listen(self, listener: Callable[[str, Event], object]) -> Callable[[], None]:
@@ -141,7 +141,7 @@ class Switchboard:
         creation: int,
         link: Carrier,
         addresses: AddressBook | None,
-        timers: Timers,
+        timers: SystemTimers,
         settings: DistributionSettings,
         channel: int,
         draw: Callable[[], int],
@@ -217,9 +217,9 @@ class Switchboard:
             return False
         return True
 
-    def make_peer(self, node: str) -> Peer:
+    def make_peer(self, node: str) -> RemotePeer:
         """For `Slot`."""
-        return Peer(node, self._creation, self._draw, self.settings)
+        return RemotePeer(node, self._creation, self._draw, self.settings)
 
     def ready(self, to: RemoteProcess, size_bytes: int) -> Slot:
         """The node of `to`, ready to take a request of this size. Raises `NodeDown`, `NodeBusy`."""
@@ -250,7 +250,7 @@ class Switchboard:
             self.counters["dropped_peers"] += 1
             return
         slot.heard = received.address
-        if slot.peer.state is not State.OPENING or slot.address is not None:
+        if slot.peer.state is not PeerState.OPENING or slot.address is not None:
             slot.address = received.address
         slot.peer.receive_untrusted(received.message, trio.current_time())
         self.settle(slot)
@@ -261,18 +261,18 @@ class Switchboard:
             self._news.append((peer, event))
             self._flush_wanted.set()
 
-    def _take_news(self, mail: Mail) -> None:
+    def _take_news(self, mail: ChannelMail) -> None:
         while self._news:
             name, event = self._news.popleft()
             if isinstance(event, PeerClosed):
                 self._take_last_words(mail)
             slot = self.slots.get(name)
-            if slot is None or (isinstance(event, PeerRestarted) and slot.peer.state is State.OPENING):
+            if slot is None or (isinstance(event, PeerRestarted) and slot.peer.state is PeerState.OPENING):
                 continue  # what it has not acknowledged, and so our Open, is sent to the new one
             slot.peer.lost(_NEWS[type(event)], trio.current_time())
             self.settle(slot)
 
-    def _take_last_words(self, mail: Mail) -> None:
+    def _take_last_words(self, mail: ChannelMail) -> None:
         """Who ends in order has said before why; that is in the mail, and better than the news that it has ended."""
         with suppress(trio.WouldBlock, trio.EndOfChannel):
             while True:
@@ -293,7 +293,7 @@ class Switchboard:
             self._dirty[slot] = None
             self._flush_wanted.set()
 
-    async def _flush_forever(self, mail: Mail) -> None:
+    async def _flush_forever(self, mail: ChannelMail) -> None:
         while True:
             await self._flush_wanted.wait()
             self._flush_wanted = trio.Event()
@@ -320,7 +320,7 @@ class Switchboard:
         peer = slot.peer
         messages = slot.held + peer.messages_to_send(trio.current_time())
         slot.held = []
-        if peer.state is State.OPENING and slot.address is None:
+        if peer.state is PeerState.OPENING and slot.address is None:
             slot.held = messages
             if not slot.is_searching and self._nursery is not None:
                 slot.is_searching = True
@@ -351,9 +351,9 @@ class Switchboard:
             logger.warning("%s: could not ask for the address of %s: %r", self._node, name, error)
         slot.is_searching = False
         slot.address = address or slot.heard
-        if slot.address is None and slot.peer.state is State.OPENING:
+        if slot.address is None and slot.peer.state is PeerState.OPENING:
             slot.peer.lost("nobody knows where it is", trio.current_time())
-        if slot.peer.state is not State.DOWN:
+        if slot.peer.state is not PeerState.DOWN:
             self._send(slot)
         self.settle(slot)
 

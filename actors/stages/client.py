@@ -8,7 +8,7 @@ from batonpass.actors.core.exits import NORMAL
 from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S
 from batonpass.actors.stages.protocol import (
     Ask,
-    Cancel,
+    CancelSubscription,
     DemandMode,
     SetDemandMode,
     StageInfo,
@@ -70,7 +70,7 @@ def cancel(subscription: Subscription, reason: Reason = NORMAL) -> None:
 
     Does not wait, and does nothing if the subscription is over.
     """
-    post(subscription.producer, Cancel(subscription, reason))
+    post(subscription.producer, CancelSubscription(subscription, reason))
 
 
 def demand(producer: Ref | Named, mode: DemandMode) -> None:

@@ -8,7 +8,7 @@ which still has work. Source: GenStage's documentation of `max_demand` and `min_
 
 from typing import Final, NamedTuple, final
 
-__all__ = ["DEFAULT_MAX_DEMAND", "Demand", "ExcessEvents", "Portion"]
+__all__ = ["DEFAULT_MAX_DEMAND", "ExcessEvents", "Portion", "SubscriptionDemand"]
 
 DEFAULT_MAX_DEMAND: Final = 1000
 """GenStage's."""
@@ -32,7 +32,7 @@ class Portion(NamedTuple):
 
 
 @final
-class Demand:
+class SubscriptionDemand:
     """The demand of one subscription. `pending` events are asked for, or will be when a portion is handled."""
 
     __slots__ = ("maximum", "minimum", "pending")

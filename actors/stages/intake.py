@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from batonpass.actors.stages.demand import Demand
+from batonpass.actors.stages.demand import SubscriptionDemand
 from batonpass.actors.stages.protocol import Cancellation, Subscription
 
-__all__ = ["Batch", "End", "Intake"]
+__all__ = ["End", "EventBatch", "Intake"]
 
 
-class Batch(NamedTuple):
+class EventBatch(NamedTuple):
     """Events to handle; when that is done, ask for `ask` more."""
 
     subscription: Subscription
@@ -36,9 +36,9 @@ class Intake:
     __slots__ = ("_queue", "subscriptions")
 
     def __init__(self) -> None:
-        self.subscriptions: dict[Subscription, Demand | None] = {}
+        self.subscriptions: dict[Subscription, SubscriptionDemand | None] = {}
         """Those that are not over; None for manual demand."""
-        self._queue: deque[Batch | End] = deque()
+        self._queue: deque[EventBatch | End] = deque()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -55,13 +55,13 @@ class Intake:
             return False
         demand = self.subscriptions[subscription]
         if demand is None:
-            self._queue.append(Batch(subscription, events, 0))
+            self._queue.append(EventBatch(subscription, events, 0))
             return True
         portions = demand.receive(len(events))
         start = 0
         for size, ask in portions:
             mine = events if len(portions) == 1 else events[start : start + size]
-            self._queue.append(Batch(subscription, mine, ask))
+            self._queue.append(EventBatch(subscription, mine, ask))
             start += size
         return True
 
@@ -73,7 +73,7 @@ class Intake:
         self._queue.append(End(subscription, cancellation))
         return True
 
-    def next(self) -> Batch | End | None:
+    def next(self) -> EventBatch | End | None:
         """What to do next, if anything."""
         return self._queue.popleft() if self._queue else None
 

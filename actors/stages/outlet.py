@@ -13,11 +13,11 @@ from batonpass.actors.stages.buffer import Buffer
 from batonpass.actors.stages.dispatchers import Delivery, Dispatcher
 from batonpass.actors.stages.protocol import DemandMode, Subscription
 
-__all__ = ["Outlet"]
+__all__ = ["StageOutlet"]
 
 
 @final
-class Outlet:
+class StageOutlet:
     """See the head of the module. Every method returns what must be sent now, in order."""
 
     __slots__ = ("_requested", "buffer", "dispatcher", "mode", "subscriptions")

@@ -1,8 +1,8 @@
 """What stages say to each other: subscriptions, their options, and the messages (pure).
 
 A consumer sends `Subscribe`, then `Ask`; the producer answers with `Events`, never more than was asked for. Either side
-ends a subscription: the consumer with `Cancel`, which the producer confirms with `Cancelled`; the producer with
-`Cancelled`, or by ending. Everything that was sent before is handled first. Source: GenStage's message protocol.
+ends a subscription: the consumer with `CancelSubscription`, which the producer confirms with `Cancelled`; the producer
+with `Cancelled`, or by ending. Everything that was sent before is handled first. Source: GenStage's message protocol.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
 from batonpass.actors.core.checks import member_of, need_count
-from batonpass.actors.stages.demand import DEFAULT_MAX_DEMAND, Demand
+from batonpass.actors.stages.demand import DEFAULT_MAX_DEMAND, SubscriptionDemand
 
 if TYPE_CHECKING:
     from batonpass.actors.core.exits import Reason
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ask",
-    "Cancel",
     "CancelPolicy",
+    "CancelSubscription",
     "Cancellation",
     "Cancelled",
     "DemandMode",
     "Events",
     "NotAConsumer",
     "NotAProducer",
-    "Role",
     "SetDemandMode",
     "StageInfo",
     "StageInfoRequest",
+    "StageRole",
     "Subscribe",
     "SubscribeRequest",
     "SubscribeTo",
@@ -61,7 +61,7 @@ class DemandMode(Enum):
     """Keep it until the mode becomes `FORWARD`: so that nothing flows before every consumer has subscribed."""
 
 
-class Role(Enum):
+class StageRole(Enum):
     """Who the other stage of a subscription is, seen from the stage whose callback is called."""
 
     PRODUCER = "producer"
@@ -94,9 +94,9 @@ class SubscribeTo:
         object.__setattr__(self, "cancel", member_of(CancelPolicy, "cancel of a subscription", self.cancel))
         self.new_demand()
 
-    def new_demand(self) -> Demand:
+    def new_demand(self) -> SubscriptionDemand:
         """The arithmetic of a subscription on these terms."""
-        return Demand(self.max_demand, self.min_demand)
+        return SubscriptionDemand(self.max_demand, self.min_demand)
 
 
 @final
@@ -148,7 +148,7 @@ class Ask:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelSubscription:
     """Somebody wants the subscription to end."""
 
     subscription: Subscription

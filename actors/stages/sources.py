@@ -52,7 +52,7 @@ def from_async_iterable(
     return lambda: _Awaiting(make, dispatcher, demand)
 
 
-class _Source(Producer[Any]):
+class _SourceStage(Producer[Any]):
     """What both have in common: how the stage is set up."""
 
     def __init__(
@@ -70,7 +70,7 @@ class _Source(Producer[Any]):
 
 
 @final
-class _Iterating(_Source):
+class _Iterating(_SourceStage):
     """The state is the iterator."""
 
     def init(self, arg: Any) -> StageOk[Iterator[Any]]:
@@ -91,7 +91,7 @@ class _Wanted:
 
 
 @final
-class _Awaiting(_Source):
+class _Awaiting(_SourceStage):
     """The state is what is wanted of the pump, which takes events from the iterable in a task of its own."""
 
     _pump: Monitor
@@ -121,7 +121,7 @@ class _Awaiting(_Source):
                 except StopAsyncIteration:
                     return
                 wanted.count -= 1
-                self.ref.process.deliver_info(_Event(event))
+                self.ref.process.deliver_info(_PumpEvent(event))
         finally:
             close = getattr(events, "aclose", None)
             if close is not None:
@@ -134,7 +134,7 @@ class _Awaiting(_Source):
 
     def handle_info(self, message: Any, state: _Wanted) -> Emit[Any] | Finish[Any] | None:
         match message:
-            case _Event(event):
+            case _PumpEvent(event):
                 return Emit([event])
             case Down(monitor, _, reason) if monitor is self._pump:
                 return self._ended(reason)
@@ -149,7 +149,7 @@ class _Awaiting(_Source):
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Event:
+class _PumpEvent:
     """From the pump."""
 
     event: Any

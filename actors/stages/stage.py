@@ -37,21 +37,21 @@ from batonpass.actors.core.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Re
 from batonpass.actors.core.telemetry import STAGE_OVERFLOW
 from batonpass.actors.stages.buffer import Buffer
 from batonpass.actors.stages.dispatchers import Delivery, DemandDispatcher, SubscriptionRefused
-from batonpass.actors.stages.intake import Batch, End, Intake
-from batonpass.actors.stages.outlet import Outlet
+from batonpass.actors.stages.intake import End, EventBatch, Intake
+from batonpass.actors.stages.outlet import StageOutlet
 from batonpass.actors.stages.protocol import (
     Ask,
-    Cancel,
     Cancellation,
     Cancelled,
     CancelPolicy,
+    CancelSubscription,
     Events,
     NotAConsumer,
     NotAProducer,
-    Role,
     SetDemandMode,
     StageInfo,
     StageInfoRequest,
+    StageRole,
     Subscribe,
     SubscribeRequest,
     SubscribeTo,
@@ -81,7 +81,7 @@ class Stage(Server[StateT]):
         """What the runtime talks to: the server that speaks the protocol of stages, and calls this one's callbacks."""
         return StageServer(self)
 
-    def handle_subscribe(self, role: Role, subscription: Subscription, state: StateT) -> Result[StateT]:
+    def handle_subscribe(self, role: StageRole, subscription: Subscription, state: StateT) -> Result[StateT]:
         """A subscription begins; `role` is what the other stage is to this one. Not `async def`.
 
         A consumer that returns `Manual` asks for events itself, with `ask(subscription, count)`.
@@ -167,7 +167,7 @@ class StageServer(Server[Any]):
         self.__dict__["mailbox_limit"] = stage.mailbox_limit
         self.__dict__["hibernate_after_s"] = stage.hibernate_after_s
         # A stage that does not produce has an outlet without consumers; one that does not consume, an empty intake.
-        self._outlet = Outlet(DemandDispatcher(), Buffer())
+        self._outlet = StageOutlet(DemandDispatcher(), Buffer())
         self._intake = Intake()
         self._watched: dict[Monitor, Subscription] = {}
         self._monitors: dict[Subscription, Monitor] = {}
@@ -205,7 +205,7 @@ class StageServer(Server[Any]):
         if result.dispatcher is not None and not self._stage.produces:
             raise NotAProducer(f"{self.ref} is a consumer and has nobody to dispatch to: leave the dispatcher out")
         buffer = Buffer(result.buffer_size, result.buffer_keep)
-        self._outlet = Outlet(result.dispatcher or DemandDispatcher(), buffer, result.demand)
+        self._outlet = StageOutlet(result.dispatcher or DemandDispatcher(), buffer, result.demand)
         state = result.state
         for options in result.subscribe_to:
             made = self._subscribe(options, state)
@@ -282,7 +282,7 @@ class StageServer(Server[Any]):
             return None
         self._watch(subscription, subscription.consumer)
         self._send(deliveries)
-        result = self._stage.handle_subscribe(Role.CONSUMER, subscription, state)
+        result = self._stage.handle_subscribe(StageRole.CONSUMER, subscription, state)
         return self._settle(result, "handle_subscribe")
 
     def _on_ask(self, message: Ask, state: Any) -> Any:
@@ -293,7 +293,7 @@ class StageServer(Server[Any]):
         self._send(self._outlet.ask(subscription, message.count))
         return self._work(state)
 
-    def _on_cancel(self, message: Cancel, state: Any) -> Any:
+    def _on_cancel(self, message: CancelSubscription, state: Any) -> Any:
         subscription = message.subscription
         if subscription not in self._outlet.subscriptions:
             return None
@@ -350,7 +350,7 @@ class StageServer(Server[Any]):
         subscription = Subscription(producer, self.ref, options)
         self._watch(subscription, producer)
         post(producer, Subscribe(subscription))
-        result = self._stage.handle_subscribe(Role.PRODUCER, subscription, state)
+        result = self._stage.handle_subscribe(StageRole.PRODUCER, subscription, state)
         if isinstance(result, Stop):
             return result
         if result is not None and type(result) not in (NoReply, Manual):
@@ -407,7 +407,7 @@ class StageServer(Server[Any]):
         intake = self._intake
         return len(intake) > 0 and (not self._stage.produces or self._outlet.wants or intake.next_is_end)
 
-    def _take_in(self, item: Batch | End, state: Any) -> Any:
+    def _take_in(self, item: EventBatch | End, state: Any) -> Any:
         stage = self._stage
         if isinstance(item, End):
             result = stage.handle_cancel(item.cancellation, item.subscription, state)
@@ -416,7 +416,7 @@ class StageServer(Server[Any]):
         result = cast("Consumer[Any]", stage).handle_events(item.events, item.subscription, state)
         return self._settle(result, "handle_events", lambda: self._after_batch(item))
 
-    def _after_batch(self, batch: Batch) -> Stop[Any] | None:
+    def _after_batch(self, batch: EventBatch) -> Stop[Any] | None:
         # Asked for only now: what is handled or emitted late is asked for late. That is the back-pressure.
         if batch.ask and batch.subscription in self._intake.subscriptions:
             post(batch.subscription.producer, Ask(batch.subscription, batch.ask))
@@ -518,7 +518,7 @@ _PROTOCOL: Final = cast(
     {
         Subscribe: StageServer._on_subscribe,
         Ask: StageServer._on_ask,
-        Cancel: StageServer._on_cancel,
+        CancelSubscription: StageServer._on_cancel,
         Events: StageServer._on_events,
         Cancelled: StageServer._on_cancelled,
         _Work: StageServer._on_work,

@@ -103,7 +103,7 @@ def check_dynamic(who: str, max_children: object, max_restarts: object, window_s
     need_seconds(f"window_s of {who}", window_s, positive=True)
 
 
-class _StartChild:
+class _StartDynamicChild:
     __slots__ = ("spec",)
 
     def __init__(self, spec: ChildSpec) -> None:
@@ -111,17 +111,17 @@ class _StartChild:
 
 
 @dataclass(frozen=True, slots=True)
-class _TerminateChild:
+class _TerminateDynamicChild:
     ref: object
 
 
 @dataclass(frozen=True, slots=True)
-class _WhichChildren:
+class _WhichDynamicChildren:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class _CountChildren:
+class _CountDynamicChildren:
     pass
 
 
@@ -139,7 +139,7 @@ _Entry: TypeAlias = tuple[Process, ChildSpec | _Restarting]
 
 
 @dataclass(frozen=True, slots=True)
-class _TryAgain:
+class _TryDynamicChildAgain:
     last_life: Process
 
 
@@ -157,7 +157,7 @@ class DynamicSupervisor(Server[None]):
         Raises `StartError` if it does not start, `TooManyChildren`, `SupervisorError` for what is no specification, a
         significant child or one that cannot take `extra_arguments`, and what `Ref.call` raises.
         """
-        ref: Ref | None = await ask(supervisor, _StartChild(spec))
+        ref: Ref | None = await ask(supervisor, _StartDynamicChild(spec))
         return ref
 
     @staticmethod
@@ -166,18 +166,18 @@ class DynamicSupervisor(Server[None]):
 
         Raises `SupervisorError` if it is not (or no longer) a child.
         """
-        await ask(supervisor, _TerminateChild(ref))
+        await ask(supervisor, _TerminateDynamicChild(ref))
 
     @staticmethod
     async def which_children(supervisor: SupervisorAddress) -> list[ChildInfo]:
         """All children, those that wait for their restart included."""
-        children: list[ChildInfo] = await ask(supervisor, _WhichChildren())
+        children: list[ChildInfo] = await ask(supervisor, _WhichDynamicChildren())
         return children
 
     @staticmethod
     async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
         """How many children there are, those that wait for their restart included, and how many of them run."""
-        counts: ChildCounts = await ask(supervisor, _CountChildren())
+        counts: ChildCounts = await ask(supervisor, _CountDynamicChildren())
         return counts
 
     # Callbacks
@@ -208,7 +208,7 @@ class DynamicSupervisor(Server[None]):
                     spec.restart, message.reason
                 ):
                     return at_once(self._restart(message.process, spec, message.reason))
-            case _TryAgain(last_life):
+            case _TryDynamicChildAgain(last_life):
                 waiting = self._children.pop(last_life, None)
                 if isinstance(waiting, _Restarting):
                     return at_once(self._restart(last_life, waiting.spec, waiting.failure))
@@ -229,22 +229,22 @@ class DynamicSupervisor(Server[None]):
 
     def _serve(self, request: Any) -> Steps[Reply[None]]:
         match request:
-            case _StartChild():
+            case _StartDynamicChild():
                 try:
                     process = yield from self._add(request.spec)
                 except (StartError, SupervisorError) as error:
                     return Reply(error)
                 return Reply(None if process is None else process.ref)
-            case _TerminateChild(ref):
+            case _TerminateDynamicChild(ref):
                 if not isinstance(ref, Ref):
                     return Reply(SupervisorError(f"{shown(ref)} is no ref, by which {self.ref} knows its children"))
                 if ref.process not in self._children:
                     return Reply(SupervisorError(f"{ref} is not a child of {self.ref} (any more)"))
                 yield from self._stop([ref.process])
                 return Reply(None)
-            case _WhichChildren():
+            case _WhichDynamicChildren():
                 return Reply((yield from in_slices(self._entries(), _info)))
-            case _CountChildren():
+            case _CountDynamicChildren():
                 return Reply(ChildCounts.of(_counted(entry) for entry in self._entries()))
             case _:
                 return Reply(SupervisorError(f"{self.ref} does not know the request {request!r}"))
@@ -294,7 +294,7 @@ class DynamicSupervisor(Server[None]):
         except StartError as error:
             tell_not_restarted(self, spec.id, error)
             self._children[last_life] = _Restarting(spec, error.reason)
-            self.ref.process.deliver_info(_TryAgain(last_life))
+            self.ref.process.deliver_info(_TryDynamicChildAgain(last_life))
         return None
 
 

@@ -88,7 +88,7 @@ class PartitionSupervisorSpec(ChildSpec):
 
 
 @final
-class _Routes:
+class _PartitionRoutes:
     """What a partition supervisor shows to those who look for a partition, as its `started_value`."""
 
     __slots__ = ("children",)
@@ -137,7 +137,7 @@ class PartitionSupervisor(Supervisor):
     def init(self, arg: SupervisorFlags) -> Stop[None] | Awaitable[Stop[None] | None] | None:
         """Start the partitions."""
         result = super().init(arg)
-        self.ref.process.started_value = _Routes(tuple(self._children.values()))
+        self.ref.process.started_value = _PartitionRoutes(tuple(self._children.values()))
         return result
 
     def _add(self, spec: ChildSpec) -> Steps[Ref | None]:
@@ -180,11 +180,11 @@ class Partition(Named):
         return f"<the partition of {self.supervisor} for {self.name!r}>"
 
 
-def _routes(supervisor: SupervisorAddress) -> _Routes | None:
+def _routes(supervisor: SupervisorAddress) -> _PartitionRoutes | None:
     ref = supervisor if isinstance(supervisor, Ref) else supervisor.ref
     if ref is None or not ref.alive:
         return None
     routes = ref.started_value
-    if not isinstance(routes, _Routes):
+    if not isinstance(routes, _PartitionRoutes):
         raise SupervisorError(f"{ref} is no partition supervisor")
     return routes

@@ -55,7 +55,7 @@ class StreamOptions(TypedDict, total=False):
 
 
 @final
-class _Slot(Generic[InputT, ResultT]):
+class _InputSlot(Generic[InputT, ResultT]):
     """One input on its way to become an outcome."""
 
     __slots__ = ("input", "outcome", "overdue", "task", "timer")
@@ -99,8 +99,8 @@ class TaskStream(Generic[InputT, ResultT]):
         self._timeout_s = timeout_s
         self._on_timeout = on_timeout
         self._zip_input_on_exit = zip_input_on_exit
-        self._held: dict[_Slot[InputT, ResultT], None] = {}
-        self._ready: deque[_Slot[InputT, ResultT]] = deque()
+        self._held: dict[_InputSlot[InputT, ResultT], None] = {}
+        self._ready: deque[_InputSlot[InputT, ResultT]] = deque()
         self._exhausted = False
         self._failure: Exit | None = None
         self._news = trio.Event()
@@ -152,7 +152,7 @@ class TaskStream(Generic[InputT, ResultT]):
             except StopIteration:
                 self._exhausted = True
                 return
-            slot = _Slot(input_, self._start_task(input_))
+            slot = _InputSlot(input_, self._start_task(input_))
             self._held[slot] = None
             slot.task.listen(partial(self._ended, slot))
             if self._timeout_s is not None:
@@ -165,17 +165,17 @@ class TaskStream(Generic[InputT, ResultT]):
         return Task(owner, self._start(input_), linked=False, adopted=self._linked)
 
     def _set_timer(
-        self, slot: _Slot[InputT, ResultT], delay_s: float, action: Callable[[_Slot[InputT, ResultT]], None]
+        self, slot: _InputSlot[InputT, ResultT], delay_s: float, action: Callable[[_InputSlot[InputT, ResultT]], None]
     ) -> None:
         deadline_s = trio.current_time() + delay_s
         slot.timer = self._owner.system.timers.at(deadline_s, lambda: action(slot))
 
-    def _next_ready(self) -> _Slot[InputT, ResultT] | None:
+    def _next_ready(self) -> _InputSlot[InputT, ResultT] | None:
         if self._ordered:
             return next(iter(self._held), None)
         return self._ready.popleft() if self._ready else None
 
-    def _ended(self, slot: _Slot[InputT, ResultT], task: Task[ResultT]) -> None:
+    def _ended(self, slot: _InputSlot[InputT, ResultT], task: Task[ResultT]) -> None:
         """The task of `slot` has ended, by itself or not."""
         outcome = task.take_outcome()
         if slot.timer is not None:
@@ -192,7 +192,7 @@ class TaskStream(Generic[InputT, ResultT]):
             self._ready.append(slot)
         self._news.set()
 
-    def _expire(self, slot: _Slot[InputT, ResultT]) -> None:
+    def _expire(self, slot: _InputSlot[InputT, ResultT]) -> None:
         """The task of `slot` has taken too long."""
         slot.overdue = True
         if self._on_timeout == "exit":
@@ -202,11 +202,11 @@ class TaskStream(Generic[InputT, ResultT]):
         self._set_timer(slot, KILL_GRACE_S, self._leave_behind)
         slot.task.ref.kill()
 
-    def _leave_behind(self, slot: _Slot[InputT, ResultT]) -> None:
+    def _leave_behind(self, slot: _InputSlot[InputT, ResultT]) -> None:
         slot.task.abandon()
         self._ended(slot, slot.task)
 
-    def _let_go(self, slot: _Slot[InputT, ResultT]) -> TaskProcess | None:
+    def _let_go(self, slot: _InputSlot[InputT, ResultT]) -> TaskProcess | None:
         if slot.timer is not None:
             slot.timer.cancel()
         return slot.task.abandon()

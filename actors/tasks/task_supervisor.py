@@ -75,7 +75,7 @@ class TaskSupervisorSpec(ChildSpec):
 
 @final
 @dataclass(frozen=True, slots=True)
-class _TerminateChild:
+class _TerminateTask:
     ref: object
 
 
@@ -158,7 +158,7 @@ class TaskSupervisor(Server[None]):
     @staticmethod
     async def terminate_child(supervisor: SupervisorAddress, ref: Ref) -> None:
         """End a task for good, and wait for that. Raises `SupervisorError` if it is not (or no longer) a child."""
-        await ask(supervisor, _TerminateChild(ref))
+        await ask(supervisor, _TerminateTask(ref))
 
     # Callbacks
 
@@ -173,13 +173,13 @@ class TaskSupervisor(Server[None]):
     async def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
         """End a task; an error of the caller goes back to the caller."""
         match request:
-            case _TerminateChild(ref) if not isinstance(ref, Ref):
+            case _TerminateTask(ref) if not isinstance(ref, Ref):
                 return Reply(SupervisorError(f"{shown(ref)} is no ref, by which {self.ref} knows its tasks"))
-            case _TerminateChild(ref) if ref in self._running:
+            case _TerminateTask(ref) if ref in self._running:
                 spec = self._running.pop(ref)
                 await shut_down([(ref.process, spec.shutdown_s)])
                 return Reply(None)
-            case _TerminateChild(ref):
+            case _TerminateTask(ref):
                 return Reply(SupervisorError(f"{ref} is not a child of {self.ref} (any more)"))
             case _:
                 return Reply(SupervisorError(f"{self.ref} does not know the request {request!r}"))

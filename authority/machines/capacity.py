@@ -85,7 +85,7 @@ class Vacancies:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownPlaces:
     left: int
     until_ns: int
     reason: str
@@ -96,7 +96,7 @@ class Places:
     """The asking side: what targets have answered lately."""
 
     def __init__(self) -> None:
-        self._known: LruTable[tuple[str, Need], _Known] = LruTable(_MAX_KNOWN)
+        self._known: LruTable[tuple[str, Need], _KnownPlaces] = LruTable(_MAX_KNOWN)
 
     def take(self, target: str, need: Need, now_ns: int) -> str | None:
         """Use one place: empty text if there was one, the reason if the target refused lately, None to ask it."""
@@ -128,7 +128,7 @@ class Places:
         if left and before is not None and before.left and before.until_ns > now_ns:
             # Those of before are kept no longer than said, and these no longer than those.
             until_ns, left = before.until_ns, left + before.left
-        self._known[target, need] = _Known(left, until_ns, reason, places)
+        self._known[target, need] = _KnownPlaces(left, until_ns, reason, places)
 
     def silent(self, target: str, need: Need, now_ns: int) -> None:
         """The target does not answer."""

@@ -34,7 +34,7 @@ __all__ = [
     "PRECOPY_BYTES",
     "ChunkTable",
     "CopyAhead",
-    "Piece",
+    "RecipePiece",
     "cut",
     "parse_recipe_untrusted",
     "split_untrusted",
@@ -59,7 +59,7 @@ MAX_RECIPE_BYTES: Final = MAX_CHUNKS * _PIECE.size
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RecipePiece:
     """One chunk of a recipe; `is_beside` if it comes with the recipe, and else is at the target already."""
 
     hash: bytes
@@ -83,7 +83,7 @@ def chunk_hash(chunk: bytes) -> bytes:
     return hashlib.sha256(chunk).digest()
 
 
-def parse_recipe_untrusted(recipe: bytes) -> list[Piece]:
+def parse_recipe_untrusted(recipe: bytes) -> list[RecipePiece]:
     """The pieces of a recipe, in order.
 
     Raises:
@@ -92,7 +92,7 @@ def parse_recipe_untrusted(recipe: bytes) -> list[Piece]:
     if len(recipe) > MAX_RECIPE_BYTES or len(recipe) % _PIECE.size:
         raise MessageError(f"a recipe of {len(recipe)} bytes")
     try:
-        pieces = [Piece(*fields) for fields in _PIECE.iter_unpack(recipe)]
+        pieces = [RecipePiece(*fields) for fields in _PIECE.iter_unpack(recipe)]
     except struct.error as error:
         raise MessageError("not a recipe") from error
     if not all(1 <= piece.length <= MAX_CHUNK_BYTES for piece in pieces):
@@ -173,7 +173,7 @@ class CopyAhead:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptChunks:
     source: str
     chunks: dict[bytes, bytes]
     size_bytes: int
@@ -188,7 +188,7 @@ class ChunkTable:
 
     def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
         self._max_bytes: Final = max_bytes
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _KeptChunks] = OrderedDict()
         self.bytes = 0
 
     def keep(self, transfer_id: str, source: str, chunks: Iterable[bytes]) -> None:
@@ -196,7 +196,7 @@ class ChunkTable:
         kept = self._kept.get(transfer_id)
         if kept is None or kept.source != source:
             self.drop(transfer_id)
-            kept = self._kept[transfer_id] = _Kept(source, {}, 0)
+            kept = self._kept[transfer_id] = _KeptChunks(source, {}, 0)
         self._kept.move_to_end(transfer_id)
         for chunk in chunks:
             digest = chunk_hash(chunk)
@@ -207,7 +207,7 @@ class ChunkTable:
         while self.bytes > self._max_bytes:
             self.drop(self._greediest())
 
-    def whole(self, transfer_id: str, source: str, pieces: Sequence[Piece], beside: bytes) -> bytes | None:
+    def whole(self, transfer_id: str, source: str, pieces: Sequence[RecipePiece], beside: bytes) -> bytes | None:
         """A state put together from what is kept and what came beside its recipe; None if a chunk is missing.
 
         Raises:

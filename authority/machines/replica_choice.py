@@ -116,7 +116,7 @@ class Copy:
 
 
 @dataclass(slots=True)
-class _Row:
+class _CopyRow:
     """A copy, when it was last renewed, and until when it is kept for somebody who has asked for it."""
 
     copy: Copy
@@ -141,7 +141,7 @@ class CopyTable:
         self._max_rows: Final = max_rows
         self.fresh_ns = fresh_ns
         # In the order in which they were renewed.
-        self._rows: OrderedDict[str, _Row] = OrderedDict()
+        self._rows: OrderedDict[str, _CopyRow] = OrderedDict()
         self._raised: LruTable[str, Fence] = LruTable(max_rows)
         self.bytes = 0
         self.without_room = 0
@@ -222,14 +222,14 @@ class CopyTable:
         for entity in [one for one in self._raised if is_forgotten(one)]:
             del self._raised[entity]
 
-    def _renew(self, entity: str, row: _Row, now_ns: int) -> None:
+    def _renew(self, entity: str, row: _CopyRow, now_ns: int) -> None:
         row.renewed_ns = now_ns
         self._rows.move_to_end(entity)
 
     def _put(self, entity: str, copy: Copy, now_ns: int) -> None:
         known = self._rows.get(entity)
         self.drop(entity)
-        self._rows[entity] = _Row(copy, now_ns, gap_ns=0 if known is None else known.gap_ns)
+        self._rows[entity] = _CopyRow(copy, now_ns, gap_ns=0 if known is None else known.gap_ns)
         self.bytes += len(copy.state)
 
     def _makes_room(self, entity: str, copy: Copy, now_ns: int) -> bool:

@@ -46,8 +46,7 @@ __all__ = [
     "OutgoingPhase",
     "OverBudget",
     "PeerActive",
-    "Refusal",
-    "Report",
+    "ReportTransfer",
     "Resume",
     "Retire",
     "SendActivate",
@@ -56,10 +55,11 @@ __all__ = [
     "SendStage",
     "SendState",
     "StageRefused",
-    "Staged",
+    "StateStaged",
     "StepDown",
     "Superseded",
-    "Tick",
+    "TimePassed",
+    "TransferRefused",
 ]
 
 
@@ -102,7 +102,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TransferRefused:
     """The home answered: refused; authority stays here, under `fence`."""
 
     reason: str
@@ -125,7 +125,7 @@ class PeerActive:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StateStaged:
     """The target has the frozen state on its disk."""
 
 
@@ -151,11 +151,13 @@ class Superseded:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimePassed:
     """Time has passed."""
 
 
-Event = Staged | StageRefused | OverBudget | Committed | Refusal | Lost | PeerActive | Superseded | Tick
+Event = (
+    StateStaged | StageRefused | OverBudget | Committed | TransferRefused | Lost | PeerActive | Superseded | TimePassed
+)
 
 
 # --- effects ------------------------------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ class StepDown:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportTransfer:
     """Tell the home instance how it went."""
 
 
@@ -253,34 +255,34 @@ Effect = (
     | Retire
     | Resume
     | StepDown
-    | Report
+    | ReportTransfer
 )
 
 # Every legal transition. An event that is absent for a phase is stale (a repetition or a late answer) and changes
 # nothing: nothing may follow from it, because the phase already holds the log's word.
 TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
-    (OutgoingPhase.STAGING, Staged): OutgoingPhase.REQUESTED,
+    (OutgoingPhase.STAGING, StateStaged): OutgoingPhase.REQUESTED,
     (OutgoingPhase.STAGING, StageRefused): OutgoingPhase.ABORTING,
     (OutgoingPhase.STAGING, OverBudget): OutgoingPhase.ABORTING,
     (OutgoingPhase.STAGING, Superseded): OutgoingPhase.RETIRED,
-    (OutgoingPhase.STAGING, Tick): OutgoingPhase.STAGING,
+    (OutgoingPhase.STAGING, TimePassed): OutgoingPhase.STAGING,
     (OutgoingPhase.ABORTING, Committed): OutgoingPhase.COMMITTED,
-    (OutgoingPhase.ABORTING, Refusal): OutgoingPhase.RESUMED,
+    (OutgoingPhase.ABORTING, TransferRefused): OutgoingPhase.RESUMED,
     (OutgoingPhase.ABORTING, Lost): OutgoingPhase.LOST,
     (OutgoingPhase.ABORTING, PeerActive): OutgoingPhase.RETIRED,
     (OutgoingPhase.ABORTING, Superseded): OutgoingPhase.RETIRED,
-    (OutgoingPhase.ABORTING, Tick): OutgoingPhase.ABORTING,
+    (OutgoingPhase.ABORTING, TimePassed): OutgoingPhase.ABORTING,
     (OutgoingPhase.REQUESTED, OverBudget): OutgoingPhase.ABORTING,
     (OutgoingPhase.REQUESTED, Committed): OutgoingPhase.COMMITTED,
-    (OutgoingPhase.REQUESTED, Refusal): OutgoingPhase.RESUMED,
+    (OutgoingPhase.REQUESTED, TransferRefused): OutgoingPhase.RESUMED,
     (OutgoingPhase.REQUESTED, Lost): OutgoingPhase.LOST,
     (OutgoingPhase.REQUESTED, PeerActive): OutgoingPhase.RETIRED,
     (OutgoingPhase.REQUESTED, Superseded): OutgoingPhase.RETIRED,
-    (OutgoingPhase.REQUESTED, Tick): OutgoingPhase.REQUESTED,
+    (OutgoingPhase.REQUESTED, TimePassed): OutgoingPhase.REQUESTED,
     (OutgoingPhase.COMMITTED, Lost): OutgoingPhase.LOST,
     (OutgoingPhase.COMMITTED, PeerActive): OutgoingPhase.RETIRED,
     (OutgoingPhase.COMMITTED, Superseded): OutgoingPhase.RETIRED,
-    (OutgoingPhase.COMMITTED, Tick): OutgoingPhase.COMMITTED,
+    (OutgoingPhase.COMMITTED, TimePassed): OutgoingPhase.COMMITTED,
 }
 
 # The first repetition comes well after a healthy transfer is over (tens of milliseconds on one machine), later ones to
@@ -349,7 +351,7 @@ class Outgoing:
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the next `Tick` is due, or None."""
+        """When the next `TimePassed` is due, or None."""
         return None if self.over else self._retry_at_ns
 
     def may_lead_to(self, fence: Fence) -> bool:
@@ -375,15 +377,15 @@ class Outgoing:
 
     def start(self, now_ns: int) -> list[Effect]:
         """The effects that begin the transfer."""
-        return self.handle(Tick(), now_ns)
+        return self.handle(TimePassed(), now_ns)
 
     def handle(self, event: Event, now_ns: int) -> list[Effect]:
         """Take one event; return what must be done, in order."""
-        if isinstance(event, Tick):
+        if isinstance(event, TimePassed):
             if now_ns < self._retry_at_ns:
                 return []
             event = self._given_up(now_ns) or event
-        elif self._budget_ends_ns is not None and isinstance(event, Staged) and self._is_over_budget(now_ns):
+        elif self._budget_ends_ns is not None and isinstance(event, StateStaged) and self._is_over_budget(now_ns):
             # No timer has fired yet, but it is too late to ask for the commit.
             event = OverBudget()
         target = TABLE.get((self.phase, type(event)))
@@ -393,9 +395,9 @@ class Outgoing:
         if isinstance(event, Committed | PeerActive) and self.may_lead_to(event.fence):
             self.leads_to = event.fence
         match event:
-            case Tick():
+            case TimePassed():
                 return self._repeat(now_ns)
-            case Staged():
+            case StateStaged():
                 self._has_asked = True
                 return self._begin_anew(now_ns)
             case StageRefused(reason=reason) | OverBudget(reason=reason):
@@ -436,13 +438,13 @@ class Outgoing:
     def _end(self, event: Event) -> list[Effect]:
         """What ends the transfer."""
         match event:
-            case Refusal(reason=reason, fence=fence):
+            case TransferRefused(reason=reason, fence=fence):
                 discard: list[Effect] = [SendDiscard()] if self.mode is Mode.STAGED else []
                 return [Resume(fence, reason), *discard]
             case Lost(authority=authority, fence=fence):
                 return [StepDown(authority, fence)]
             case _:
-                return [ForwardJournal(), Retire(self.leads_to), Report()]
+                return [ForwardJournal(), Retire(self.leads_to), ReportTransfer()]
 
     def _believable(self, event: Event) -> bool:
         """Whatever ends the wait carries the fence that follows from the one frozen under; else it is of the past."""
@@ -452,7 +454,7 @@ class Outgoing:
                 return self._has_asked and fence >= self.leads_to
             case Superseded(fence=fence):
                 return fence >= self.leads_to
-            case Refusal(reason=reason, fence=fence):
+            case TransferRefused(reason=reason, fence=fence):
                 # A pass is not taken back, unless by a chain by which nobody can have begun.
                 is_void = not is_passed or reason == Reason.NO_DELEGATION
                 return is_void and fence == self.fence.raised()
@@ -462,7 +464,7 @@ class Outgoing:
                 return fence > self.leads_to if is_given else fence >= self.fence
             case OverBudget():
                 return self._must_end_by_ns is not None
-            case Tick() | Staged() | StageRefused():
+            case TimePassed() | StateStaged() | StageRefused():
                 return True
 
     def _begin_anew(self, now_ns: int) -> list[Effect]:

@@ -12,7 +12,7 @@ from typing import Final
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.machines.target import Offer
 
-__all__ = ["MAX_STAGED_BYTES", "Staging"]
+__all__ = ["MAX_STAGED_BYTES", "StagingQuota"]
 
 MAX_STAGED_BYTES: Final = 256 * 1024 * 1024
 """Four of the largest, as the link holds of messages that are arriving."""
@@ -21,7 +21,7 @@ OFFER_BYTES: Final = 1024
 """What an offer takes beside its state."""
 
 
-class Staging:
+class StagingQuota:
     """What is staged, of all entities; a ledger, the offers themselves are with their machines."""
 
     def __init__(self, max_bytes: int = MAX_STAGED_BYTES) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 from batonpass.authority.fence import Fence
 from batonpass.crypto.bounded_tables import LruTable
 
-__all__ = ["Activate", "AnswerAgain", "Drop", "Effect", "Incoming", "Offer", "Permission", "Wait"]
+__all__ = ["ActivateOffer", "AnswerAgain", "AwaitOtherHalf", "Drop", "Effect", "Incoming", "Offer", "Permission"]
 
 MAX_OFFERS: Final = 4
 
@@ -50,7 +50,7 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
-class Activate:
+class ActivateOffer:
     """Simulate from the offered state, under the permission's fence, and tell the source."""
 
     offer: Offer
@@ -65,7 +65,7 @@ class AnswerAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class AwaitOtherHalf:
     """Noted; the other half has not come yet."""
 
 
@@ -76,7 +76,7 @@ class Drop:
     reason: str
 
 
-Effect = Activate | AnswerAgain | Wait | Drop
+Effect = ActivateOffer | AnswerAgain | AwaitOtherHalf | Drop
 
 
 class Incoming:
@@ -151,14 +151,14 @@ class Incoming:
     def _try(self) -> Effect:
         permission = self._permission
         if permission is None:
-            return Wait()
+            return AwaitOtherHalf()
         offer = self._offers.get(permission.transfer_id)
         if offer is None:
-            return Wait()
+            return AwaitOtherHalf()
         if offer.state_hash != permission.state_hash:
             del self._offers[permission.transfer_id]
             return Drop("wrong_state")
         self.seen = permission.fence
         self._acted_on, self._permission = permission, None
         self._offers.clear()
-        return Activate(offer, permission)
+        return ActivateOffer(offer, permission)

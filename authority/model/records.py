@@ -56,7 +56,7 @@ _set: Final = object.__setattr__
 _WRITER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
-class _Row(BaseModel):
+class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def to_data(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class _Row(BaseModel):
         return self.model_copy(update=changes)
 
 
-class _Compact(_Row):
+class _Compact(_Record):
     """A row that is written without what is at its default, and read and written by every member with every hand-over.
 
     What the log holds was checked before it was put there, so it is taken as it stands: a quarter of the work. It looks
@@ -148,7 +148,7 @@ class Want(StrEnum):
     """The master takes it, whatever the rule, the owner and the locks say."""
 
 
-class Lock(_Row):
+class Lock(_Record):
     """A lock on who owns an entity: who holds it, and how often it was taken and not given back."""
 
     by: str
@@ -272,7 +272,7 @@ class GroupPhase(StrEnum):
     REFUSED = "refused"
 
 
-class GroupRecord(_Row):
+class GroupRecord(_Record):
     """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared.
 
     `brought` are the transfers of entities that nobody named: they are below others, and come along.
@@ -366,7 +366,7 @@ class TransferRecord(_Compact):
         return self.sub > 0 if self.phase in (Phase.COMMITTED, Phase.DONE) and not self.stay else self.direct
 
 
-class DrainRecord(_Row):
+class DrainRecord(_Record):
     """A simulation server is drained since `since_s` (Unix time); `id` tells this drain from earlier and later ones."""
 
     server: str
@@ -382,7 +382,7 @@ class Role(StrEnum):
     PLAYER = "player"
 
 
-class DirectoryRow(_Row):
+class DirectoryRow(_Record):
     """The public keys of one server or player, pinned to its name, and where a server listens.
 
     `keys` is a JWK set (RFC 7517): the current signing and agreement key, retiring ones, and what was revoked. Keys
@@ -424,7 +424,7 @@ class DirectoryRow(_Row):
         return self
 
 
-class LeaseOffice(_Row):
+class LeaseOffice(_Record):
     """Which homeserver grants leases: the holder of the office of the highest number; see `machines.lease`."""
 
     holder: str = ""
@@ -432,7 +432,7 @@ class LeaseOffice(_Row):
     kept: int = 0
 
 
-class LeaseRow(_Row):
+class LeaseRow(_Record):
     """The lease of one simulation server: which incarnation has it, and whether it is over.
 
     `nonce` is the incarnation's own secret, by which the next one shows that it comes after it. `swept` means that
@@ -467,7 +467,7 @@ class LeaseRow(_Row):
         return incarnation < self.incarnation
 
 
-class RecoveryRow(_Row):
+class RecoveryRow(_Record):
     """An entity whose authority died: where it was, and, once that is decided, which server resumes it from which copy.
 
     `epoch` is that of the raised fence, later of the target's. With `held` no server resumes it before `last` is

@@ -70,11 +70,11 @@ BreakpointReached = Callable[[Breakpoint, str], None]
 
 BREAKPOINT_OF: Final = MappingProxyType[type[outgoing.Event | outgoing.Effect], Breakpoint](
     {
-        outgoing.Staged: Breakpoint.STAGED,
+        outgoing.StateStaged: Breakpoint.STAGED,
         outgoing.StageRefused: Breakpoint.STAGE_REFUSED,
         outgoing.OverBudget: Breakpoint.OVER_BUDGET,
         outgoing.Committed: Breakpoint.COMMITTED,
-        outgoing.Refusal: Breakpoint.REFUSAL,
+        outgoing.TransferRefused: Breakpoint.REFUSAL,
         outgoing.Lost: Breakpoint.LOST,
         outgoing.PeerActive: Breakpoint.PEER_ACTIVE,
         outgoing.Superseded: Breakpoint.SUPERSEDED,
@@ -85,7 +85,7 @@ BREAKPOINT_OF: Final = MappingProxyType[type[outgoing.Event | outgoing.Effect], 
         outgoing.SendActivate: Breakpoint.SEND_ACTIVATE,
         outgoing.ForwardJournal: Breakpoint.FORWARD_JOURNAL,
         outgoing.Retire: Breakpoint.RETIRE,
-        outgoing.Report: Breakpoint.REPORT,
+        outgoing.ReportTransfer: Breakpoint.REPORT,
         outgoing.AskAbort: Breakpoint.ASK_ABORT,
         outgoing.SendDiscard: Breakpoint.SEND_DISCARD,
         outgoing.Resume: Breakpoint.RESUME,

@@ -27,7 +27,7 @@ from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, MAX_EPOCH
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures.lease import lease_office
-from batonpass.authority.trust.signed_positions import MAX_OFFICE, Readable, mark_office, skip_offices
+from batonpass.authority.trust.signed_positions import MAX_OFFICE, ReadableTree, mark_office, skip_offices
 
 __all__ = ["FENCE_FLOOR", "HISTORY_PROCEDURES", "given_next", "lowest_epoch", "part_from"]
 
@@ -35,7 +35,7 @@ FENCE_FLOOR: Final = "fence_floor"
 _LAST_BLOCK: Final = MAX_EPOCH // EPOCHS_OF_A_HISTORY
 
 
-def lowest_epoch(copy: Readable) -> int:
+def lowest_epoch(copy: ReadableTree) -> int:
     """Below which epoch the log gives nobody anything now."""
     row: Mapping[str, int] | None = copy.get_or((FENCE_FLOOR,), None)
     return 0 if row is None else row["epoch"]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures.fence_allocation import part_from
 from batonpass.authority.procedures.lease import lease_office
-from batonpass.authority.trust.signed_positions import ACCEPTED, Readable
+from batonpass.authority.trust.signed_positions import ACCEPTED, ReadableTree
 
 __all__ = ["ALARM", "ALARM_PROCEDURES", "alarm_of"]
 
@@ -23,7 +23,7 @@ ALARM: Final = "log_alarm"
 MAX_WHY_CHARS: Final = 512
 
 
-def alarm_of(copy: Readable) -> str:
+def alarm_of(copy: ReadableTree) -> str:
     """Why this log is not the one that it was, for people; empty if nobody has shown that."""
     row: Mapping[str, Any] | None = copy.get_or((ALARM,), None)
     return "" if row is None else str(row["why"])

@@ -60,7 +60,7 @@ _QUEUE_LOOKS: Final = 4
 _PATIENCE_S: Final = 3600
 
 
-class _Kept(Enum):
+class _KeptTransfers(Enum):
     OPEN = auto()
     UNDECIDED = auto()
     """Among those that are late, until it is refused."""
@@ -282,17 +282,17 @@ def _is_late_over(queues: _Queues, until_s: int | None) -> bool:
 
 def _forget_or_keep(rows: Rows, queues: _Queues, transfer_id: str) -> None:
     match _why_kept(rows, transfer_id, queues.now_s):
-        case _Kept.OPEN:
+        case _KeptTransfers.OPEN:
             queues.keep(rows, transfer_id)
-        case _Kept.UNDECIDED:
+        case _KeptTransfers.UNDECIDED:
             queues.keep_late(rows, transfer_id, rows.get_or(("transfers", transfer_id), {})["phase"])
-        case _Kept.LATE:
+        case _KeptTransfers.LATE:
             queues.keep_late(rows, transfer_id, "")
         case None:
             rows.delete(("transfers", transfer_id))
 
 
-def _why_kept(rows: Rows, transfer_id: str, now_s: int) -> _Kept | None:
+def _why_kept(rows: Rows, transfer_id: str, now_s: int) -> _KeptTransfers | None:
     """Why a transfer is not forgotten, or None. Every new one asks, so that rows are not read as records here."""
     row = rows.get_or(("transfers", transfer_id), None)
     if row is None:
@@ -301,15 +301,15 @@ def _why_kept(rows: Rows, transfer_id: str, now_s: int) -> _Kept | None:
     if phase in _SETTLED:
         # Only what was permitted in nobody's name was ever ordered.
         was_ordered = phase == Phase.REFUSED.value and row.get("permit_rule_rev", 0) > 0
-        return _Kept.LATE if is_signed or was_ordered else None
+        return _KeptTransfers.LATE if is_signed or was_ordered else None
     if phase == Phase.ASKED.value:
-        return _Kept.UNDECIDED if now_s <= row["ask_expires_at_s"] else _Kept.LATE
+        return _KeptTransfers.UNDECIDED if now_s <= row["ask_expires_at_s"] else _KeptTransfers.LATE
     entity = rows.get_or(("entities", row["entity"]), None)
     if phase != Phase.COMMITTED.value:
-        return _Kept.LATE if entity is None else _Kept.UNDECIDED
+        return _KeptTransfers.LATE if entity is None else _KeptTransfers.UNDECIDED
     if entity is not None and _comes_from(rows, EntityRecord.from_data(entity), TransferRecord.from_data(row).fence):
-        return _Kept.OPEN
-    return _Kept.LATE if is_signed else None
+        return _KeptTransfers.OPEN
+    return _KeptTransfers.LATE if is_signed else None
 
 
 def _comes_from(rows: Rows, record: EntityRecord, fence: Fence) -> bool:

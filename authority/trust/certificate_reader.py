@@ -43,7 +43,7 @@ _MAX_LINKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownCertificate:
     signer: str
     kid: str
     certificate: CommitCertificate | DelegationGrant | PassCertificate
@@ -91,7 +91,7 @@ class CertificateReader:
         self._signer_of: Final = signer_of
         self._signer_at_hand: Final = signer_at_hand
         self._now_s: Final = now_s
-        self._known: LruTable[str, _Known] = LruTable(MAX_KNOWN)
+        self._known: LruTable[str, _KnownCertificate] = LruTable(MAX_KNOWN)
         self._chains: LruTable[str, _KnownChain] = LruTable(MAX_CHAINS)
         # For certificates that share a signature.
         self._verified: Final = Verified()
@@ -152,7 +152,7 @@ class CertificateReader:
                 # What shares its signature with nothing is remembered here, whole.
                 shared = self._verified if jose.is_of_many(token) else None
                 claims = jose.verify_untrusted(token, sender=found[1], now_s=self._now_s(), verified=shared)
-                known = _Known(signer, kid, kind.from_claims_untrusted(claims))
+                known = _KnownCertificate(signer, kid, kind.from_claims_untrusted(claims))
             else:
                 found[1].signing_key(kid, self._now_s())
         except (Expired, Revoked, UnknownSender) as error:
@@ -181,7 +181,7 @@ class CertificateReader:
 
         With `before`, the chain that a pass goes on from: what comes back goes on from a chain that is known then.
         """
-        self._known[token] = _Known(signer, kid, certificate)
+        self._known[token] = _KnownCertificate(signer, kid, certificate)
         known = self._chains.get(certificate.entity) if before else None
         if known is None or not isinstance(certificate, PassCertificate) or list(before) != known.tokens:
             return

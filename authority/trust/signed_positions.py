@@ -37,7 +37,7 @@ __all__ = [
     "PLACES_PATTERN",
     "LogPlace",
     "LogPosition",
-    "Readable",
+    "ReadableTree",
     "has_been_at",
     "is_in_log",
     "mark_office",
@@ -111,7 +111,7 @@ class LogPlace(NamedTuple):
         return None if match is None else cls(int(match[1]), int(match[3]), match[2])
 
 
-class Readable(Protocol):
+class ReadableTree(Protocol):
     """A copy of the tree."""
 
     @property
@@ -138,7 +138,7 @@ def skip_offices(rows: Rows, after: int, last: int) -> None:
     rows.put((ACCEPTED,), {**accepted, "skipped": skipped})
 
 
-def place_of(copy: Readable) -> LogPlace | None:
+def place_of(copy: ReadableTree) -> LogPlace | None:
     """Where the log stands by this copy of it; None before there was an office with a mark."""
     office = copy.get_or(("lease_office",), None)
     number = 0 if office is None else LeaseOffice.from_data(office).number
@@ -146,7 +146,7 @@ def place_of(copy: Readable) -> LogPlace | None:
     return None if marked is None else LogPlace(number, copy.revision, marked["mark"][:8])
 
 
-def is_in_log(copy: Readable, position: LogPosition | LogPlace) -> bool:
+def is_in_log(copy: ReadableTree, position: LogPosition | LogPlace) -> bool:
     """As `has_been_at`, but that another history counts as no place at all, up to the office up to which an operator
     has accepted that.
     """
@@ -162,7 +162,7 @@ def is_in_log(copy: Readable, position: LogPosition | LogPlace) -> bool:
     return bool(position.office < accepted.get("within", 0))
 
 
-def has_been_at(copy: Readable, position: LogPosition | LogPlace) -> bool:
+def has_been_at(copy: ReadableTree, position: LogPosition | LogPlace) -> bool:
     """Whether the log has been where `position` says.
 
     False is only to be believed of a copy that has all that was committed before this is asked.

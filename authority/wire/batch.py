@@ -24,7 +24,7 @@ from batonpass.authority.wire.base import MessageModel
 from batonpass.authority.wire.envelope import Manifest
 from batonpass.authority.wire.hops import Trace
 
-__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "MAX_WAITING", "Batch", "BatchItem", "Letter", "Outbox", "take_batch"]
+__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "MAX_WAITING", "Batch", "BatchItem", "BatchQueue", "Letter", "take_batch"]
 
 # Enough that the seal does not count any more; what is opened in one go keeps its receiver busy for some 10 ms.
 MAX_BATCH: Final = 128
@@ -91,7 +91,7 @@ def take_batch(waiting: deque[Letter]) -> list[Letter]:
     return taken
 
 
-class Outbox:
+class BatchQueue:
     """What waits to leave, by destination. The sender of the first letter in an empty one sees to it that it goes."""
 
     def __init__(self) -> None:

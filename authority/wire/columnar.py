@@ -20,7 +20,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire import hop_routes as routes
 from batonpass.authority.wire.batch import MAX_BATCH, Batch
-from batonpass.authority.wire.hop_routes import BadTrace, Route
+from batonpass.authority.wire.hop_routes import BadTrace, HopRoute
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Message
 
@@ -73,11 +73,11 @@ def _types_in(hint: Any) -> Iterator[Any]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-class _Routes:
+class _BatchRoutes:
     """The routes of a batch, in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        self.places: Final[dict[Route, int]] = {}
+        self.places: Final[dict[HopRoute, int]] = {}
 
     def pack(self, trace: Trace) -> tuple[str, int, bytes]:
         """A trace by the place of its route."""
@@ -87,7 +87,7 @@ class _Routes:
 
 def columns_of(rows: Sequence[Row]) -> dict[str, Any]:
     """Messages and their traces, none of them a batch, as the data of one batch."""
-    known = _Routes()
+    known = _BatchRoutes()
     traces = zip(*(known.pack(trace) for _, trace, _ in rows), strict=True)
     of_kind: dict[type[BaseModel], list[Message]] = {}
     for message, _, _ in rows:
@@ -103,7 +103,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _fields(kind: type[BaseModel], messages: Sequence[Message], known: _Routes) -> dict[str, Sequence[Any]]:
+def _fields(kind: type[BaseModel], messages: Sequence[Message], known: _BatchRoutes) -> dict[str, Sequence[Any]]:
     plan, columns = _plan(kind), {}
     for name in plan.names:
         values: Sequence[Any] = list(map(attrgetter(name), messages))
@@ -172,7 +172,7 @@ def _expanded(column: Any, count: int) -> list[Any]:
     return list(repeat(column[0], count))
 
 
-def _routes_untrusted(data: Any) -> list[Route]:
+def _routes_untrusted(data: Any) -> list[HopRoute]:
     # One for the trace of each message, and one for the trace that it may carry.
     if not isinstance(data, list) or len(data) > 2 * MAX_BATCH:
         raise MessageError("routes are a list, of two for each message at most")
@@ -184,7 +184,7 @@ def _routes_untrusted(data: Any) -> list[Route]:
     return known
 
 
-def _traces_untrusted(data: Any, count: int, known: Sequence[Route]) -> list[Trace]:
+def _traces_untrusted(data: Any, count: int, known: Sequence[HopRoute]) -> list[Trace]:
     if not isinstance(data, list) or len(data) != 3:
         raise MessageError("traces are three columns")
     ids, places, numbers = (_expanded(column, count) for column in data)
@@ -194,13 +194,13 @@ def _traces_untrusted(data: Any, count: int, known: Sequence[Route]) -> list[Tra
     ]
 
 
-def _trace_untrusted(transfer_id: Any, place: Any, packed: Any, known: Sequence[Route]) -> Trace:
+def _trace_untrusted(transfer_id: Any, place: Any, packed: Any, known: Sequence[HopRoute]) -> Trace:
     if type(place) is not int or not 0 <= place < len(known):
         raise MessageError("a trace took a route that is not there")
     return Trace.unpacked_untrusted(transfer_id, known[place], packed)
 
 
-def _messages_untrusted(kinds: Any, fields: Any, count: int, known: Sequence[Route]) -> list[Message]:
+def _messages_untrusted(kinds: Any, fields: Any, count: int, known: Sequence[HopRoute]) -> list[Message]:
     names = _expanded(kinds, count)
     if not isinstance(fields, dict) or fields.keys() != set(names):
         raise MessageError("there are fields for each kind of message, and no others")
@@ -208,7 +208,7 @@ def _messages_untrusted(kinds: Any, fields: Any, count: int, known: Sequence[Rou
     return [next(of_kind[name]) for name in names]
 
 
-def _of_kind_untrusted(name: str, columns: Any, count: int, known: Sequence[Route]) -> list[Message]:
+def _of_kind_untrusted(name: str, columns: Any, count: int, known: Sequence[HopRoute]) -> list[Message]:
     plan = _plan(_KINDS[name])
     if not isinstance(columns, dict) or "type" in columns:
         raise MessageError(f"the fields of {name} are columns, each with a name")
@@ -225,7 +225,7 @@ def _of_kind_untrusted(name: str, columns: Any, count: int, known: Sequence[Rout
     return messages
 
 
-def _carried_untrusted(value: Any, known: Sequence[Route]) -> Trace | None:
+def _carried_untrusted(value: Any, known: Sequence[HopRoute]) -> Trace | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != 3:

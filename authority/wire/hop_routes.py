@@ -1,7 +1,7 @@
 """Which servers a transfer's messages crossed and what was marked where: all of a hop trace but its name and numbers.
 
-Thousands of entities take the same few ways, so a way is read, checked and written once for all of them (`Route`), and
-a trace is a route with the times at which one entity took it. Routes that are known are kept in bounded tables; one
+Thousands of entities take the same few ways, so a way is read, checked and written once for all of them (`HopRoute`),
+and a trace is a route with the times at which one entity took it. Routes that are known are kept in bounded tables; one
 that is forgotten is made again.
 """
 
@@ -17,7 +17,7 @@ __all__ = [
     "NUMBERS_OF_A_HOP",
     "START",
     "BadTrace",
-    "Route",
+    "HopRoute",
     "arrived",
     "checked_text",
     "left",
@@ -45,7 +45,7 @@ class BadTrace(MessageError):
     """A hop trace is malformed, or does not fit the message that carries it."""
 
 
-class Route:
+class HopRoute:
     """The crossings of a trace and the places of its marks, both oldest first. Immutable; equal routes are equal."""
 
     __slots__ = ("_hash", "crossings", "places", "under_way")
@@ -59,7 +59,7 @@ class Route:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Route):
+        if not isinstance(other, HopRoute):
             return NotImplemented
         return self.crossings == other.crossings and self.places == other.places
 
@@ -70,31 +70,31 @@ class Route:
         return f"Route({self.crossings!r}, {self.places!r})"
 
 
-START: Final = Route()
+START: Final = HopRoute()
 """Nothing was crossed yet, and nothing marked."""
 
 
 @lru_cache(maxsize=_MAX_KNOWN)
-def left(route: Route, src: str, kind: str) -> Route:
+def left(route: HopRoute, src: str, kind: str) -> HopRoute:
     """The route with a message of `kind` under way from `src`."""
-    return Route((*route.crossings, (kind, src, "")), route.places)
+    return HopRoute((*route.crossings, (kind, src, "")), route.places)
 
 
 @lru_cache(maxsize=_MAX_KNOWN)
-def arrived(route: Route, at: str) -> Route:
+def arrived(route: HopRoute, at: str) -> HopRoute:
     """The route with what was under way arrived."""
     *before, (kind, src, _) = route.crossings
-    return Route((*before, (kind, src, at)), route.places)
+    return HopRoute((*before, (kind, src, at)), route.places)
 
 
 @lru_cache(maxsize=_MAX_KNOWN)
-def marked(route: Route, server: str, label: str) -> Route:
+def marked(route: HopRoute, server: str, label: str) -> HopRoute:
     """The route with one mark more."""
-    return Route(route.crossings, (*route.places, (server, label)))
+    return HopRoute(route.crossings, (*route.places, (server, label)))
 
 
 @lru_cache(maxsize=_MAX_KNOWN)
-def signed_text(route: Route, count: int | None) -> str:
+def signed_text(route: HopRoute, count: int | None) -> str:
     """What is signed, behind the name, of the first `count` crossings, as they were when the last of them left."""
     crossings = route.crossings[:count]
     parts = [""]
@@ -104,7 +104,7 @@ def signed_text(route: Route, count: int | None) -> str:
 
 
 @lru_cache(maxsize=_MAX_KNOWN)
-def route_of(crossings: tuple[object, ...], places: tuple[object, ...]) -> Route:
+def route_of(crossings: tuple[object, ...], places: tuple[object, ...]) -> HopRoute:
     """The route of these texts, which a peer named. What is good is kept.
 
     Raises:
@@ -117,7 +117,7 @@ def route_of(crossings: tuple[object, ...], places: tuple[object, ...]) -> Route
     for number, (_, _, dst) in enumerate(read, start=1):
         if number < len(read) and not dst:
             raise BadTrace(f"hop {number} never arrived, and there is one behind it")
-    return Route(read, tuple(_place(place) for place in places))
+    return HopRoute(read, tuple(_place(place) for place in places))
 
 
 def _crossing(crossing: object) -> Crossing:

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Final, Self
 
 from batonpass.authority.wire import hop_routes as routes
-from batonpass.authority.wire.hop_routes import MAX_HOPS, MAX_MARKS, NUMBERS_OF_A_HOP, START, BadTrace, Route
+from batonpass.authority.wire.hop_routes import MAX_HOPS, MAX_MARKS, NUMBERS_OF_A_HOP, START, BadTrace, HopRoute
 
 __all__ = ["MAX_HOPS", "MAX_MARKS", "REPEATED", "BadTrace", "Hop", "Mark", "Trace"]
 
@@ -63,7 +63,7 @@ class Trace:
         route = START
         if hops or marks:
             crossings = tuple((hop.kind, hop.src, hop.dst) for hop in hops)
-            route = Route(crossings, tuple((mark.server, mark.label) for mark in marks))
+            route = HopRoute(crossings, tuple((mark.server, mark.label) for mark in marks))
         self.transfer_id: Final = transfer_id
         self._route: Final = route
         self._crossed: Final = tuple(
@@ -72,7 +72,7 @@ class Trace:
         self._marked: Final = tuple(mark.at_ns for mark in marks)
 
     @classmethod
-    def _of(cls, transfer_id: str, route: Route, crossed: tuple[int, ...], marked: tuple[int, ...]) -> Self:
+    def _of(cls, transfer_id: str, route: HopRoute, crossed: tuple[int, ...], marked: tuple[int, ...]) -> Self:
         trace = cls.__new__(cls)
         # Not by `__init__`, which takes it from hops and marks; nothing is changed after this.
         trace.transfer_id = transfer_id  # type: ignore[misc]
@@ -92,7 +92,7 @@ class Trace:
     def __repr__(self) -> str:
         return f"Trace({self.transfer_id!r}, {self.hops!r}, {self.marks!r})"
 
-    def _all(self) -> tuple[str, Route, tuple[int, ...], tuple[int, ...]]:
+    def _all(self) -> tuple[str, HopRoute, tuple[int, ...], tuple[int, ...]]:
         return self.transfer_id, self._route, self._crossed, self._marked
 
     @property
@@ -235,13 +235,13 @@ class Trace:
         places, marked = _marks_untrusted(marks)
         return cls._read_untrusted(data["transfer_id"], crossings, places, crossed, marked)
 
-    def packed(self) -> tuple[Route, bytes]:
+    def packed(self) -> tuple[HopRoute, bytes]:
         """The route, and the numbers as 64 bits each (big-endian): three for each hop, then one for each mark."""
         numbers = (*self._crossed, *self._marked)
         return self._route, _packing(len(numbers)).pack(*numbers)
 
     @classmethod
-    def unpacked_untrusted(cls, transfer_id: object, route: Route, packed: object) -> Self:
+    def unpacked_untrusted(cls, transfer_id: object, route: HopRoute, packed: object) -> Self:
         """A trace over a route that has been read, with what `packed` gave, from a peer.
 
         Raises:

@@ -24,7 +24,7 @@ from batonpass.authority.wire.transfer import (
     Message,
     Parcel,
     Precopy,
-    Stage,
+    StageState,
     StateTransfer,
     decode_message_untrusted,
     encode_message,
@@ -35,7 +35,7 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.jwe import AgreedKey, ContentKey
 from batonpass.crypto.keys import Identity, PublicIdentity
 
-__all__ = ["LIFETIME_S", "Opened", "Sealer"]
+__all__ = ["LIFETIME_S", "OpenedMessage", "Sealer"]
 
 # A sealed message is worth nothing after this long; retries are sealed anew. It must exceed the clock difference of two
 # servers plus the longest way, and bounds how long the log must remember finished transfers.
@@ -58,7 +58,7 @@ _OF_ANY_AGE: Final = frozenset({"renew", "renew_reply"})
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedMessage:
     """A message whose sender is proved, and the trace up to its arrival; `in_batch` if others came with it.
 
     `state_hash` is that of a state that travelled beside it, which was held against it; to hash it takes a while.
@@ -229,7 +229,7 @@ class Sealer:
 
     def open_all_untrusted(
         self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float, until_ns: int | None = None
-    ) -> list[Opened]:
+    ) -> list[OpenedMessage]:
         """Check and open a parcel as `open_untrusted`; the messages in it, which are several if it is a batch.
 
         `until_ns` is until when their sender waits.
@@ -246,7 +246,9 @@ class Sealer:
         straight = Hop(1, _BATCH, who, self.name, now_ns, now_ns, parcel.size_bytes)
         way = opened.trace.hops if parcel.on_path else (straight,)
         return [
-            Opened(message, who, trace.carried(way, len(rows)) if on_path else trace, in_batch=True, until_ns=until_ns)
+            OpenedMessage(
+                message, who, trace.carried(way, len(rows)) if on_path else trace, in_batch=True, until_ns=until_ns
+            )
             for message, trace, on_path in rows
         ]
 
@@ -258,7 +260,7 @@ class Sealer:
 
     def open_untrusted(
         self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float, until_ns: int | None = None
-    ) -> Opened:
+    ) -> OpenedMessage:
         """Check and open a parcel from the peer whose keys are `sender`; complete its last hop.
 
         Renewals of leases and their answers are opened at any age.
@@ -298,10 +300,10 @@ class Sealer:
             self.heard_log(claims.sender, claims.log)
         manifest = sealed.manifest if isinstance(sealed, _WITH_STATE) else None
         state_hash = "" if manifest is None else manifest.hash
-        return Opened(message, claims.sender, trace, state_hash=state_hash, is_late=is_late, until_ns=until_ns)
+        return OpenedMessage(message, claims.sender, trace, state_hash=state_hash, is_late=is_late, until_ns=until_ns)
 
 
-_WITH_STATE: Final = (StateTransfer, Stage, DirectHandoff, Precopy)
+_WITH_STATE: Final = (StateTransfer, StageState, DirectHandoff, Precopy)
 
 
 def _detach(message: Message) -> tuple[Message, bytes]:

@@ -126,9 +126,9 @@ __all__ = [
     "Reserved",
     "Spawn",
     "Spawned",
-    "Stage",
     "StageDiscard",
     "StageInquiry",
+    "StageState",
     "StageWord",
     "Staged",
     "StandingInquiry",
@@ -384,7 +384,7 @@ class StateTransfer(_WithState):
     type: Literal["state"] = "state"
 
 
-class Stage(_WithState):
+class StageState(_WithState):
     """Old → new authority in staged mode: keep this on your disk and tell me when it is there. The *old* fence."""
 
     type: Literal["stage"] = "stage"
@@ -479,7 +479,7 @@ Message = Annotated[
     | Precopy
     | Precopied
     | StateTransfer
-    | Stage
+    | StageState
     | Staged
     | StageDiscard
     | StageInquiry

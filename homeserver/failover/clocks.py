@@ -16,7 +16,7 @@ from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.authority.machines.member_clocks import MemberClocks
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.enrolment import CLOCK, is_proof, rows_proof
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.tree.member.steward import ChangeNotFinished
 from batonpass.tree.net.membership import ChangeRefused
 
@@ -54,7 +54,7 @@ class Clocks:
     def __init__(
         self,
         name: str,
-        store: Store,
+        store: InstanceStore,
         join_token: bytes,
         client: HttpClient,
         clock: InstanceClock,

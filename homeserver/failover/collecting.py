@@ -16,10 +16,10 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.recovery import MAX_RECOVERED, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Collect, Collected, Message
 from batonpass.homeserver.backoff import Due
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["REPEAT_S", "UNDECIDED", "Collecting", "Everybody", "Heard", "Post", "WhoIsThere", "again", "in_parts"]
+__all__ = ["REPEAT_S", "UNDECIDED", "Collecting", "Everybody", "HeardCopies", "Post", "WhoIsThere", "again", "in_parts"]
 
 _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 # time and so on: it may have too much to do.
 REPEAT_S: Final = 0.5
 SELDOM_S: Final = 4.0
-UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
+UNDECIDED: Final = (Refused, InstanceUnreachable, NoQuorum, OutcomeUnknown)
 
 Post = Callable[..., Awaitable[None]]
 
@@ -49,7 +49,7 @@ Everybody = Callable[[], Awaitable[WhoIsThere]]
 
 
 @dataclass
-class _Round:
+class _TakeoverRound:
     """One question to everybody who is alive: which copies are there of these?"""
 
     number: int
@@ -61,7 +61,7 @@ class _Round:
     handed_to: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-class Heard(NamedTuple):
+class HeardCopies(NamedTuple):
     """What servers have of what they were asked about, and under which epochs each has died of whom.
 
     And which instances could not be asked; and what each has handed on since this log gave it, and to whom.
@@ -88,17 +88,19 @@ class Collecting:
         self._clock: Final = clock
         self._in_office: Final = in_office
         self._counts: Final = counts
-        self._rounds: Final[dict[int, _Round]] = {}
+        self._rounds: Final[dict[int, _TakeoverRound]] = {}
         self._last_number = 0
 
-    async def ask(self, asks: Callable[[str], Sequence[RaisedItem]], there: WhoIsThere, everybody: Everybody) -> Heard:
+    async def ask(
+        self, asks: Callable[[str], Sequence[RaisedItem]], there: WhoIsThere, everybody: Everybody
+    ) -> HeardCopies:
         """What everybody who is there has of what each is asked about, and which instances were silent.
 
         Waits for each until it has answered, or is dead too, or nobody can say whether it is.
         """
         number = max(self._clock.monotonic_ns(), self._last_number + 1)
         self._last_number = number
-        asking = self._rounds[number] = _Round(number, dict(there.alive), self._clock.bell())
+        asking = self._rounds[number] = _TakeoverRound(number, dict(there.alive), self._clock.bell())
         now, telling = there, Due(self._clock.monotonic_ns(), round(REPEAT_S * 1e9))
         try:
             while not all_answered(asking.asked, asking.answers.keys(), now.alive):
@@ -119,13 +121,13 @@ class Collecting:
         finally:
             del self._rounds[number]
         silent = there.silent | now.silent
-        return Heard(asking.answers, silent, asking.deaths, asking.handed_on, asking.handed_to)
+        return HeardCopies(asking.answers, silent, asking.deaths, asking.handed_on, asking.handed_to)
 
     async def tell(self, message: Message, server: str) -> None:
         """Tell a server something that is told again if it cannot be told now."""
         try:
             await self._post(message, Trace(f"recover-{server}"[:64]), server, on_path=False)
-        except (Refused, PeerUnreachable, NoQuorum) as error:
+        except (Refused, InstanceUnreachable, NoQuorum) as error:
             _log.info("%s was not told now: %s", server, error)
 
     def collected(self, message: Collected, sender: str) -> None:

@@ -26,8 +26,8 @@ from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.failover.collecting import UNDECIDED, WhoIsThere, in_parts
 from batonpass.homeserver.failover.leases import Starter
 from batonpass.homeserver.failover.takeover import Recoveries
-from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.homeserver.log.store import InstanceStore
+from batonpass.homeserver.names.federation import Federation, InstanceUnreachable
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
 
@@ -56,7 +56,7 @@ class Abroad:
     def __init__(
         self,
         instance: str,
-        store: Store,
+        store: InstanceStore,
         federation: Federation,
         post: Post,
         certificates: Certification,
@@ -227,7 +227,7 @@ class Abroad:
         for instance in (*must, *may):
             try:
                 alive, away_there = await self._who_is_in(instance)
-            except PeerUnreachable as error:
+            except InstanceUnreachable as error:
                 if instance in must:
                     raise
                 silent.add(instance)
@@ -255,8 +255,8 @@ class Abroad:
             reply, _ = await self._federation.exchange(instance, message, Trace(f"leases-of-{instance}"), on_path=False)
             if not isinstance(reply, LeaseWord) or reply.number != number:
                 # Of an earlier question, it would say nothing about who is alive now.
-                raise PeerUnreachable(f"{instance} answered a question about leases with something else")
-        except PeerUnreachable as error:
+                raise InstanceUnreachable(f"{instance} answered a question about leases with something else")
+        except InstanceUnreachable as error:
             if instance not in self._silent_since_s:
                 _log.error("no server takes over from %s, whose home cannot be asked about leases: %s", instance, error)
             self._silent_since_s.setdefault(instance, self._clock.unix_s())

@@ -23,10 +23,10 @@ from batonpass.authority.procedures.log_rollback import alarm_of
 from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_release
 from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
 from batonpass.authority.wire.lease import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message
 from batonpass.homeserver.log.log_positions import LogPositions, new_mark
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["Leases"]
@@ -58,7 +58,7 @@ class Leases:
     def __init__(
         self,
         name: str,
-        store: Store,
+        store: InstanceStore,
         clock: Clock,
         granter: Granter,
         leads: Callable[[], bool | None],
@@ -103,7 +103,7 @@ class Leases:
 
     # --- renewing --------------------------------------------------------------------------------------------------
 
-    async def renewed(self, opened: Opened) -> Message:
+    async def renewed(self, opened: OpenedMessage) -> Message:
         """As `renew`, for a message as it arrived."""
         if not isinstance(opened.message, Renew):
             raise MessageError(f"{opened.message.type} renews nothing")

@@ -22,12 +22,12 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord, place_said_untrusted
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.homeserver.failover.leases import Starter
 from batonpass.homeserver.log.log_positions import LogPositions
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory
-from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.homeserver.names.federation import Federation, InstanceUnreachable
 from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["LogInquiries", "Witnesses"]
@@ -95,7 +95,7 @@ class LogInquiries:
 
     def __init__(
         self,
-        store: Store,
+        store: InstanceStore,
         directory: Directory,
         federation: Federation,
         positions: LogPositions,
@@ -121,7 +121,7 @@ class LogInquiries:
 
     # --- answering -------------------------------------------------------------------------------------------------
 
-    async def answer(self, opened: Opened) -> LogWord:
+    async def answer(self, opened: OpenedMessage) -> LogWord:
         """A home of another instance asks where our servers have heard that its log was."""
         if not isinstance(opened.message, LogInquiry):
             raise MessageError(f"{opened.message.type} is no question about a log")
@@ -159,7 +159,7 @@ class LogInquiries:
     async def _asked(self, instance: str) -> None:
         try:
             await self.ask(instance)
-        except (PeerUnreachable, NoQuorum) as error:
+        except (InstanceUnreachable, NoQuorum) as error:
             _log.debug("what %s has heard of this log is not known: %s", instance, error)
         except Exception:
             _log.exception("asking %s what it has heard of this log ran into an error of ours", instance)
@@ -192,5 +192,5 @@ class LogInquiries:
         first = self._officers.get(instance, "")
         reply, _ = await self._federation.exchange(instance, message, trace, on_path=False, first=first)
         if not isinstance(reply, LogWord) or reply.number != number:
-            raise PeerUnreachable(f"{instance} answered a question about a log with something else")
+            raise InstanceUnreachable(f"{instance} answered a question about a log with something else")
         return reply

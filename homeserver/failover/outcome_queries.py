@@ -14,7 +14,7 @@ from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.authority.wire.lease import MAX_LEASES, MAX_PEERS, LeaseOf
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     LeaseInquiry,
     LeaseWord,
@@ -26,18 +26,18 @@ from batonpass.authority.wire.transfer import (
     Stranded,
 )
 from batonpass.homeserver.failover.foreign_custody import Abroad
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.notices import Notices
 
-__all__ = ["Inquiries"]
+__all__ = ["OutcomeQueries"]
 
 _Asked = TypeVar("_Asked", StageInquiry, Passed, Stranded)
 
 
-class Inquiries:
+class OutcomeQueries:
     """One member's answers. What is about entities of another instance is asked there.
 
     Args:
@@ -46,7 +46,7 @@ class Inquiries:
 
     def __init__(
         self,
-        store: Store,
+        store: InstanceStore,
         directory: Directory,
         federation: Federation,
         abroad: Abroad,
@@ -65,7 +65,7 @@ class Inquiries:
         self._instance: Final = instance
 
     @property
-    def answers(self) -> dict[type[Any], Callable[[Opened], Awaitable[Message]]]:
+    def answers(self) -> dict[type[Any], Callable[[OpenedMessage], Awaitable[Message]]]:
         """What is answered here, by kind."""
         return {
             StageInquiry: self._at_home(StageInquiry, self.stage_word),
@@ -76,10 +76,10 @@ class Inquiries:
 
     def _at_home(
         self, kind: type[_Asked], answer: Callable[[_Asked, str], Awaitable[Message]]
-    ) -> Callable[[Opened], Awaitable[Message]]:
+    ) -> Callable[[OpenedMessage], Awaitable[Message]]:
         """Answers what is about entities of this instance, by whom, and has the others answered by theirs."""
 
-        async def answered(opened: Opened) -> Message:
+        async def answered(opened: OpenedMessage) -> Message:
             message = opened.message
             if not isinstance(message, kind):
                 raise MessageError(f"{opened.message.type} is no inquiry")
@@ -145,7 +145,7 @@ class Inquiries:
         lease = (transfer.source, transfer.source_incarnation)
         return lease in await self._abroad.over(instance_of(transfer.source), [lease])
 
-    async def lease_word(self, opened: Opened) -> LeaseWord:
+    async def lease_word(self, opened: OpenedMessage) -> LeaseWord:
         """The home of entities that servers of this instance have asks whether these are dead, and who is alive."""
         message = opened.message
         if not isinstance(message, LeaseInquiry):

@@ -13,24 +13,24 @@ import trio
 
 from batonpass.actors.net.endpoint import LinkDown, LinkFull, Received
 from batonpass.actors.net.link_service import LinkService
-from batonpass.authority.errors import MessageError, Refused, UnknownSender
+from batonpass.authority.errors import MessageError, Refused, UnregisteredSender
 from batonpass.authority.model.records import Role
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.lease import RENEWAL_CHANNEL
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
 from batonpass.homeserver.failover.leases import Leases
-from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.log.store import InstanceStore
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.parcels import NOT_TOLD, Parcels
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["RenewalLane"]
+__all__ = ["RenewalResponder"]
 
 _log = logging.getLogger("batonpass.homeserver.failover.renewal_lane")
 
 
-class RenewalLane:
+class RenewalResponder:
     """Takes renewals, and answers them.
 
     Args:
@@ -40,7 +40,7 @@ class RenewalLane:
     def __init__(
         self,
         link: LinkService,
-        store: Store,
+        store: InstanceStore,
         parcels: Parcels,
         leases: Leases,
         dropped: Callable[[str, Exception], None],
@@ -62,7 +62,7 @@ class RenewalLane:
             async for received in inbox:
                 peer = received.peer
                 if not self._is_ours(peer):
-                    self._dropped(peer, UnknownSender(f"{peer} is not registered as a server of this instance"))
+                    self._dropped(peer, UnregisteredSender(f"{peer} is not registered as a server of this instance"))
                 elif peer in self._under_way:
                     self._under_way[peer] = received
                 else:
@@ -97,7 +97,7 @@ class RenewalLane:
         except Exception:
             _log.exception("a renewal of %s ran into an error of ours", received.peer)
 
-    async def _opened_untrusted(self, received: Received) -> Opened:
+    async def _opened_untrusted(self, received: Received) -> OpenedMessage:
         parcel = decode_link_untrusted(received.message)
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a {parcel.type} renews nothing")
@@ -108,9 +108,9 @@ class RenewalLane:
             raise MessageError("a renewal travels alone")
         return opened
 
-    async def _answered(self, opened: Opened) -> Letter:
+    async def _answered(self, opened: OpenedMessage) -> Letter:
         try:
             return Letter(await self._leases.renewed(opened), opened.trace)
-        except (NoQuorum, OutcomeUnknown, PeerUnreachable, Refused) as error:
+        except (NoQuorum, OutcomeUnknown, InstanceUnreachable, Refused) as error:
             _log.info("a renewal of %s is not decided: %s", opened.sender, error)
             return Letter(NoAnswer(why="undecided", reason=str(error)[:200]), opened.trace)

@@ -22,7 +22,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.placement import MAX_MOVES, MoveItem, Moves
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.backoff import Due
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["FIRST_WAIT_NS", "MAX_HOMEWARD", "TIMES", "Homeward"]
 
@@ -50,7 +50,7 @@ class Homeward:
         tell: sends a message to a simulation server.
     """
 
-    def __init__(self, store: Store, tell: Callable[[Moves, str], Awaitable[None]], clock: Clock) -> None:
+    def __init__(self, store: InstanceStore, tell: Callable[[Moves, str], Awaitable[None]], clock: Clock) -> None:
         self._store: Final = store
         self._tell: Final = tell
         self._clock: Final = clock

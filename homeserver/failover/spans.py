@@ -13,7 +13,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.model.standing import Standing
 from batonpass.authority.node.spans import TAKEOVER, OpenSpan, Spans, takeover_id
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["TakeoverSpans"]
 
@@ -21,7 +21,7 @@ __all__ = ["TakeoverSpans"]
 class TakeoverSpans:
     """The open spans, by entity and the epoch that was raised, each with its row when it was last seen."""
 
-    def __init__(self, spans: Spans, store: Store) -> None:
+    def __init__(self, spans: Spans, store: InstanceStore) -> None:
         self._spans: Final = spans
         self._store: Final = store
         self._open: Final[dict[tuple[str, int], tuple[OpenSpan, RecoveryRow]]] = {}

@@ -30,7 +30,7 @@ from batonpass.homeserver.failover.collecting import (
     UNDECIDED,
     Collecting,
     Everybody,
-    Heard,
+    HeardCopies,
     Post,
     WhoIsThere,
     again,
@@ -38,7 +38,7 @@ from batonpass.homeserver.failover.collecting import (
 )
 from batonpass.homeserver.failover.return_to_owner import Homeward
 from batonpass.homeserver.failover.spans import TakeoverSpans
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["Recovered", "Recoveries", "believed"]
 
@@ -79,7 +79,7 @@ class Recoveries:
     """
 
     def __init__(
-        self, store: Store, post: Post, clock: Clock, in_office: Callable[[], bool], spans: Spans = SILENT
+        self, store: InstanceStore, post: Post, clock: Clock, in_office: Callable[[], bool], spans: Spans = SILENT
     ) -> None:
         self._takeovers: Final = TakeoverSpans(spans, store)
         self._store = store
@@ -349,7 +349,7 @@ class Recoveries:
         return self._handed_on.get(row.entity) == row.epoch
 
     async def _note_handed_on(
-        self, rows: Sequence[RecoveryRow], heard: Heard, found_of: Mapping[str, Sequence[tuple[str, FoundItem]]]
+        self, rows: Sequence[RecoveryRow], heard: HeardCopies, found_of: Mapping[str, Sequence[tuple[str, FoundItem]]]
     ) -> Sequence[RecoveryRow]:
         """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
 
@@ -494,10 +494,12 @@ class Recoveries:
         """Everybody, if only this instance's servers may have copies."""
         return WhoIsThere(self.alive(), away=frozenset(row.server for row in self._store.away()))
 
-    async def _ask(self, asks: Callable[[str], Sequence[RaisedItem]], there: WhoIsThere, everybody: Everybody) -> Heard:
+    async def _ask(
+        self, asks: Callable[[str], Sequence[RaisedItem]], there: WhoIsThere, everybody: Everybody
+    ) -> HeardCopies:
         return await self._collecting.ask(asks, there, everybody)
 
-    def _note_deaths(self, rows: Sequence[RecoveryRow], heard: Heard) -> None:
+    def _note_deaths(self, rows: Sequence[RecoveryRow], heard: HeardCopies) -> None:
         """Servers of an instance that an entity has left have no say in whether it is simulated."""
         for row in rows:
             known: Counter[int] = Counter()

@@ -19,7 +19,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.authority.trust.enrolment import is_proof, rows_proof
 from batonpass.authority.trust.signed_positions import MAX_OFFICES, OFFICE_MARKS
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["LogDiffers", "LogKinship"]
 
@@ -48,7 +48,7 @@ class LogKinship:
     def __init__(
         self,
         name: str,
-        store: Store,
+        store: InstanceStore,
         join_token: bytes,
         leader: Callable[[], str],
         client: HttpClient,

@@ -28,7 +28,7 @@ from batonpass.crypto import jose
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["LogPositions", "new_mark"]
 
@@ -51,7 +51,7 @@ class LogPositions:
     """One member's signed positions, and its look at those that servers come with."""
 
     def __init__(
-        self, sealer: Sealer, store: Store, parse: Callable[[DirectoryRow], PublicIdentity | None], clock: Clock
+        self, sealer: Sealer, store: InstanceStore, parse: Callable[[DirectoryRow], PublicIdentity | None], clock: Clock
     ) -> None:
         self._sealer: Final = sealer
         self._store: Final = store

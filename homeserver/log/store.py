@@ -45,7 +45,7 @@ from batonpass.tree.store.store import NodeView
 from batonpass.tree.store.store import Store as TreeStore
 from batonpass.tree.store.transaction import Transaction
 
-__all__ = ["Store", "replicated_procedures"]
+__all__ = ["InstanceStore", "replicated_procedures"]
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def replicated_procedures() -> dict[str, Callable[[Transaction, Any], Any]]:
     return {name: adapt(procedure) for name, procedure in PROCEDURES.items()}
 
 
-class Store:
+class InstanceStore:
     """Typed access to the rows of this instance.
 
     Args:

@@ -12,15 +12,15 @@ from batonpass.authority.names import BadName, instance_of
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.federation import Federation
 
-__all__ = ["Directory", "Handshakes", "check_homeserver_of", "check_speaks_for"]
+__all__ = ["Directory", "MemberHandshakeKeys", "check_homeserver_of", "check_speaks_for"]
 
 MAX_PARSED: Final = 100_000
 
 
-class Handshakes:
+class MemberHandshakeKeys:
     """The directory as the link asks it: what is so now, if it was not asked a moment ago."""
 
     def __init__(self, directory: "Directory") -> None:
@@ -34,13 +34,13 @@ class Handshakes:
 class Directory:
     """Looks names up: in the local copy first, across the federation otherwise."""
 
-    def __init__(self, instance: str, store: Store, federation: Federation, clock: Clock) -> None:
+    def __init__(self, instance: str, store: InstanceStore, federation: Federation, clock: Clock) -> None:
         self._instance = instance
         self._store = store
         self._federation = federation
         self._clock = clock
         self._parsed: LruTable[str, tuple[dict[str, Any], PublicIdentity]] = LruTable(MAX_PARSED)
-        self.handshakes: Final = Handshakes(self)
+        self.handshakes: Final = MemberHandshakeKeys(self)
 
     async def row(self, name: str, *, fresh: bool = False) -> DirectoryRow | None:
         """The row of a server or player; None when there is none, or no way to its instance is configured.

@@ -29,14 +29,14 @@ from batonpass.authority.trust.key_pinning import Pins
 from batonpass.authority.wire.batch import Letter, take_batch
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.errors import CryptoError, KeyConflict
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.config import PeerConfig
 
-__all__ = ["Federation", "PeerUnreachable"]
+__all__ = ["Federation", "InstanceUnreachable"]
 
 _log = logging.getLogger("batonpass.homeserver.names.federation")
 
@@ -67,7 +67,7 @@ MAX_WAITING: Final = 256
 FAIR_S: Final = 1.0
 
 
-class PeerUnreachable(Exception):
+class InstanceUnreachable(Exception):
     """Another server that is needed could not be asked or told; the request may be repeated."""
 
 
@@ -184,7 +184,7 @@ class Federation:
         if cached is None or refresh or now_ns - cached[0] >= MEMBERS_TTL_NS:
             rows = await self._query(instance, {"query": "members"})
             if not rows:
-                raise PeerUnreachable(f"instance {instance} has registered no homeserver yet")
+                raise InstanceUnreachable(f"instance {instance} has registered no homeserver yet")
             self._members[instance] = cached = (now_ns, rows)
         last = self._answered.get(instance)
         return sorted(cached[1], key=lambda row: (row.rest_url in self._doubted, row.name != last))
@@ -209,15 +209,15 @@ class Federation:
         """
         letters = [Letter(message, trace, on_path)]
         (answer,) = await self.exchange_all(instance, letters, within_s=within_s, first=first)
-        if isinstance(answer, PeerUnreachable):
+        if isinstance(answer, InstanceUnreachable):
             raise answer
         return answer
 
     async def exchange_all(
         self, instance: str, letters: Sequence[Letter], *, within_s: float = math.inf, first: str = ""
-    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+    ) -> list[tuple[Message, Trace] | InstanceUnreachable]:
         """`exchange` of each of these, in as few parcels as they fit: its answer, or what `exchange` would raise."""
-        answers: list[tuple[Message, Trace] | PeerUnreachable] = []
+        answers: list[tuple[Message, Trace] | InstanceUnreachable] = []
         waiting, before = deque(letters), self._heard[instance]
         with trio.move_on_after(within_s):
             while waiting:
@@ -226,13 +226,13 @@ class Federation:
                     async with self._turn(instance, within_s):
                         # So that one that hangs leaves time for the next.
                         answers += await self._exchange(instance, together, each_s=within_s / 2, first=first)
-                except PeerUnreachable as error:
+                except InstanceUnreachable as error:
                     answers += [error] * len(together)
         if len(answers) < len(letters):
             if self._heard[instance] == before and within_s >= FAIR_S:
                 # Else others have had all of its time, or the one that asked had none left.
                 self._silent.add(instance)
-            late = PeerUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
+            late = InstanceUnreachable(f"instance {instance} did not answer within {within_s:.1f} s")
             answers += [late] * (len(letters) - len(answers))
         return answers
 
@@ -246,21 +246,23 @@ class Federation:
             return nullcontext()
         turns = self._turns.setdefault(instance, trio.CapacityLimiter(AT_ONCE))
         if turns.statistics().tasks_waiting >= MAX_WAITING:
-            raise PeerUnreachable(f"{MAX_WAITING} requests to instance {instance} wait already")
+            raise InstanceUnreachable(f"{MAX_WAITING} requests to instance {instance} wait already")
         return turns
 
     async def _exchange(
         self, instance: str, letters: Sequence[Letter], *, each_s: float, first: str
-    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
-        problem: PeerUnreachable | None = None
+    ) -> list[tuple[Message, Trace] | InstanceUnreachable]:
+        problem: InstanceUnreachable | None = None
         for refresh in (False, True):
             members = await self.members(instance, refresh=refresh)
             for member in sorted(members, key=lambda row: row.name != first):
                 try:
                     with trio.fail_after(each_s):
                         answers = await self._exchange_with(instance, member, letters, each_s)
-                except (PeerUnreachable, trio.TooSlowError) as error:
-                    problem = error if isinstance(error, PeerUnreachable) else PeerUnreachable(f"{member.name} hangs")
+                except (InstanceUnreachable, trio.TooSlowError) as error:
+                    problem = (
+                        error if isinstance(error, InstanceUnreachable) else InstanceUnreachable(f"{member.name} hangs")
+                    )
                     self._look_again_soon(instance)
                     continue
                 self._answered[instance] = member.name
@@ -268,16 +270,16 @@ class Federation:
                 self._silent.discard(instance)
                 return answers
         self._silent.add(instance)
-        raise problem or PeerUnreachable(f"instance {instance} has no members")
+        raise problem or InstanceUnreachable(f"instance {instance} has no members")
 
     async def _exchange_with(
         self, instance: str, member: DirectoryRow, letters: Sequence[Letter], each_s: float
-    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+    ) -> list[tuple[Message, Trace] | InstanceUnreachable]:
         peer = self._peer(instance)
         try:
             keys = PublicIdentity.from_jwks_untrusted(member.keys)
         except CryptoError as error:
-            raise PeerUnreachable(f"the directory row of {member.name} holds no usable keys: {error}") from error
+            raise InstanceUnreachable(f"the directory row of {member.name} holds no usable keys: {error}") from error
         now: dict[str, Any] = {"now_ns": self._clock.monotonic_ns(), "now_s": self._clock.unix_s()}
         parcel = self._sealer.seal_all(letters, to=member.name, keys=keys, relayed=peer.hops > 1, **now)
         urls = ((member.rest_url,) if member.rest_url else ()) if peer.hops == 1 else peer.urls
@@ -288,9 +290,9 @@ class Federation:
             sealed = Parcel.from_data_untrusted(answer.get("parcel"))
             opened = self._sealer.open_all_untrusted(sealed, sender=keys, **now)
         except MessageError as error:
-            raise PeerUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
+            raise InstanceUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
         if len(opened) != len(letters):
-            raise PeerUnreachable(f"{member.name} gave {len(opened)} answers to {len(letters)} messages")
+            raise InstanceUnreachable(f"{member.name} gave {len(opened)} answers to {len(letters)} messages")
         return [_answered(one, member.name) for one in opened]
 
     def _look_again_soon(self, instance: str) -> None:
@@ -309,7 +311,7 @@ class Federation:
             if peer.hops == 1 or instance in self._silent:
                 try:
                     await self.members(instance, refresh=True)
-                except PeerUnreachable as error:
+                except InstanceUnreachable as error:
                     _log.debug("where the members of %s are is not known: %s", instance, error)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -328,11 +330,11 @@ class Federation:
 
     async def _ask(self, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
         """The rows that an instance shows, proved to come from it, and no more."""
-        problem = PeerUnreachable(f"instance {instance} did not answer (no address)")
+        problem = InstanceUnreachable(f"instance {instance} did not answer (no address)")
         for url in self._urls(instance):
             try:
                 rows = await self._ask_at(url, instance, query)
-            except PeerUnreachable as error:
+            except InstanceUnreachable as error:
                 problem = error
             else:
                 self._silent.discard(instance)
@@ -355,10 +357,10 @@ class Federation:
         answer = await self._post(instance, (url,), body)
         rows, proof = answer.get("rows"), answer.get("proof")
         if not isinstance(rows, list):
-            raise PeerUnreachable(f"instance {instance} answered a directory query with something else")
+            raise InstanceUnreachable(f"instance {instance} answered a directory query with something else")
         if not is_proof(proof, rows_proof(self._secret, federation_purpose(instance), nonce, rows)):
             _log.error("directory answer of %s is not proved with the federation secret: refused", instance)
-            raise PeerUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
+            raise InstanceUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
         now_ms, clock_proof = answer.get("now_ms"), answer.get("clock_proof")
         purpose = federation_clock_purpose(instance)
         # Of an earlier release there is none.
@@ -367,7 +369,7 @@ class Federation:
         try:
             return [with_usable_addresses(DirectoryRow.from_data(row)) for row in rows]
         except ValidationError as error:
-            raise PeerUnreachable(f"instance {instance} answered rows of another form") from error
+            raise InstanceUnreachable(f"instance {instance} answered rows of another form") from error
 
     async def _believed(self, instance: str, rows: list[DirectoryRow], asked: frozenset[str]) -> list[DirectoryRow]:
         """The rows with the keys to use. An instance speaks for its own names alone."""
@@ -380,7 +382,7 @@ class Federation:
                 believed.append(self.pins.believed(row, now_s=self._clock.unix_s(), current=current))
             except (BadName, KeyConflict) as error:
                 _log.error("a directory row was refused: %s", error)
-                problem = PeerUnreachable(str(error))
+                problem = InstanceUnreachable(str(error))
                 if len(rows) == 1:
                     raise problem from error
         return believed
@@ -394,7 +396,7 @@ class Federation:
             shown = await self._ask(instance, {"query": "row", "name": signer})
             rows = [one for one in shown if one.name == signer]
             used = await self._believed(instance, rows[:1], asked | {row.name, signer})
-        except PeerUnreachable as error:
+        except InstanceUnreachable as error:
             _log.warning("the reset of %s cannot be judged now: %s", row.name, error)
             return ()
         return (signer,) if rows and used == rows[:1] else ()
@@ -402,7 +404,7 @@ class Federation:
     def _peer(self, instance: str) -> PeerConfig:
         peer = self._peers.get(instance)
         if peer is None:
-            raise PeerUnreachable(f"no route to instance {instance} is configured")
+            raise InstanceUnreachable(f"no route to instance {instance} is configured")
         return peer
 
     async def _post(
@@ -432,11 +434,11 @@ class Federation:
                 return answer
             message = answer.get("message", "") if isinstance(answer, dict) else ""
             problem = f"{url}: HTTP {answered.status} {message}"
-        raise PeerUnreachable(f"instance {instance} did not answer ({problem})")
+        raise InstanceUnreachable(f"instance {instance} did not answer ({problem})")
 
 
-def _answered(opened: Opened, member: str) -> tuple[Message, Trace] | PeerUnreachable:
+def _answered(opened: OpenedMessage, member: str) -> tuple[Message, Trace] | InstanceUnreachable:
     """One of the answers to what was asked together."""
     if isinstance(opened.message, NoAnswer):
-        return PeerUnreachable(f"{member} gave no answer: {opened.message.reason or opened.message.why}")
+        return InstanceUnreachable(f"{member} gave no answer: {opened.message.reason or opened.message.why}")
     return opened.message, opened.trace

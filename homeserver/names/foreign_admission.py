@@ -19,9 +19,9 @@ from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.homeserver.names.federation import Federation, InstanceUnreachable
 
-__all__ = ["GIVEN_UP_NS", "PATIENCE_S", "PAUSE_NS", "TRY_S", "Admissions", "Unanswered"]
+__all__ = ["GIVEN_UP_NS", "PATIENCE_S", "PAUSE_NS", "TRY_S", "ForeignAdmissions", "UnansweredQuestions"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.service")
 
@@ -39,7 +39,7 @@ MAX_UNANSWERED: Final = 65_536
 GIVEN_UP_NS: Final = 30_000_000_000
 
 
-class Unanswered:
+class UnansweredQuestions:
     """Since when the answer about each transfer is awaited, as far as one member knows; without clocks."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Unanswered:
         self._asked.pop(transfer_id, None)
 
 
-class Admissions:
+class ForeignAdmissions:
     """One member's questions to the homes of targets.
 
     Args:
@@ -71,16 +71,16 @@ class Admissions:
         self._federation: Final = federation
         self._clock: Final = clock
         self._patience_ns: Final = round(patience_s * 1e9)
-        self._unanswered: Final = Unanswered()
+        self._unanswered: Final = UnansweredQuestions()
         # Until when each instance is not waited for; of those that there is a way to.
         self._given_up: Final[dict[str, int]] = {}
 
     async def ask_each(
         self, home: str, asked: Sequence[tuple[HandoffRequest, Trace]], left_s: float = math.inf
-    ) -> list[tuple[AdmitReply, Trace] | PeerUnreachable]:
+    ) -> list[tuple[AdmitReply, Trace] | InstanceUnreachable]:
         """Whether the `home` of their targets would have each of these there, and by which incarnation.
 
-        Or `PeerUnreachable`: it does not answer, and has not been silent for so long that this is an answer. Their
+        Or `InstanceUnreachable`: it does not answer, and has not been silent for so long that this is an answer. Their
         sender waits for `left_s` yet. There is one question for each target, since that is what it is about.
         """
         if self._federation.hops_to(home) is None:
@@ -92,10 +92,10 @@ class Admissions:
         # A home that has had less than its time is not to be given up at once for being silent.
         is_given_up = now_ns < self._given_up.get(home, 0) and within_s >= TRY_S
         is_refused = False
-        answers: list[tuple[AdmitReply, Trace] | PeerUnreachable] = []
+        answers: list[tuple[AdmitReply, Trace] | InstanceUnreachable] = []
         for request, trace in asked:
             word = words[request.target]
-            if not isinstance(word, PeerUnreachable):
+            if not isinstance(word, InstanceUnreachable):
                 answers.append(word.about(request, trace))
             elif now_ns - since_ns[request.transfer_id] < self._patience_ns and not is_given_up:
                 answers.append(word)
@@ -111,7 +111,7 @@ class Admissions:
 
     async def _words_of(
         self, home: str, asked: Sequence[tuple[HandoffRequest, Trace]], within_s: float
-    ) -> dict[str, "_Word | PeerUnreachable"]:
+    ) -> dict[str, "_Word | InstanceUnreachable"]:
         """What is said of each target, or why nothing is. The first that goes there asks for all that do."""
         first = {request.target: (request, trace) for request, trace in reversed(asked)}
         letters = [Letter(_question(request), trace, on_path=True) for request, trace in first.values()]
@@ -148,15 +148,15 @@ def _read(
     home: str,
     request: HandoffRequest,
     trace: Trace,
-    outcome: tuple[Message, Trace] | PeerUnreachable,
+    outcome: tuple[Message, Trace] | InstanceUnreachable,
     asked: int,
-) -> _Word | PeerUnreachable:
-    if isinstance(outcome, PeerUnreachable):
+) -> _Word | InstanceUnreachable:
+    if isinstance(outcome, InstanceUnreachable):
         return outcome
     reply, by_way = outcome
     if not isinstance(reply, AdmitReply) or reply.transfer_id != request.transfer_id:
         # As if it had said nothing: it must not be able to have the entity frozen for ever either.
-        return PeerUnreachable(f"{home} answered an admission with something else")
+        return InstanceUnreachable(f"{home} answered an admission with something else")
     return _Word(reply, by_way, trace, asked)
 
 

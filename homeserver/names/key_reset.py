@@ -17,7 +17,7 @@ from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.continuity import Reset, Statement, newest_reset_untrusted, sign_again
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["Vouching"]
 
@@ -27,7 +27,7 @@ MAX_KEPT: Final = 1_000
 class Vouching:
     """One member's word for the resets in its log."""
 
-    def __init__(self, sealer: Sealer, store: Store) -> None:
+    def __init__(self, sealer: Sealer, store: InstanceStore) -> None:
         self._sealer: Final = sealer
         self._store: Final = store
         self._kept: FifoTable[tuple[str, str], str] = FifoTable(MAX_KEPT)

@@ -9,7 +9,7 @@ from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["Admitting"]
 
@@ -17,7 +17,7 @@ __all__ = ["Admitting"]
 class Admitting:
     """One member's answers to the homes of entities that are to come here."""
 
-    def __init__(self, name: str, store: Store, clock: Clock) -> None:
+    def __init__(self, name: str, store: InstanceStore, clock: Clock) -> None:
         """`name` is that of this homeserver."""
         self._name: Final = name
         self._store: Final = store

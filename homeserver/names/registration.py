@@ -19,7 +19,7 @@ from batonpass.crypto.continuity import (
 )
 from batonpass.crypto.errors import CryptoError, KeyConflict
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["register", "reset_keys", "reset_row"]
 
@@ -29,7 +29,7 @@ CHANGE_PAUSE_S: Final = 0.05
 RESET_ATTEMPTS: Final = 20
 
 
-async def register(store: Store, row: DirectoryRow) -> DirectoryRow:
+async def register(store: InstanceStore, row: DirectoryRow) -> DirectoryRow:
     """Enter `row`; the row as it stands then.
 
     Keys that are there already, in a later version, stay: a server that registers an earlier version of its own current
@@ -51,7 +51,7 @@ async def register(store: Store, row: DirectoryRow) -> DirectoryRow:
     raise AssertionError("the second attempt answers or raises")
 
 
-async def _registered(store: Store, row: DirectoryRow) -> DirectoryRow:
+async def _registered(store: InstanceStore, row: DirectoryRow) -> DirectoryRow:
     """As `register`, as far as this member's copy of the directory knows."""
     existing = await store.find_row(row.name)
     wanted, follows = (_first(row), None) if existing is None else _following(existing, row)
@@ -62,7 +62,7 @@ async def _registered(store: Store, row: DirectoryRow) -> DirectoryRow:
 
 
 async def reset_keys(
-    store: Store, name: str, keys: PublicIdentity, *, signer: Sealer, reason: str, clock: Clock
+    store: InstanceStore, name: str, keys: PublicIdentity, *, signer: Sealer, reason: str, clock: Clock
 ) -> DirectoryRow | None:
     """Enter keys that an operator has set for `name`; None when there is no such row. See `reset_row`.
 

@@ -15,7 +15,7 @@ from batonpass.authority.model.records import Role
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.placement.policy import Balance, Policy
 from batonpass.authority.wire.log_position import HeldInquiry, LogInquiry
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Adopted,
     Census,
@@ -29,18 +29,18 @@ from batonpass.authority.wire.transfer import (
 from batonpass.homeserver.failover.foreign_custody import Abroad
 from batonpass.homeserver.failover.leases import Leases, Starter
 from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
-from batonpass.homeserver.failover.outcome_queries import Inquiries
+from batonpass.homeserver.failover.outcome_queries import OutcomeQueries
 from batonpass.homeserver.failover.takeover import Recoveries
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.names.foreign_admission import PATIENCE_S
-from batonpass.homeserver.node.standings import Standings
+from batonpass.homeserver.node.standings import StandingQuestions
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.homeserver.transfer.batch import Batches
 from batonpass.homeserver.transfer.certificate_chains import Chains
 from batonpass.homeserver.transfer.certificates import Certification
-from batonpass.homeserver.transfer.creation import Births
+from batonpass.homeserver.transfer.creation import EntityCreation
 from batonpass.homeserver.transfer.decided import Listeners
 from batonpass.homeserver.transfer.deletion_notices import Farewells
 from batonpass.homeserver.transfer.grant_retry import Reminders
@@ -48,8 +48,8 @@ from batonpass.homeserver.transfer.group_result import GroupAnswers, GroupNews
 from batonpass.homeserver.transfer.hierarchies import Hierarchies
 from batonpass.homeserver.transfer.notices import Notices
 from batonpass.homeserver.transfer.order import Ordering
-from batonpass.homeserver.transfer.order_retry import Orders
-from batonpass.homeserver.transfer.owners import Owners
+from batonpass.homeserver.transfer.order_retry import OrderRetry
+from batonpass.homeserver.transfer.owners import OwnerAnswers
 from batonpass.homeserver.transfer.ownership_check import Held
 from batonpass.homeserver.transfer.ports import Ports
 from batonpass.homeserver.transfer.service import Transfers
@@ -99,14 +99,14 @@ class Kinds:
 class Parts:
     """A homeserver, whatever it stands on."""
 
-    store: Store
+    store: InstanceStore
     federation: Federation
     directory: Directory
     spans: Spans
     certificates: Certification
     transfers: Transfers
     notices: Notices
-    orders: Orders
+    orders: OrderRetry
     waiting: WaitingRequests
     leases: Leases
     recoveries: Recoveries
@@ -115,11 +115,11 @@ class Parts:
     reminders: Reminders
     farewells: Farewells
     group_news: GroupNews
-    births: Births
-    owners: Owners
+    births: EntityCreation
+    owners: OwnerAnswers
     balancer: Balancer
     hierarchies: Hierarchies
-    standings: Standings
+    standings: StandingQuestions
 
     def loops(self) -> Mapping[str, tuple[Loop, ...]]:
         """What has to run for as long as the server does, by what is restarted together."""
@@ -139,7 +139,7 @@ class Parts:
             "balancer": (_alone(self.hierarchies), _alone(self.balancer)),
         }
 
-    def took(self, opened: Opened, drop: Callable[[str], None]) -> bool:
+    def took(self, opened: OpenedMessage, drop: Callable[[str], None]) -> bool:
         """Take a message that wants no answer; whether it was one. `drop` counts those that nobody waits for.
 
         Raises:
@@ -214,7 +214,7 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
     certificates = kinds.certification(ports.sealer, directory, clock)
     chains = Chains(certificates, store, lambda entity: recoveries.begun([entity]))
     notices = Notices(store, post, certificates, chains)
-    orders = Orders(store, Ordering(store, post, clock), clock, in_office)
+    orders = OrderRetry(store, Ordering(store, post, clock), clock, in_office)
     balancer = Balancer(
         store,
         post.post,
@@ -242,8 +242,8 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
     )
     speaks_for = partial(check_speaks_for, directory)
     held = Held(store, federation, positions, instance, speaks_for, leases.prove_went_back)
-    owners = Owners(instance, store, directory, federation, notices)
-    inquiries = Inquiries(store, directory, federation, abroad, certificates, notices, recoveries.begun, instance)
+    owners = OwnerAnswers(instance, store, directory, federation, notices)
+    inquiries = OutcomeQueries(store, directory, federation, abroad, certificates, notices, recoveries.begun, instance)
     waiting, decisions = WaitingRequests(clock.bell()), DecisionSpans(spans)
     groups = GroupAnswers(ports, waiting, certificates, decisions, listeners)
     batches = Batches(
@@ -277,9 +277,9 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
         reminders=Reminders(instance, store, post.post, certificates.commit, clock, in_office),
         farewells=kinds.farewells(store, post.post, clock, in_office),
         group_news=GroupNews(store, waiting, groups.tell, clock),
-        births=Births(store, post.post, clock),
+        births=EntityCreation(store, post.post, clock),
         owners=owners,
         balancer=balancer,
         hierarchies=hierarchies,
-        standings=Standings(store, post.post, balancer.report, instance),
+        standings=StandingQuestions(store, post.post, balancer.report, instance),
     )

@@ -17,7 +17,7 @@ from batonpass.actors.net.link_service import LinkService
 from batonpass.actors.net.taking import take_each
 from batonpass.actors.supervision.application import LastWord
 from batonpass.authority.errors import MessageError
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     HandoffAbort,
     HandoffRequest,
@@ -28,7 +28,7 @@ from batonpass.authority.wire.transfer import (
 from batonpass.crypto import jose
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.failover.clocks import Clocks
-from batonpass.homeserver.failover.renewal_lane import RenewalLane
+from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.backend import BackendService
 from batonpass.homeserver.log.log_identity import LogKinship
 from batonpass.homeserver.names.key_reset import Vouching
@@ -40,7 +40,7 @@ from batonpass.homeserver.transfer.rate_limit import RequestGate
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.net.roster import WRONG_MACHINE
 
-__all__ = ["BeingAnswered", "Node", "Secrets"]
+__all__ = ["BeingAnswered", "HomeserverNode", "Secrets"]
 
 T = TypeVar("T")
 
@@ -68,9 +68,9 @@ class BeingAnswered:
         self._keys: Final[set[tuple[str, str, str]]] = set()
 
     @contextmanager
-    def those_of(self, opened: Sequence[Opened]) -> Iterator[list[Opened]]:
+    def those_of(self, opened: Sequence[OpenedMessage]) -> Iterator[list[OpenedMessage]]:
         """Around the answering of a parcel: those of it that are not being answered yet."""
-        new: list[Opened] = []
+        new: list[OpenedMessage] = []
         keys: list[tuple[str, str, str]] = []
         for one in opened:
             if isinstance(one.message, HandoffRequest | HandoffAbort):
@@ -87,7 +87,7 @@ class BeingAnswered:
 
 
 @dataclass(kw_only=True)
-class Node(Parts):
+class HomeserverNode(Parts):
     """A homeserver that runs: its parts, and what the REST routes and the link's inbox need beside them."""
 
     config: HomeserverConfig
@@ -101,7 +101,7 @@ class Node(Parts):
     last_word: LastWord
     telemetry: Telemetry
     drops: Drops
-    renewals: RenewalLane
+    renewals: RenewalResponder
     request_gate: RequestGate
     questions: Questions
     vouching: Vouching
@@ -176,7 +176,7 @@ class Node(Parts):
             elif new and (answer := await self.answer(new)) is not None:
                 await self.parcels.post_parcel(answer, sender)
 
-    async def answer(self, opened: Sequence[Opened], *, relayed: bool = False) -> Parcel | None:
+    async def answer(self, opened: Sequence[OpenedMessage], *, relayed: bool = False) -> Parcel | None:
         """Deal with what was in one parcel; the parcel is the answer to its sender, or None when there is none to give.
 
         The messages of a batch are dealt with beside each other, and each is answered in its place. The answer may go

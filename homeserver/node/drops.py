@@ -5,11 +5,11 @@ from typing import Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.net.endpoint import Received
-from batonpass.authority.errors import MessageError, Refused, UnknownSender
+from batonpass.authority.errors import MessageError, Refused, UnregisteredSender
 from batonpass.authority.node.rejected_peers import Audit
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import CryptoError
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["Drops"]
@@ -40,12 +40,12 @@ class Drops:
 
     def failed(self, received: Received, error: Exception) -> None:
         """What taking a message has raised: it is a bad one, cannot be decided now, or ran into an error of ours."""
-        if isinstance(error, UnknownSender):
+        if isinstance(error, UnregisteredSender):
             self._stranger(received.peer, error)
         elif isinstance(error, MessageError | CryptoError):
             self.drop("bad_message")
             self.audit.dropped(received.peer, error, self._clock.monotonic_ns())
-        elif isinstance(error, Refused | PeerUnreachable | NoQuorum | OutcomeUnknown):
+        elif isinstance(error, Refused | InstanceUnreachable | NoQuorum | OutcomeUnknown):
             # The sender repeats its request; over the link, silence is the answer to what could not be decided.
             self.drop("undecided")
             _log.info("could not decide a message of %s: %s", received.peer, error)
@@ -58,7 +58,7 @@ class Drops:
 
     def renewal_failed(self, peer: str, error: Exception) -> None:
         """As `failed`, of a renewal of a lease."""
-        if isinstance(error, UnknownSender):
+        if isinstance(error, UnregisteredSender):
             self._stranger(peer, error)
         elif isinstance(error, MessageError):
             self.drop("bad_message")
@@ -66,7 +66,7 @@ class Drops:
         else:
             self.drop("undecided")
 
-    def _stranger(self, peer: str, error: UnknownSender) -> None:
+    def _stranger(self, peer: str, error: UnregisteredSender) -> None:
         """People are told once of a server that was removed and runs on: it sends something every second."""
         self.drop("unknown_sender")
         if peer in self._strangers:

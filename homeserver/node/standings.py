@@ -19,11 +19,11 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.standing import MAX_STANDINGS, At, StandingRow
 from batonpass.authority.wire.transfer import Message, StandingInquiry, StandingWord
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.placement.balancer import FRESH_S, Reported
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
-__all__ = ["ASK_S", "MAX_QUESTIONS", "SeenAs", "Standings", "seen_by_log"]
+__all__ = ["ASK_S", "MAX_QUESTIONS", "SeenAs", "StandingQuestions", "seen_by_log"]
 
 _log = logging.getLogger("batonpass.homeserver.node.standings")
 
@@ -58,14 +58,14 @@ _SEEN: Final[Mapping[At, SeenAs]] = {
 }
 
 
-class Post(Protocol):
+class QuestionPost(Protocol):
     """Tells a simulation server something; `homeserver.transfer.parcels.Post.post`."""
 
     async def __call__(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Raises `NOT_TOLD`."""
 
 
-class Report(Protocol):
+class LatestReport(Protocol):
     """What a server of this instance reported last, or None; `Balancer.report`."""
 
     def __call__(self, server: str, /) -> Reported | None:
@@ -73,7 +73,7 @@ class Report(Protocol):
 
 
 @dataclass(slots=True)
-class _Question:
+class _StandingQuestion:
     """Which server was asked, and what it has said."""
 
     server: str
@@ -90,16 +90,16 @@ def seen_by_log(record: EntityRecord, *, is_over: bool) -> SeenAs:
     return SeenAs.SUSPENDED if record.stands_still else SeenAs.SIMULATED
 
 
-class Standings:
+class StandingQuestions:
     """One member's questions and what it knows without asking."""
 
-    def __init__(self, store: Store, post: Post, report: Report, instance: str) -> None:
+    def __init__(self, store: InstanceStore, post: QuestionPost, report: LatestReport, instance: str) -> None:
         self._store: Final = store
         self._post: Final = post
         self._report: Final = report
         self._instance: Final = instance
         self._number = 0
-        self._questions: Final[dict[int, _Question]] = {}
+        self._questions: Final[dict[int, _StandingQuestion]] = {}
 
     def heard(self, word: StandingWord, sender: str) -> bool:
         """A server answers; whether it was asked that."""
@@ -202,7 +202,7 @@ class Standings:
         if len(self._questions) >= MAX_QUESTIONS:
             return
         self._number += 1
-        number, question = self._number, _Question(server)
+        number, question = self._number, _StandingQuestion(server)
         self._questions[number] = question
         inquiry = StandingInquiry(number=number, entities=entities)
         try:

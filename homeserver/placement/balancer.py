@@ -48,7 +48,7 @@ from batonpass.authority.wire.placement import (
 )
 from batonpass.authority.wire.transfer import Message
 from batonpass.crypto.bounded_tables import FifoTable
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.placement.not_running import StandingStill
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
@@ -110,7 +110,7 @@ def _checked(proposed: Iterable[Move]) -> list[Move]:
     return moves
 
 
-class Post(Protocol):
+class MovesPost(Protocol):
     """Tells a simulation server something; `homeserver.transfer.parcels.Post.post`."""
 
     async def __call__(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
@@ -136,8 +136,8 @@ class Balancer:
 
     def __init__(
         self,
-        store: Store,
-        post: Post,
+        store: InstanceStore,
+        post: MovesPost,
         clock: Clock,
         *,
         leads: Callable[[], bool],

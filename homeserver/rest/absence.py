@@ -16,7 +16,7 @@ from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision
 
 if TYPE_CHECKING:
-    from batonpass.homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import HomeserverNode
 
 __all__ = ["absence_routes"]
 
@@ -51,7 +51,7 @@ class OwnedView(BaseModel):
     standing: SeenAs = Field(description="as of GET /v1/entities/{entity_id}; the servers that have them are asked")
 
 
-def absence_routes(node: "Node") -> APIRouter:
+def absence_routes(node: "HomeserverNode") -> APIRouter:
     """`POST /v1/entities/{entity_id}/leave` and `GET /v1/players/{player}/entities`."""
     routes = APIRouter(route_class=StrictRoute)
     client = Depends(client_access(node.secrets.client_token))

@@ -27,7 +27,7 @@ from batonpass.authority.trust.certificates import Name, TransferId
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.registration import register
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import check_client_token, check_player_proof, check_players, client_access
 from batonpass.homeserver.rest.cluster import cluster_routes
@@ -97,7 +97,7 @@ Seen = Annotated[
 ]
 
 
-def make_app(node: Node) -> FastAPI:
+def make_app(node: HomeserverNode) -> FastAPI:
     """The whole REST API of one homeserver."""
     app = FastAPI(
         title="batonpass homeserver",
@@ -139,7 +139,7 @@ def make_app(node: Node) -> FastAPI:
     return app
 
 
-def _unless_log_went_back(node: Node) -> Callable[[Request], Awaitable[None]]:
+def _unless_log_went_back(node: HomeserverNode) -> Callable[[Request], Awaitable[None]]:
     """Refuses whatever would write into a log that is not the one that it was: it would be taken back with it.
 
     Not what servers say, which is refused message by message, nor that one is there, nor what is about this member.
@@ -154,7 +154,7 @@ def _unless_log_went_back(node: Node) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-async def _entity(node: Node, entity_id: str, consistency: str = "linearizable") -> EntityRecord:
+async def _entity(node: HomeserverNode, entity_id: str, consistency: str = "linearizable") -> EntityRecord:
     check_home(node.config.instance, entity_id)
     if consistency == "linearizable":
         await node.store.fresh()
@@ -166,7 +166,7 @@ async def _entity(node: Node, entity_id: str, consistency: str = "linearizable")
     return record
 
 
-def _server_list_routes(node: Node) -> APIRouter:
+def _server_list_routes(node: HomeserverNode) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute, tags=["cluster"])
 
     @routes.get("/healthz", responses={503: {"model": ErrorBody, "description": "Not ready yet."}})
@@ -208,7 +208,7 @@ def _server_list_routes(node: Node) -> APIRouter:
     return routes
 
 
-def _entity_routes(node: Node) -> APIRouter:
+def _entity_routes(node: HomeserverNode) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/entities", tags=["entities"])
     client = Depends(client_access(node.secrets.client_token))
 
@@ -283,7 +283,7 @@ def _entity_routes(node: Node) -> APIRouter:
     return routes
 
 
-async def _create_entity(node: Node, body: NewEntity) -> EntityView:
+async def _create_entity(node: HomeserverNode, body: NewEntity) -> EntityView:
     check_home(node.config.instance, body.id)
     if instance_of(body.server) != node.config.instance:
         text = f"{body.server} belongs to another instance; spawn here, then transfer"
@@ -303,7 +303,7 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
     return EntityView.of(record)
 
 
-async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> TransferView:
+async def _request_transfer(node: HomeserverNode, entity_id: str, body: NewTransfer) -> TransferView:
     check_home(node.config.instance, entity_id)
     if body.requester is not None:
         if body.proof is None:
@@ -341,7 +341,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
     return await _begun(node, TransferRecord.from_data(data))
 
 
-async def _is_delegated(node: Node, entity_id: str, target: str) -> bool:
+async def _is_delegated(node: HomeserverNode, entity_id: str, target: str) -> bool:
     """Whether an entity may be passed directly to a server: its authority is of the same group."""
     here = node.store.entity(entity_id)
     if here is not None and target in here.delegation:
@@ -349,7 +349,7 @@ async def _is_delegated(node: Node, entity_id: str, target: str) -> bool:
     return target in (await _entity(node, entity_id)).delegation
 
 
-async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
+async def _begun(node: HomeserverNode, transfer: TransferRecord) -> TransferView:
     """The transfer, after its old authority has been told to begin if it may, and those of what comes along."""
     if transfer.phase is Phase.PERMITTED:
         try:
@@ -367,7 +367,7 @@ def _not_told(error: Exception, value: str, how: str = "") -> ApiError:
     return ApiError(503, "authority_unreachable", text, value)
 
 
-def _transfer_routes(node: Node) -> APIRouter:
+def _transfer_routes(node: HomeserverNode) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/transfers", tags=["transfers"])
     client = Depends(client_access(node.secrets.client_token))
 
@@ -420,7 +420,7 @@ def _transfer_routes(node: Node) -> APIRouter:
     return routes
 
 
-def _player_routes(node: Node) -> APIRouter:
+def _player_routes(node: HomeserverNode) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/players", tags=["players"])
     client = Depends(client_access(node.secrets.client_token))
 

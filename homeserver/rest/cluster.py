@@ -15,7 +15,7 @@ from batonpass.actors.http.app import ApiError, StrictRoute
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.cluster_models import (
     ClusterView,
     LeaderBody,
@@ -53,7 +53,7 @@ CHANGE_STATUS: Final = {
 TimeoutS = Annotated[float, Query(ge=0.1, le=300, description="how long to wait until it has happened")]
 
 
-def cluster_routes(node: Node) -> APIRouter:
+def cluster_routes(node: HomeserverNode) -> APIRouter:
     """Looking is open; changing takes the operator token."""
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/cluster", tags=["cluster"])
     operator = Depends(operator_access(node.secrets.operator_token))

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from batonpass.actors.http.app import RequestBody, Text
 from batonpass.authority.node.config import ServerName
 from batonpass.authority.trust.certificates import Name
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.tree.member.replica import Replica
 from batonpass.tree.member.status import MemberStatus
 
@@ -150,7 +150,7 @@ class LeaderView(BaseModel):
     leader: str
 
 
-def cluster_view(node: Node) -> ClusterView:
+def cluster_view(node: HomeserverNode) -> ClusterView:
     """What this member sees now."""
     status = node.replica.status
     configured = {member.name: member.rest_url for member in node.config.members}
@@ -190,12 +190,12 @@ def cluster_view(node: Node) -> ClusterView:
     )
 
 
-def _clock_ahead_s(node: Node, name: str) -> float | None:
+def _clock_ahead_s(node: HomeserverNode, name: str) -> float | None:
     ahead_s = node.clocks.ahead_s.get(name)
     return None if ahead_s is None else round(ahead_s, 1)
 
 
-def _clients(node: Node) -> list[MemberView]:
+def _clients(node: HomeserverNode) -> list[MemberView]:
     """The homeservers of an instance whose tree etcd keeps: its members are etcd's business."""
     return [
         MemberView(

@@ -15,7 +15,7 @@ from batonpass.homeserver.rest.rights_models import Revision
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 if TYPE_CHECKING:
-    from batonpass.homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import HomeserverNode
 
 __all__ = ["deletion_routes"]
 
@@ -35,7 +35,7 @@ class GraveView(BaseModel):
     epoch: int = Field(description="the fence after its last one")
 
 
-def deletion_routes(node: "Node") -> APIRouter:
+def deletion_routes(node: "HomeserverNode") -> APIRouter:
     """`POST /v1/entities/{entity_id}/delete`."""
     routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
     routes.route_class = StrictRoute

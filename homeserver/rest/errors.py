@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from batonpass.actors.http.app import ApiError, error_response
 from batonpass.authority.errors import MessageError, Reason, Refused
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.tree.data.errors import BadData, MalformedCommand
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
@@ -66,4 +66,4 @@ def install_errors(app: FastAPI) -> None:
     app.add_exception_handler(MalformedCommand, _on_unfit)
     app.add_exception_handler(NoQuorum, _on_no_quorum)
     app.add_exception_handler(OutcomeUnknown, _on_unknown)
-    app.add_exception_handler(PeerUnreachable, _on_unreachable)
+    app.add_exception_handler(InstanceUnreachable, _on_unreachable)

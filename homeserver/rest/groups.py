@@ -20,7 +20,7 @@ from batonpass.homeserver.rest.models import each_once, result_of
 from batonpass.homeserver.transfer.hierarchies import order_all
 
 if TYPE_CHECKING:
-    from batonpass.homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import HomeserverNode
 
 __all__ = ["MAX_ABROAD", "group_routes"]
 
@@ -59,7 +59,7 @@ class NewGroup(RequestBody):
     transport: Literal["rest", "link"] = "rest"
 
 
-class MemberView(BaseModel):
+class GroupMemberView(BaseModel):
     """One entity of a group."""
 
     transfer_id: str
@@ -79,10 +79,10 @@ class GroupView(BaseModel):
     reason: str
     results: dict[str, int] = Field(description="how many members are pending, done or refused")
     prepared: int = Field(description="how many members are frozen and wait for the others")
-    members: list[MemberView]
+    members: list[GroupMemberView]
 
 
-def group_routes(node: "Node") -> APIRouter:
+def group_routes(node: "HomeserverNode") -> APIRouter:
     """`POST /v1/groups` and `GET /v1/groups/{group}`."""
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/groups", tags=["transfers"])
     client = Depends(client_access(node.secrets.client_token))
@@ -134,7 +134,7 @@ def group_routes(node: "Node") -> APIRouter:
     return routes
 
 
-def _is_late(node: "Node", group: GroupRecord, now_s: float) -> bool:
+def _is_late(node: "HomeserverNode", group: GroupRecord, now_s: float) -> bool:
     """Whether the time of a group is up that is still open, or that of one of those which a member is the top of."""
     # Of members that go apart, the top of a hierarchy makes a group that is called like its transfer.
     inner = [node.store.group(name) for name in group.members] if group.phase is GroupPhase.APART else []
@@ -142,15 +142,17 @@ def _is_late(node: "Node", group: GroupRecord, now_s: float) -> bool:
     return any(one.phase is GroupPhase.OPEN and now_s > one.expires_at_s for one in some)
 
 
-def _view(node: "Node", group: GroupRecord) -> GroupView:
+def _view(node: "HomeserverNode", group: GroupRecord) -> GroupView:
     members = []
     for name, entity in group.members.items():
         transfer = node.store.transfer(name)
         if transfer is None:
-            members.append(MemberView(transfer_id=name, entity=entity, phase="", reason="", result=""))
+            members.append(GroupMemberView(transfer_id=name, entity=entity, phase="", reason="", result=""))
             continue
         phase, result = transfer.phase.value, result_of(transfer, is_left=node.store.is_left(transfer))
-        members.append(MemberView(transfer_id=name, entity=entity, phase=phase, reason=transfer.reason, result=result))
+        members.append(
+            GroupMemberView(transfer_id=name, entity=entity, phase=phase, reason=transfer.reason, result=result)
+        )
     frozen = sum(1 for member in members if member.phase == Phase.PREPARED)
     return GroupView(
         group=group.id,

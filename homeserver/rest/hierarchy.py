@@ -15,7 +15,7 @@ from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision
 
 if TYPE_CHECKING:
-    from batonpass.homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import HomeserverNode
 
 __all__ = ["hierarchy_routes"]
 
@@ -29,7 +29,7 @@ class ParentBody(RequestBody):
     proof: Proof = Field(description="statement {action: attach, entity, parent, parent_rev, expires_at_s} of `by`")
 
 
-def hierarchy_routes(node: "Node") -> APIRouter:
+def hierarchy_routes(node: "HomeserverNode") -> APIRouter:
     """`PUT /v1/entities/{entity_id}/parent`."""
     routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
     routes.route_class = StrictRoute

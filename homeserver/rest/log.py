@@ -7,14 +7,14 @@ from fastapi import APIRouter, Depends, Query
 from batonpass.actors.http.app import StrictRoute
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.homeserver.log.log_positions import new_mark
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.cluster_models import AlarmView, ClockView, HeldBody, HeldView, OfficesView
 from batonpass.homeserver.rest.models import Nonce
 
 __all__ = ["log_routes"]
 
 
-def log_routes(node: Node) -> APIRouter:
+def log_routes(node: HomeserverNode) -> APIRouter:
     """To see the offices is open; what is about an alarm takes the operator token."""
     operator = [Depends(operator_access(node.secrets.operator_token))]
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/cluster", tags=["cluster"])

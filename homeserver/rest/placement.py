@@ -15,7 +15,7 @@ from batonpass.authority.model.records import RecoveryRow, Role
 from batonpass.authority.model.standing import LeasePhase, Standing
 from batonpass.authority.trust.certificates import Name
 from batonpass.authority.wire.placement import Load
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.placement.balancer import FRESH_S
 from batonpass.homeserver.rest.homes import check_home
 from batonpass.homeserver.rest.models import ServerView
@@ -25,7 +25,7 @@ from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 __all__ = ["placement_routes"]
 
 
-def placement_routes(node: Node) -> APIRouter:
+def placement_routes(node: HomeserverNode) -> APIRouter:
     """Looking is open; changing takes the operator token."""
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/servers", tags=["placement"])
     operator = Depends(operator_access(node.secrets.operator_token))
@@ -81,7 +81,7 @@ def placement_routes(node: Node) -> APIRouter:
     return routes
 
 
-def _load_table(node: Node) -> LoadTable:
+def _load_table(node: HomeserverNode) -> LoadTable:
     draining = {drain.server for drain in node.store.drains()}
     views = []
     for name in node.store.simserver_names():
@@ -114,7 +114,7 @@ def _load_table(node: Node) -> LoadTable:
     )
 
 
-async def _see_the_change(node: Node) -> None:
+async def _see_the_change(node: HomeserverNode) -> None:
     """Have local reads see what was just put into the log.
 
     Raises:
@@ -126,7 +126,7 @@ async def _see_the_change(node: Node) -> None:
         raise OutcomeUnknown(str(error), None) from error
 
 
-def _drain_view(node: Node, name: str) -> DrainView:
+def _drain_view(node: HomeserverNode, name: str) -> DrainView:
     row = node.store.row(name)
     if row is None or row.role is not Role.SIMSERVER:
         raise ApiError(404, Reason.NOT_FOUND, f"no simulation server {name} is registered", name)
@@ -158,13 +158,13 @@ def _drain_view(node: Node, name: str) -> DrainView:
     )
 
 
-def _fresh_load(node: Node, name: str) -> Load | None:
+def _fresh_load(node: HomeserverNode, name: str) -> Load | None:
     """What a server has reported lately, or None."""
     report = node.balancer.report(name)
     return None if report is None or report.age_s > FRESH_S else report.load
 
 
-def _why_missed(node: Node, name: str, load: Load | None, sole_replicas: int | None) -> str:
+def _why_missed(node: HomeserverNode, name: str, load: Load | None, sole_replicas: int | None) -> str:
     """Why a server that nothing in the log names would be missed all the same; empty if it would not be.
 
     One that is gone cannot say that it is empty; the log can.
@@ -178,7 +178,7 @@ def _why_missed(node: Node, name: str, load: Load | None, sole_replicas: int | N
     return f"it is the only backup replica of {sole_replicas} entities of others" if sole_replicas else ""
 
 
-def _sole_replicas(node: Node) -> int | None:
+def _sole_replicas(node: HomeserverNode) -> int | None:
     """How many entities have their copies with servers that are drained, though others may have them; None if unknown.
 
     Every server says so a second or two after it has heard who is drained, and has sent copies to others.
@@ -189,7 +189,7 @@ def _sole_replicas(node: Node) -> int | None:
     return sum(load.leaning for load in loads) if is_known else None
 
 
-def _waits_for(node: Node, name: str, row: RecoveryRow) -> bool:
+def _waits_for(node: HomeserverNode, name: str, row: RecoveryRow) -> bool:
     """Whether what a server left waits for it, or for copies: not what is lost, if it is there and was asked."""
     if row.last != name or row.target:
         return False
@@ -198,13 +198,13 @@ def _waits_for(node: Node, name: str, row: RecoveryRow) -> bool:
     return not (is_there and entity is not None and entity.standing is Standing.LOST)
 
 
-def _has_no_lease(node: Node, name: str) -> bool:
+def _has_no_lease(node: HomeserverNode, name: str) -> bool:
     """Whether a server may simulate nothing now, so that the log alone says what it has; such as one that is dead."""
     lease = node.store.lease(name)
     return lease is None or lease.phase is LeasePhase.OVER
 
 
-async def _remove(node: Node, name: str) -> ServerView:
+async def _remove(node: HomeserverNode, name: str) -> ServerView:
     await node.store.fresh()
     view = _drain_view(node, name)
     row = node.store.row(name)

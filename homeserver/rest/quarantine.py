@@ -18,7 +18,7 @@ from batonpass.homeserver.rest.rights_models import Revision
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 if TYPE_CHECKING:
-    from batonpass.homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import HomeserverNode
 
 __all__ = ["quarantine_routes"]
 
@@ -44,7 +44,7 @@ class ReleasedView(BaseModel):
     authority: str
 
 
-def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
+def quarantine_routes(node: "HomeserverNode", find_entity: FindEntity) -> APIRouter:
     """`POST /v1/entities/{entity_id}/release`; `find_entity` as of `rights_routes`."""
     routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
     routes.route_class = StrictRoute

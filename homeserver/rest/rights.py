@@ -14,7 +14,7 @@ from fastapi import Path as PathParam
 from batonpass.actors.http.app import StrictRoute
 from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
 from batonpass.authority.trust.certificates import Name, TransferId
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import check_player_proof, client_access
 from batonpass.homeserver.rest.models import EntityView, TransferView
 from batonpass.homeserver.rest.rights_models import CancelBody, DivestBody, HandBackBody, LockBody, NewOwnership
@@ -24,16 +24,16 @@ __all__ = ["rights_routes", "tell_owner"]
 
 EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
 LockName = Annotated[str, PathParam(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="letters, digits, - and _")]
-FindEntity = Callable[[Node, str], Awaitable[EntityRecord]]
+FindEntity = Callable[[HomeserverNode, str], Awaitable[EntityRecord]]
 
 
-async def tell_owner(node: Node, record: EntityRecord) -> None:
+async def tell_owner(node: HomeserverNode, record: EntityRecord) -> None:
     """Tell the authority of a change of owner; one that cannot be told now asks later, and the change stands."""
     with suppress(*NOT_TOLD):
         await node.notices.tell_owner(record)
 
 
-def rights_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+def rights_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
     """The routes; `find_entity` finds a record of this instance, or answers why not."""
     client = Depends(client_access(node.secrets.client_token))
     routes = APIRouter(tags=["rights"], dependencies=[client])
@@ -43,18 +43,18 @@ def rights_routes(node: Node, find_entity: FindEntity) -> APIRouter:
     return routes
 
 
-async def _check(node: Node, by: str, proof: str, **statement: Any) -> None:
+async def _check(node: HomeserverNode, by: str, proof: str, **statement: Any) -> None:
     await check_player_proof(node.directory, by, proof, statement, node.clock.unix_s())
 
 
-async def _change(node: Node, before: EntityRecord, procedure: str, **args: Any) -> EntityView:
+async def _change(node: HomeserverNode, before: EntityRecord, procedure: str, **args: Any) -> EntityView:
     after = EntityRecord.from_data(await node.store.submit(procedure, entity=before.id, **args))
     if after.owner_rev != before.owner_rev:
         await tell_owner(node, after)
     return EntityView.of(after)
 
 
-def _request_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+def _request_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute)
 
     @routes.post("/v1/entities/{entity_id}/ownership", status_code=202)
@@ -96,7 +96,7 @@ def _request_routes(node: Node, find_entity: FindEntity) -> APIRouter:
     return routes
 
 
-def _owner_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+def _owner_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute)
 
     async def check_owner_rev(record: EntityRecord, by: str, proof: str, statement: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ def _owner_routes(node: Node, find_entity: FindEntity) -> APIRouter:
     return routes
 
 
-def _lock_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+def _lock_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute)
 
     async def change_lock(action: str, entity_id: str, name: str, body: LockBody) -> EntityView:

@@ -22,12 +22,12 @@ from batonpass.authority.trust.enrolment import (
     registration_proof,
     rows_proof,
 )
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Parcel
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names import registration
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.errors import nobody_waits
 from batonpass.homeserver.rest.homes import check_home
 from batonpass.homeserver.rest.models import (
@@ -49,7 +49,7 @@ __all__ = ["server_routes"]
 _log: Final = logging.getLogger("batonpass.homeserver.servers")
 
 
-def server_routes(node: Node) -> APIRouter:
+def server_routes(node: HomeserverNode) -> APIRouter:
     """What simulation servers, other instances and relays call."""
     routes = APIRouter(route_class=StrictRoute, tags=["servers"])
 
@@ -116,7 +116,7 @@ def server_routes(node: Node) -> APIRouter:
     return routes
 
 
-async def _opened(node: Node, parcel: object, wait_ms: int | None) -> list[Opened]:
+async def _opened(node: HomeserverNode, parcel: object, wait_ms: int | None) -> list[OpenedMessage]:
     """What is in a parcel.
 
     Raises `ApiError` if its sender does not wait any more, and as `Parcels.open_untrusted`.
@@ -128,7 +128,7 @@ async def _opened(node: Node, parcel: object, wait_ms: int | None) -> list[Opene
         raise nobody_waits() from error
 
 
-async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
+async def _register(node: HomeserverNode, name: str, body: RegisterBody) -> ServerView:
     check_home(node.config.instance, name)
     fields = body.model_dump(mode="json", exclude={"proof"}, exclude_unset=True)
     if not is_proof(body.proof, registration_proof(node.secrets.join_token, name, fields)):
@@ -158,7 +158,7 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
     return ServerView.of(await registration.register(node.store, row))
 
 
-async def _reset(node: Node, name: str, body: ResetBody) -> ServerView:
+async def _reset(node: HomeserverNode, name: str, body: ResetBody) -> ServerView:
     check_home(node.config.instance, name)
     if name == node.config.name:
         # What it signs with is what is to be replaced.
@@ -175,7 +175,7 @@ async def _reset(node: Node, name: str, body: ResetBody) -> ServerView:
     return ServerView.of(row)
 
 
-async def _query(node: Node, query: DirectoryQuery) -> RowsView:
+async def _query(node: HomeserverNode, query: DirectoryQuery) -> RowsView:
     if query.name is None:
         rows = [_shown(node, row) for row in await node.store.find_servers(Role.HOMESERVER)]
     elif instance_of(query.name) != node.config.instance:
@@ -192,7 +192,7 @@ async def _query(node: Node, query: DirectoryQuery) -> RowsView:
     )
 
 
-def _shown(node: Node, row: DirectoryRow) -> dict[str, Any]:
+def _shown(node: HomeserverNode, row: DirectoryRow) -> dict[str, Any]:
     """A row as data; of this instance, with its resets vouched for by keys of today."""
     if instance_of(row.name) == node.config.instance:
         row = node.vouching.shown(row, node.clock.unix_s())

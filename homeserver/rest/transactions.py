@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, Response
 
 from batonpass.actors.http.app import StrictRoute
 from batonpass.authority.model.reserved_paths import check_write
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
 from batonpass.homeserver.rest.tree_errors import refusing
 from batonpass.homeserver.rest.tree_inputs import conditions_untrusted, keep_while_untrusted, pattern_untrusted
@@ -48,7 +48,7 @@ _READING: Final = frozenset({"get", "view", "get_many", "exists", "has_data", "c
 _REQUIRED: Final = ("data", "expected")
 
 
-def transaction_routes(node: Node) -> APIRouter:
+def transaction_routes(node: HomeserverNode) -> APIRouter:
     """The one route."""
     routes = APIRouter(
         route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]

@@ -16,7 +16,7 @@ from batonpass.actors.http.app import ApiError, StrictRoute
 from batonpass.actors.http.streaming import JsonLines, stream_responses
 from batonpass.actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
 from batonpass.authority.model.reserved_paths import check_keep_while, check_write, is_reserved
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
 from batonpass.homeserver.rest.tree_errors import refusing
 from batonpass.homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
@@ -63,7 +63,7 @@ _BODY: Final[dict[str, Any]] = {
 }
 
 
-def transport_routes(node: Node) -> APIRouter:
+def transport_routes(node: HomeserverNode) -> APIRouter:
     """Out and in."""
     routes = APIRouter(
         route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
@@ -121,7 +121,7 @@ def _collect(store: Store, pattern: Pattern, reserved: bool) -> list[_Found]:
     return found
 
 
-async def _pieces(node: Node, pattern: Pattern, revision: int, found: list[_Found]) -> AsyncIterator[bytes]:
+async def _pieces(node: HomeserverNode, pattern: Pattern, revision: int, found: list[_Found]) -> AsyncIterator[bytes]:
     yield _line(
         {"format": FORMAT, "version": FORMAT_VERSION, "revision": revision, "pattern": pattern_to_data(pattern)}
     )

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from batonpass.actors.http.app import ApiError, StrictRoute
 from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.model.reserved_paths import check_write
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
 from batonpass.homeserver.rest.tree_errors import refusing, tree_error
 from batonpass.homeserver.rest.tree_inputs import (
@@ -98,7 +98,7 @@ def _documented(*names: str) -> dict[str, Any]:
     return {"parameters": [_PARAMETERS[name] for name in names]}
 
 
-def tree_routes(node: Node) -> APIRouter:
+def tree_routes(node: HomeserverNode) -> APIRouter:
     """Reading and writing nodes."""
     routes = APIRouter(
         route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]

@@ -38,7 +38,7 @@ _TAG: Final = re.compile(r'"(\d{1,18})(?:\.[0-9a-f]*)?"')
 _MAX_TAGS: Final = 16
 
 
-class _Names(Convertor[str]):
+class _RestOfPath(Convertor[str]):
     """The rest of a URL's path, whatever is in it: starlette's own `path` does not take line breaks."""
 
     regex = r"[\s\S]*"
@@ -50,7 +50,7 @@ class _Names(Convertor[str]):
         return value
 
 
-register_url_convertor("names", _Names())
+register_url_convertor("names", _RestOfPath())
 
 
 def path_of_url_untrusted(request: Request) -> Path:

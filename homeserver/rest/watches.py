@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, Header, Query
 
 from batonpass.actors.http.app import ApiError, StrictRoute
 from batonpass.actors.http.streaming import EventStream, stream_responses
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
 from batonpass.homeserver.rest.tree_errors import refusing
 from batonpass.homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
@@ -27,7 +27,7 @@ from batonpass.tree.data.json_form import to_json
 from batonpass.tree.member.watching import Watch
 from batonpass.tree.store.watch import Event
 
-__all__ = ["MAX_WATCHERS", "Seats", "event_block", "watch_routes"]
+__all__ = ["MAX_WATCHERS", "WatchSeats", "event_block", "watch_routes"]
 
 # Every one holds a connection, of which the server has 512; the others are for requests.
 MAX_WATCHERS: Final = 128
@@ -52,7 +52,7 @@ _STREAM: Final = stream_responses(
 )
 
 
-class Seats:
+class WatchSeats:
     """How many watch. A place is taken before the answer begins and given back when it ends."""
 
     def __init__(self, count: int) -> None:
@@ -70,12 +70,12 @@ class Seats:
         self._free += 1
 
 
-def watch_routes(node: Node) -> APIRouter:
+def watch_routes(node: HomeserverNode) -> APIRouter:
     """The one route."""
     routes = APIRouter(
         route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
     )
-    seats = Seats(MAX_WATCHERS)
+    seats = WatchSeats(MAX_WATCHERS)
 
     @routes.get("/v1/watch", responses=_STREAM, response_class=EventStream)
     async def watch(
@@ -107,7 +107,7 @@ def watch_routes(node: Node) -> APIRouter:
     return routes
 
 
-async def _pieces(node: Node, watch: Watch, heartbeat_s: float, previous: bool) -> AsyncIterator[bytes]:
+async def _pieces(node: HomeserverNode, watch: Watch, heartbeat_s: float, previous: bool) -> AsyncIterator[bytes]:
     """The text of the stream. It begins with an id, so that a client can resume that saw no event yet."""
     yield f": watching\nid: {watch.last_revision}\n\n".encode()
     was_led = True
@@ -164,7 +164,7 @@ def event_block(event: Event, *, last: bool, previous: bool) -> bytes:
     return _block(str(event.kind), shown, event.revision if last else None)
 
 
-def _last_word(node: Node, cut: WatcherCut) -> bytes:
+def _last_word(node: HomeserverNode, cut: WatcherCut) -> bytes:
     """Why the stream ends: `cut` if the client can resume, `compacted` if it has to read the tree again."""
     try:
         with refusing():

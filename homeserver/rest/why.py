@@ -15,7 +15,7 @@ from batonpass.homeserver.rest.rights import EntityId
 from batonpass.tree.raft.submissions import NoQuorum
 
 if TYPE_CHECKING:
-    from batonpass.homeserver.node.dispatch import Node
+    from batonpass.homeserver.node.dispatch import HomeserverNode
 
 __all__ = ["why_routes"]
 
@@ -42,7 +42,7 @@ class WhyView(BaseModel):
     told_by: str = Field(description="the homeserver that says so: another one may know more")
 
 
-def why_routes(node: "Node") -> APIRouter:
+def why_routes(node: "HomeserverNode") -> APIRouter:
     """Open to everybody, like all that only looks."""
     routes = APIRouter(route_class=StrictRoute, tags=["entities"])
 
@@ -70,7 +70,7 @@ def why_routes(node: "Node") -> APIRouter:
     return routes
 
 
-async def _facts(node: "Node", entity_id: str) -> Facts:
+async def _facts(node: "HomeserverNode", entity_id: str) -> Facts:
     no_majority = await _no_majority(node)
     record, store = node.store.entity(entity_id), node.store
     row, came_by, source_row = None, None, None
@@ -97,12 +97,12 @@ async def _facts(node: "Node", entity_id: str) -> Facts:
     )
 
 
-async def _row_of(node: "Node", record: EntityRecord, server: str) -> StandingRow | None:
+async def _row_of(node: "HomeserverNode", record: EntityRecord, server: str) -> StandingRow | None:
     """What another server than its authority says of it."""
     return (await node.standings.ask([record.changed(authority=server)])).get(record.id)
 
 
-async def _no_majority(node: "Node") -> str:
+async def _no_majority(node: "HomeserverNode") -> str:
     """Why this member cannot know what the log says now; empty if it can."""
     try:
         with trio.fail_after(MAJORITY_S):

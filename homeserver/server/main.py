@@ -36,18 +36,18 @@ from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.pin_file import PinFile
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.failover.clocks import Clocks
-from batonpass.homeserver.failover.renewal_lane import RenewalLane
+from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.backend import REFUSALS, BackendService, begin_member, make_backend
 from batonpass.homeserver.log.log_identity import LogDiffers, LogKinship
 from batonpass.homeserver.log.log_positions import LogPositions
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.names.key_reset import Vouching
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node import composition
 from batonpass.homeserver.node.composition import Loop, Settings
-from batonpass.homeserver.node.dispatch import Node, Secrets
+from batonpass.homeserver.node.dispatch import HomeserverNode, Secrets
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.placement.balancer import load_policy, random_id
 from batonpass.homeserver.rest import make_app
@@ -72,7 +72,7 @@ LOOK_AT_OWN_ROW_S: Final = 5.0
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
-def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) -> Node:
+def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) -> HomeserverNode:
     """One homeserver on sockets, files and clocks; nothing runs yet. `composition.build` wires what decides.
 
     Raises:
@@ -93,7 +93,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     pins, silent = Pins(PinFile(config.directory / "keys" / "pins.jsonl")), SilentPeers()
     sealer = Sealer(config.name, keys.identity)
     backend = BackendService(partial(make_backend, config))
-    store = Store(lambda: backend.current)
+    store = InstanceStore(lambda: backend.current)
     federation = Federation(sealer, config.peers, held.federation, client, clock, pins, silent.__contains__)
     directory = Directory(config.instance, store, federation, clock)
     link = LinkService(
@@ -146,7 +146,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         ),
     )
     last_word, drops = LastWord(), Drops(clock)
-    return Node(
+    return HomeserverNode(
         **vars(parts),
         config=config,
         secrets=held,
@@ -159,7 +159,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         last_word=last_word,
         telemetry=telemetry,
         drops=drops,
-        renewals=RenewalLane(link, store, parcels, parts.leases, drops.renewal_failed),
+        renewals=RenewalResponder(link, store, parcels, parts.leases, drops.renewal_failed),
         request_gate=RequestGate(store, clock),
         questions=Questions(store, lambda: backend.current, clock),
         vouching=Vouching(sealer, store),
@@ -176,7 +176,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     )
 
 
-def supervision_tree(node: Node) -> SupervisorSpec:
+def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """Who restarts whom, in the order of starting; docs/supervision.md has the reasons."""
     web = WebService(make_app(node), node.config.rest.host, node.config.rest.port)
     loops = node.loops()
@@ -215,7 +215,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
 
 
 async def _serve_rest(
-    node: Node, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    node: HomeserverNode, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """The REST API, and who wakes the requests that wait for questions."""
     async with trio.open_nursery() as nursery:
@@ -232,7 +232,7 @@ async def _serve_loops(loops: Sequence[Loop], *, task_status: trio.TaskStatus[No
         task_status.started()
 
 
-async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+async def _serve_abroad(node: HomeserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """Who looks after what other instances have of this one, and where they and the other members are."""
     async with trio.open_nursery() as nursery:
         await nursery.start(node.federation.serve)
@@ -243,7 +243,7 @@ async def _serve_abroad(node: Node, *, task_status: trio.TaskStatus[None] = trio
 
 
 async def _register(
-    node: Node, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    node: HomeserverNode, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Enter this member into its own directory as soon as the instance has a leader, and every change of its keys."""
     task_status.started()
@@ -276,7 +276,7 @@ async def _register(
         nursery.cancel_scope.cancel()
 
 
-def _own_row(node: Node, rest_url: str, keys: Published) -> DirectoryRow:
+def _own_row(node: HomeserverNode, rest_url: str, keys: Published) -> DirectoryRow:
     host, port = node.link.address
     return DirectoryRow(
         name=node.config.name,
@@ -290,7 +290,7 @@ def _own_row(node: Node, rest_url: str, keys: Published) -> DirectoryRow:
     )
 
 
-async def _stay_where_it_is(node: Node, rest_url: str) -> None:
+async def _stay_where_it_is(node: HomeserverNode, rest_url: str) -> None:
     """Have the directory say where this process is, until cancelled; another one of its name may have been elsewhere.
 
     That was a copy perhaps, which ran for a moment.
@@ -307,7 +307,9 @@ async def _stay_where_it_is(node: Node, rest_url: str) -> None:
             _log.warning("%s is not listed where it is: %s", own.name, error)
 
 
-async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+async def run(
+    config: HomeserverConfig, *, task_status: trio.TaskStatus[HomeserverNode] = trio.TASK_STATUS_IGNORED
+) -> NoReturn:
     """Run one homeserver until cancelled. Started, with its parts, when everything but its registration is done.
 
     Raises:

@@ -11,9 +11,9 @@ from batonpass.authority.model.records import EntityRecord, report_text
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, HandoffAbort, HandoffRequest, NoAnswer, Report
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.spans import UNTOLD, Deciding
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
@@ -42,7 +42,7 @@ _ELSEWHERE: Final = Letter(NoAnswer(why="elsewhere"), Trace("batch"))
 class Item:
     """One message, what it asks of the log, and what it is answered with."""
 
-    opened: Opened
+    opened: OpenedMessage
     message: AboutTransfers
     procedure: str
     args: dict[str, Any]
@@ -78,13 +78,13 @@ class Together:
     items: list[Item] = field(default_factory=list)
 
 
-def _not_answered(one: Opened, error: Exception) -> Letter:
+def _not_answered(one: OpenedMessage, error: Exception) -> Letter:
     """What stands in the place of an answer in a batch, since there is this error instead."""
     match error:
         case MessageError() | Refused():
             _log.info("refused a message of %s: %s", one.sender, error)
             no = NoAnswer(why="refused", reason=str(error)[:256])
-        case PeerUnreachable() | NoQuorum() | OutcomeUnknown():
+        case InstanceUnreachable() | NoQuorum() | OutcomeUnknown():
             _log.info("could not decide a message of %s: %s", one.sender, error)
             no = NoAnswer(why="undecided")
         case _:
@@ -94,7 +94,7 @@ def _not_answered(one: Opened, error: Exception) -> Letter:
     return Letter(no, Trace("batch"))
 
 
-def letter_of(one: Opened, answer: Letter | Exception | None) -> Letter:
+def letter_of(one: OpenedMessage, answer: Letter | Exception | None) -> Letter:
     """What stands in a batch for an answer, for none since it takes another way, or for the error instead."""
     return _not_answered(one, answer) if isinstance(answer, Exception) else answer or _ELSEWHERE
 

@@ -26,7 +26,7 @@ from batonpass.authority.trust.certificate_reader import Asked
 from batonpass.authority.trust.certificates import UnprovenChain, token_hash
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import REPEATED, Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Decline,
     Delegation,
@@ -37,8 +37,8 @@ from batonpass.authority.wire.transfer import (
     ReportReply,
 )
 from batonpass.homeserver.names.directory import check_speaks_for
-from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.homeserver.names.foreign_admission import Admissions
+from batonpass.homeserver.names.federation import InstanceUnreachable
+from batonpass.homeserver.names.foreign_admission import ForeignAdmissions
 from batonpass.homeserver.transfer.asked import (
     ABOUT_TRANSFERS,
     AboutTransfers,
@@ -58,7 +58,7 @@ from batonpass.homeserver.transfer.group_result import GroupAnswers
 from batonpass.homeserver.transfer.notices import Notices
 from batonpass.homeserver.transfer.ports import Ports
 from batonpass.homeserver.transfer.spans import DecisionSpans
-from batonpass.homeserver.transfer.waiting_group import Waiting
+from batonpass.homeserver.transfer.waiting_group import WaitingRequest
 from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["Batches"]
@@ -88,7 +88,7 @@ class Batches:
     Args:
         renew_after: a chain of so many passes is replaced by a new grant. Each pass makes a hand-over longer by some
             700 bytes, and a grant takes a signature, a message and two verifications.
-        patience_s: see `Admissions`.
+        patience_s: see `ForeignAdmissions`.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class Batches:
         self._decisions: Final = decisions
         self._renew_after: Final = renew_after
         self._commit: Final = GroupCommit(ports.store, ports.spans)
-        self._admissions: Final = Admissions(ports.federation, ports.clock, patience_s)
+        self._admissions: Final = ForeignAdmissions(ports.federation, ports.clock, patience_s)
         self._passing_on: Final = PassingOn(ports.federation, ports.clock)
 
-    async def one(self, opened: Opened) -> Letter | None:
+    async def one(self, opened: OpenedMessage) -> Letter | None:
         """What to answer to one message, as a batch of its own; None if its answer takes another way.
 
         Raises:
@@ -132,12 +132,12 @@ class Batches:
         return item.answer
 
     async def pick(
-        self, opened: Sequence[Opened]
-    ) -> tuple[list[Together], list[Opened], list[tuple[Opened, Exception]]]:
+        self, opened: Sequence[OpenedMessage]
+    ) -> tuple[list[Together], list[OpenedMessage], list[tuple[OpenedMessage, Exception]]]:
         """What of this is for `answer`; what is for `one`, since others have to be asked; and what is wrong."""
         items: list[Item] = []
-        rest: list[Opened] = []
-        wrong: list[tuple[Opened, Exception]] = []
+        rest: list[OpenedMessage] = []
+        wrong: list[tuple[OpenedMessage, Exception]] = []
         asked: Asked = {}
         for one in opened:
             try:
@@ -186,7 +186,7 @@ class Batches:
 
     # --- what is asked ---------------------------------------------------------------------------------------------
 
-    async def _at_hand(self, opened: Opened, asked: Asked) -> Item | None:
+    async def _at_hand(self, opened: OpenedMessage, asked: Asked) -> Item | None:
         """What a message asks of the log; None if others have to be asked before that is known.
 
         What another home is to answer asks nothing of this one's log. `asked` is what was asked about who signed others
@@ -214,7 +214,7 @@ class Batches:
         except UnprovenChain:
             return None
 
-    async def _looked_up(self, opened: Opened) -> Item:
+    async def _looked_up(self, opened: OpenedMessage) -> Item:
         """As `_at_hand`, whoever has to be asked. Raises as that, and as `Chains.passes`."""
         message = await self._checked(opened)
         if isinstance(message, Decline):
@@ -224,7 +224,7 @@ class Batches:
         followed = await self._chains.followed(message.chain, message.entity, message.source, message.transfer_id)
         return self._item(opened, message, *followed)
 
-    async def _checked(self, opened: Opened) -> AboutTransfers:
+    async def _checked(self, opened: OpenedMessage) -> AboutTransfers:
         message = opened.message
         if not isinstance(message, ABOUT_TRANSFERS):
             raise MessageError(f"{message.type} asks nothing about a hand-over")
@@ -235,7 +235,7 @@ class Batches:
         return all(instance_of(name) == self._instance for name in names)
 
     def _item(
-        self, opened: Opened, message: AboutTransfers, passes: list[dict[str, Any]], is_broken: bool = False
+        self, opened: OpenedMessage, message: AboutTransfers, passes: list[dict[str, Any]], is_broken: bool = False
     ) -> Item:
         """What a message asks of the log; `passes` are those that led to it, verified, up to where they break.
 
@@ -261,7 +261,7 @@ class Batches:
                 assert_never(other)
 
     def _of_handoff(
-        self, opened: Opened, request: HandoffRequest, passes: list[dict[str, Any]], is_broken: bool
+        self, opened: OpenedMessage, request: HandoffRequest, passes: list[dict[str, Any]], is_broken: bool
     ) -> Item:
         # From this member's copy: one that is behind takes a repetition for a first request. The log answers it the
         # same, and then the copy is not behind any more: the next repetition is known as one.
@@ -312,7 +312,7 @@ class Batches:
         ruled_ns = self._clock.monotonic_ns()
         known: list[Item] = []
         for item, answer in zip(items, answers, strict=True):
-            if isinstance(answer, PeerUnreachable):
+            if isinstance(answer, InstanceUnreachable):
                 item.answer = answer
                 item.told.ended(ruled_ns, "failed", answer)
                 continue
@@ -426,7 +426,7 @@ class Batches:
             return Letter(reply, opened.trace)
         if is_pending and opened.sender == source and self._is_here(source):
             # Nothing is decided about the others of its group either, or not before this step of the log.
-            self._groups.waits(Waiting(transfer.id, transfer.group, trace, opened.sender))
+            self._groups.waits(WaitingRequest(transfer.id, transfer.group, trace, opened.sender))
         elif not is_pending and not item.repeated:
             self._groups.listeners.note(transfer, is_known=item.is_known)
         if not self._is_here(source, target):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from batonpass.authority.errors import Reason, Refused
 from batonpass.authority.trust.certificates import UnprovenChain
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.certificates import Certification
 
 __all__ = ["Chains"]
@@ -28,7 +28,7 @@ class Chains:
         contested: told of each entity that is looked for because of its chain.
     """
 
-    def __init__(self, certificates: Certification, store: Store, contested: Callable[[str], None]) -> None:
+    def __init__(self, certificates: Certification, store: InstanceStore, contested: Callable[[str], None]) -> None:
         self._certificates: Final = certificates
         self._store: Final = store
         self._contested: Final = contested

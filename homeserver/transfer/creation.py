@@ -20,10 +20,10 @@ from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.model.standing import Standing
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Spawn, Spawned
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
-__all__ = ["SPAWN_TIMEOUT_S", "Births", "SpawnNotTold", "SpawnUnconfirmed"]
+__all__ = ["SPAWN_TIMEOUT_S", "EntityCreation", "SpawnNotTold", "SpawnUnconfirmed"]
 
 SPAWN_TIMEOUT_S: Final = 5.0
 _WHY_NOT: Final = "its server died before it had confirmed, and whether anybody has a copy is being found out"
@@ -40,7 +40,7 @@ class SpawnUnconfirmed(Exception):
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingForSpawn:
     """Somebody who waits for a server's word on an entity."""
 
     record: EntityRecord
@@ -48,21 +48,21 @@ class _Waiting:
     answer: Spawned | None = None
 
 
-class Births:
+class EntityCreation:
     """One member's part. `post` sends a sealed message to a server (`Post.post`)."""
 
-    def __init__(self, store: Store, post: Callable[..., Awaitable[None]], clock: Clock) -> None:
+    def __init__(self, store: InstanceStore, post: Callable[..., Awaitable[None]], clock: Clock) -> None:
         self._store: Final = store
         self._post: Final = post
         self._clock: Final = clock
-        self._waiting: Final[dict[str, list[_Waiting]]] = {}
+        self._waiting: Final[dict[str, list[_WaitingForSpawn]]] = {}
 
     async def create(self, params: Mapping[str, object], **wanted: Any) -> tuple[EntityRecord, str]:
         """Create an entity, by the arguments of `entity.create`: its record, and why its server will not have it.
 
         Raises:
-            Refused: as `Store.submit`; or the server would not have it for a reason that has a code.
-            NoQuorum, OutcomeUnknown: as `Store.submit`.
+            Refused: as `InstanceStore.submit`; or the server would not have it for a reason that has a code.
+            NoQuorum, OutcomeUnknown: as `InstanceStore.submit`.
             SpawnNotTold, SpawnUnconfirmed: to repeat it tells what became of it.
         """
         record = EntityRecord.from_data(await self._store.submit("entity.create", confirms=True, **wanted))
@@ -81,7 +81,7 @@ class Births:
 
     async def _spawn(self, record: EntityRecord, params: Mapping[str, object]) -> Spawned:
         """Have the authority simulate a new entity; its answer has no reason if it does, else that against it."""
-        waiting = _Waiting(record, self._clock.bell())
+        waiting = _WaitingForSpawn(record, self._clock.bell())
         self._waiting.setdefault(record.id, []).append(waiting)
         message = Spawn(
             entity=record.id,
@@ -106,7 +106,7 @@ class Births:
             raise SpawnUnconfirmed(f"{record.authority} did not confirm in time")
         return waiting.answer
 
-    async def _waited(self, waiting: _Waiting) -> None:
+    async def _waited(self, waiting: _WaitingForSpawn) -> None:
         """Wait for the word on it; `Refused` (`gone`) if it is deleted meanwhile."""
         until_ns = self._clock.monotonic_ns() + round(SPAWN_TIMEOUT_S * 1e9)
         # This member's copy may be behind the creation.

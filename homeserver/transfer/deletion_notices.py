@@ -15,7 +15,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Despawn, Despawned
 from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.raft.submissions import OutcomeUnknown
 
@@ -41,7 +41,7 @@ class Farewells:
     """
 
     def __init__(
-        self, store: Store, post: Callable[..., Awaitable[None]], clock: Clock, in_office: Callable[[], bool]
+        self, store: InstanceStore, post: Callable[..., Awaitable[None]], clock: Clock, in_office: Callable[[], bool]
     ) -> None:
         self._store: Final = store
         self._post: Final = post

@@ -11,9 +11,9 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, HandoffAbort, HandoffReply, HandoffRequest, Message, Report
-from batonpass.homeserver.names.federation import Federation, PeerUnreachable
+from batonpass.homeserver.names.federation import Federation, InstanceUnreachable
 
 __all__ = ["PATIENCE_S", "PassingOn", "home_elsewhere"]
 
@@ -36,21 +36,23 @@ class PassingOn:
         self._federation: Final = federation
         self._clock: Final = clock
 
-    async def each(self, home: str, opened: Sequence[Opened]) -> list[Letter | PeerUnreachable | MessageError]:
+    async def each(
+        self, home: str, opened: Sequence[OpenedMessage]
+    ) -> list[Letter | InstanceUnreachable | MessageError]:
         """The answers to messages, which came together, from the home that they are for.
 
-        Or for each `PeerUnreachable`: nobody there answers in time; `MessageError`: what is answered is no answer.
+        Or for each `InstanceUnreachable`: nobody there answers in time; `MessageError`: what is answered is no answer.
         """
         letters = [Letter(one.message, one.trace, isinstance(one.message, HandoffRequest)) for one in opened]
         within_s = min(PATIENCE_S, opened[0].left_s(self._clock.monotonic_ns()))
         answers = await self._federation.exchange_all(home, letters, within_s=within_s)
         return [
-            answer if isinstance(answer, PeerUnreachable) else _read(home, one, Letter(*answer))
+            answer if isinstance(answer, InstanceUnreachable) else _read(home, one, Letter(*answer))
             for one, answer in zip(opened, answers, strict=True)
         ]
 
 
-def _read(home: str, asked: Opened, answer: Letter) -> Letter | MessageError:
+def _read(home: str, asked: OpenedMessage, answer: Letter) -> Letter | MessageError:
     if not isinstance(asked.message, HandoffRequest):
         return Letter(answer.message, asked.trace)
     if not isinstance(answer.message, HandoffReply):

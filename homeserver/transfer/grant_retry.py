@@ -18,7 +18,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["Reminders"]
@@ -44,7 +44,7 @@ class Reminders:
     def __init__(
         self,
         instance: str,
-        store: Store,
+        store: InstanceStore,
         post: Callable[..., Awaitable[None]],
         certificate: Callable[[TransferRecord], str],
         clock: Clock,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from batonpass.authority.errors import Refused
 from batonpass.authority.node.spans import BULK, SILENT, Spans
 from batonpass.authority.procedures.batch import answer_of
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.tree.data.errors import BadData, MalformedCommand
 from batonpass.tree.raft.submissions import Aborted
 
@@ -23,7 +23,7 @@ Step = tuple[str, dict[str, Any]]
 class GroupCommit:
     """One member's way to the log for what its messages about transfers ask for."""
 
-    def __init__(self, store: Store, spans: Spans = SILENT) -> None:
+    def __init__(self, store: InstanceStore, spans: Spans = SILENT) -> None:
         self._store: Final = store
         self._spans: Final = spans
 

@@ -18,13 +18,13 @@ from batonpass.authority.model.records import GroupPhase, GroupRecord, Outcome, 
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import MAX_BATCH, Letter
 from batonpass.authority.wire.transfer import Grant
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.decided import Listeners, reply_of
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.homeserver.transfer.ports import Ports
 from batonpass.homeserver.transfer.spans import DecisionSpans
-from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
+from batonpass.homeserver.transfer.waiting_group import WaitingRequest, WaitingRequests
 
 __all__ = ["LOOK_S", "GroupAnswers", "GroupNews"]
 
@@ -54,7 +54,7 @@ class GroupAnswers:
         self._decisions: Final = decisions
         self.listeners: Final = listeners
 
-    def waits(self, request: Waiting) -> None:
+    def waits(self, request: WaitingRequest) -> None:
         """This request is one of a group's that is not complete yet."""
         self._waiting.add(request)
 
@@ -93,7 +93,7 @@ class GroupAnswers:
                 except NOT_TOLD as error:
                     _told.info("%s was not told of %d transfers of %s: %s", to, len(letters), group.id, error)
 
-    def _words_of(self, decided: Sequence[tuple[Waiting, TransferRecord]]) -> Mapping[str, list[Letter]]:
+    def _words_of(self, decided: Sequence[tuple[WaitingRequest, TransferRecord]]) -> Mapping[str, list[Letter]]:
         """What became of requests that waited, by who is to hear it: grants for targets here, the rest for sources."""
         words: defaultdict[str, list[Letter]] = defaultdict(list)
         committed = [(one, transfer) for one, transfer in decided if transfer.phase is Phase.COMMITTED]
@@ -126,7 +126,7 @@ class GroupNews:
 
     def __init__(
         self,
-        store: Store,
+        store: InstanceStore,
         waiting: WaitingRequests,
         tell: Callable[[TransferRecord], Awaitable[None]],
         clock: Clock,

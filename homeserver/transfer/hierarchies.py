@@ -21,7 +21,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.hierarchy import is_held_elsewhere
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.raft.submissions import OutcomeUnknown
@@ -40,7 +40,7 @@ OrderEach = Callable[[Sequence[TransferRecord]], Awaitable[None]]
 """As `Orders.order_each`."""
 
 
-async def order_all(store: Store, order_each: OrderEach, group: str) -> None:
+async def order_all(store: InstanceStore, order_each: OrderEach, group: str) -> None:
     """Tell the authorities of a group's members to begin; those that cannot be told are told with a repetition."""
     groups, told, permitted = [group], set[str](), list[TransferRecord]()
     for one in groups:
@@ -67,7 +67,7 @@ class Hierarchies:
     def __init__(
         self,
         instance: str,
-        store: Store,
+        store: InstanceStore,
         federation: Federation,
         order_each: OrderEach,
         clock: Clock,

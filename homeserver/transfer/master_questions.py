@@ -18,7 +18,7 @@ import trio
 
 from batonpass.actors.base.clock import Bell, Clock
 from batonpass.authority.model.records import EntityRecord, TransferRecord
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.tree.data.errors import WatcherCut
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.store.pattern import ANY_DEPTH
@@ -49,7 +49,7 @@ Asked = list[tuple[EntityRecord, TransferRecord]]
 class Questions:
     """The questions that masters are asked here."""
 
-    def __init__(self, store: Store, backend: Callable[[], Backend], clock: Clock) -> None:
+    def __init__(self, store: InstanceStore, backend: Callable[[], Backend], clock: Clock) -> None:
         """`backend` tells who keeps the rows at the moment."""
         self._store: Final = store
         self._backend: Final = backend

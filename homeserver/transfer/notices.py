@@ -12,7 +12,7 @@ from batonpass.authority.model.records import EntityRecord, TransferRecord
 from batonpass.authority.trust.certificates import token_hash
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Delegation, Despawn, OwnerWord
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.certificate_chains import Chains
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
@@ -36,7 +36,7 @@ def owner_word(record: EntityRecord) -> OwnerWord:
 class Notices:
     """One member's part."""
 
-    def __init__(self, store: Store, post: Post, certificates: Certification, chains: Chains) -> None:
+    def __init__(self, store: InstanceStore, post: Post, certificates: Certification, chains: Chains) -> None:
         self._store: Final = store
         self._post: Final = post
         self._certificates: Final = certificates
@@ -85,7 +85,8 @@ class Notices:
         """Bring the log up to date with direct passes, as a server tells them, and give the holder a new grant.
 
         Raises:
-            MessageError, Refused, NoQuorum, OutcomeUnknown, PeerUnreachable: as `Chains.passes` and `Store.submit`.
+            MessageError, Refused, NoQuorum, OutcomeUnknown, PeerUnreachable: as `Chains.passes` and
+            `InstanceStore.submit`.
         """
         passes = await self._chains.passes(chain, entity_id, by)
         if not passes:

@@ -12,7 +12,7 @@ from batonpass.authority.model.records import EntityRecord, Phase, TransferRecor
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Order
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
 
 __all__ = ["Ordering", "order_of"]
@@ -23,7 +23,7 @@ _log = logging.getLogger("batonpass.homeserver.transfer.service")
 class Ordering:
     """One member's orders. An order that an authority knows changes nothing."""
 
-    def __init__(self, store: Store, post: Post, clock: Clock) -> None:
+    def __init__(self, store: InstanceStore, post: Post, clock: Clock) -> None:
         self._store: Final = store
         self._post: Final = post
         self._clock: Final = clock
@@ -79,7 +79,7 @@ class Ordering:
         return authority, Letter(order_of(transfer, record, self._store), Trace(transfer.id))
 
 
-def order_of(transfer: TransferRecord, record: EntityRecord | None, store: Store) -> Order:
+def order_of(transfer: TransferRecord, record: EntityRecord | None, store: InstanceStore) -> Order:
     """The order to begin a permitted transfer; `record` is that of its entity, as `store` has it at this moment."""
     undecided_at = _undecided_at(transfer, record, store)
     return Order(
@@ -97,7 +97,7 @@ def order_of(transfer: TransferRecord, record: EntityRecord | None, store: Store
     )
 
 
-def _undecided_at(transfer: TransferRecord, record: EntityRecord | None, store: Store) -> Fence:
+def _undecided_at(transfer: TransferRecord, record: EntityRecord | None, store: InstanceStore) -> Fence:
     """The fence that its entity has come to while a direct transfer has no result; 0 if this member cannot say.
 
     The transfer is read again, together with the record: the log may have moved on since whoever orders it looked. Of

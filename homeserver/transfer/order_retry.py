@@ -26,12 +26,12 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.model.records import GroupPhase, GroupRecord, TransferRecord
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.order import Ordering
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.raft.submissions import OutcomeUnknown
 
-__all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_OPEN", "SEARCH_NS", "Orders"]
+__all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_OPEN", "SEARCH_NS", "OrderRetry"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.order_retry")
 
@@ -50,7 +50,7 @@ MAX_OPEN: Final = 4096
 """So many orders are watched; the oldest are left to the search."""
 
 
-class Orders:
+class OrderRetry:
     """One member's part.
 
     Args:
@@ -59,7 +59,7 @@ class Orders:
 
     def __init__(
         self,
-        store: Store,
+        store: InstanceStore,
         ordering: Ordering,
         clock: Clock,
         in_office: Callable[[], bool],

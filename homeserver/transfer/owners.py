@@ -5,24 +5,24 @@ import logging
 from batonpass.authority.errors import MessageError, Reason, Refused
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.names import instance_of
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.transfer.notices import Notices, owner_word
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
-__all__ = ["Owners"]
+__all__ = ["OwnerAnswers"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.owners")
 
 
-class Owners:
+class OwnerAnswers:
     """One member's answers to authorities that ask who owns what they simulate."""
 
     def __init__(
-        self, instance: str, store: Store, directory: Directory, federation: Federation, notices: Notices
+        self, instance: str, store: InstanceStore, directory: Directory, federation: Federation, notices: Notices
     ) -> None:
         self._instance = instance
         self._store = store
@@ -30,7 +30,7 @@ class Owners:
         self._federation = federation
         self._notices = notices
 
-    async def answer(self, opened: Opened) -> OwnerWord:
+    async def answer(self, opened: OpenedMessage) -> OwnerWord:
         """The log's word, perhaps from another instance; a player that was silent for too long counts as gone first.
 
         Raises:

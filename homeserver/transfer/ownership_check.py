@@ -10,10 +10,10 @@ from batonpass.authority.procedures.fence_allocation import lowest_epoch
 from batonpass.authority.procedures.ownership_check import is_given, is_staged
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message
 from batonpass.homeserver.log.log_positions import LogPositions, new_mark
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.federation import Federation
 from batonpass.tree.raft.submissions import NoQuorum
 
@@ -30,7 +30,7 @@ class Held:
 
     def __init__(
         self,
-        store: Store,
+        store: InstanceStore,
         federation: Federation,
         positions: LogPositions,
         instance: str,
@@ -44,7 +44,7 @@ class Held:
         self._check_speaks_for: Final = check_speaks_for
         self._went_back: Final = went_back
 
-    async def answer(self, opened: Opened) -> Message:
+    async def answer(self, opened: OpenedMessage) -> Message:
         """A server asks what of all that it has is its own.
 
         Raises:

@@ -15,25 +15,25 @@ from batonpass.actors.base.batcher import Combiner
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
 from batonpass.actors.net.link_service import LinkService
-from batonpass.authority.errors import MessageError, Reason, Refused, UnknownSender
+from batonpass.authority.errors import MessageError, Reason, Refused, UnregisteredSender
 from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import LogShown
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Message, Parcel, encode_link
 from batonpass.crypto import jose
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.directory import Directory
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["NOT_TOLD", "NobodyWaits", "Parcels", "Post"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.service")
 # Why a server could not be told something; what had been decided before stays decided.
-NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
+NOT_TOLD: Final = (Refused, InstanceUnreachable, NoQuorum)
 # Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
 MAX_POSTING: Final = 10_000
 
@@ -82,7 +82,7 @@ class Parcels:
         # What was shown last to servers of other instances.
         self._shown: LruTable[str, str] = LruTable(MAX_POSTING)
 
-    async def open_untrusted(self, parcel: Parcel, until_ns: int | None = None) -> list[Opened]:
+    async def open_untrusted(self, parcel: Parcel, until_ns: int | None = None) -> list[OpenedMessage]:
         """Check and open a parcel for this server; what is in it: one message, or those of a batch.
 
         `until_ns` is until when its sender waits for an answer (monotonic), if that is known.
@@ -99,7 +99,7 @@ class Parcels:
             raise MessageError(str(error)) from error
         keys = await self._directory.keys_of(sender, kid)
         if keys is None:
-            raise UnknownSender(f"{sender} is not registered: no keys are known for it")
+            raise UnregisteredSender(f"{sender} is not registered: no keys are known for it")
         now_ns = self._clock.monotonic_ns()
         if until_ns is not None and now_ns >= until_ns:
             raise NobodyWaits(f"{sender} does not wait any more")
@@ -196,4 +196,4 @@ class Parcels:
         try:
             self._link.post(to, (row.link_host, row.link_port), encode_link(parcel))
         except (LinkDown, LinkFull) as error:
-            raise PeerUnreachable(f"{to} cannot be reached over the link: {error}") from error
+            raise InstanceUnreachable(f"{to} cannot be reached over the link: {error}") from error

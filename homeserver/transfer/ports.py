@@ -9,7 +9,7 @@ from batonpass.authority.node.breakpoints import BreakpointReached
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.homeserver.log.log_positions import LogPositions
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.transfer.parcels import Post
@@ -34,7 +34,7 @@ class Ports:
     """
 
     sealer: Sealer
-    store: Store
+    store: InstanceStore
     directory: Directory
     federation: Federation
     post: Post

@@ -15,7 +15,7 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.procedures.rate_limit import Pace, Rate, spent, spent_of
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["MAX_COUNTED", "MAX_REQUESTERS", "RATE", "RequestGate"]
 
@@ -34,7 +34,9 @@ class RequestGate:
         now_s: a clock that only goes on, in seconds.
     """
 
-    def __init__(self, store: Store, clock: Clock, rate: Rate = RATE, now_s: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, store: InstanceStore, clock: Clock, rate: Rate = RATE, now_s: Callable[[], float] | None = None
+    ) -> None:
         self._store: Final = store
         self._clock: Final = clock
         self._rate: Final = rate

@@ -15,7 +15,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import LogInquiry
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import AdmitRequest, Message, NoAnswer
 from batonpass.homeserver.names.directory import check_homeserver_of
 from batonpass.homeserver.names.local_admission import Admitting
@@ -26,7 +26,7 @@ from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["Answer", "Transfers", "in_nursery"]
 
-Answer = Callable[[Opened], Awaitable[Message]]
+Answer = Callable[[OpenedMessage], Awaitable[Message]]
 """Answers one kind of message; raises as `Transfers.reply`."""
 
 
@@ -60,7 +60,7 @@ class Transfers:
         self._why_undecided: Final = why_undecided
         self._beside_each_other: Final = ports.beside_each_other
 
-    async def replies(self, opened: Sequence[Opened]) -> list[Letter]:
+    async def replies(self, opened: Sequence[OpenedMessage]) -> list[Letter]:
         """What is to be answered to each message of a batch, in their order; see `homeserver.transfer.batch`."""
         undecided = Letter(NoAnswer(why="undecided"), Trace("batch"))
         letters = dict.fromkeys(range(len(opened)), undecided)
@@ -68,10 +68,10 @@ class Transfers:
             return list(letters.values())
         places = {id(one): place for place, one in enumerate(opened)}
 
-        def answered(one: Opened, answer: Letter | Exception | None) -> None:
+        def answered(one: OpenedMessage, answer: Letter | Exception | None) -> None:
             letters[places[id(one)]] = letter_of(one, answer)
 
-        async def answer_one(one: Opened) -> None:
+        async def answer_one(one: OpenedMessage) -> None:
             answered(one, await self._reply_or_why_not(one))
 
         together, rest, wrong = await self._batches.pick(
@@ -87,7 +87,7 @@ class Transfers:
                 answered(item.opened, item.answer)
         return list(letters.values())
 
-    async def _reply_or_why_not(self, one: Opened) -> Letter | Exception | None:
+    async def _reply_or_why_not(self, one: OpenedMessage) -> Letter | Exception | None:
         try:
             if not one.left_s(self._clock.monotonic_ns()):
                 raise NoQuorum("the server that asked does not wait any more")
@@ -95,7 +95,7 @@ class Transfers:
         except Exception as error:
             return error
 
-    async def reply(self, opened: Opened) -> Letter | None:
+    async def reply(self, opened: OpenedMessage) -> Letter | None:
         """Deal with one opened message; what to answer its sender, or None if the answer takes another way.
 
         Raises:

@@ -10,13 +10,13 @@ from batonpass.actors.base.clock import Bell
 from batonpass.authority.wire.hops import Trace
 from batonpass.crypto.bounded_tables import LruTable
 
-__all__ = ["MAX_WAITING", "Waiting", "WaitingRequests"]
+__all__ = ["MAX_WAITING", "WaitingRequest", "WaitingRequests"]
 
 MAX_WAITING: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRequest:
     """One request: the group that it waits for, the trace by which it came, and the old authority."""
 
     transfer_id: str
@@ -33,13 +33,13 @@ class WaitingRequests:
     """
 
     def __init__(self, came: Bell) -> None:
-        self._waiting: LruTable[str, Waiting] = LruTable(MAX_WAITING)
+        self._waiting: LruTable[str, WaitingRequest] = LruTable(MAX_WAITING)
         self.came: Final = came
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: WaitingRequest) -> None:
         """The latest request of a transfer."""
         self._waiting[waiting.transfer_id] = waiting
         self.came.ring()
@@ -48,6 +48,6 @@ class WaitingRequests:
         """For each group that is waited for the transfer of one of the requests."""
         return list({waiting.group: name for name, waiting in self._waiting.items()}.values())
 
-    def take(self, transfer_id: str) -> Waiting | None:
+    def take(self, transfer_id: str) -> WaitingRequest | None:
         """The request of a transfer, which waits no longer."""
         return self._waiting.pop(transfer_id, None)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from batonpass.scenarios.bench.judgement import Verdict, judge_all, judge_limit, spread_of
+from batonpass.scenarios.bench.judgement import DemandVerdict, judge_all, judge_limit, spread_of
 from batonpass.scenarios.bench.machine import HostFacts
-from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.rows import RowUnit
 
-__all__ = ["OURS", "ComparedRow", "Comparison", "Figure", "Limit", "LimitResult", "Row", "compare"]
+__all__ = ["OURS", "ComparedRow", "Comparison", "ComparisonRow", "Figure", "Limit", "LimitResult", "compare"]
 
 OURS = "batonpass"
 SCHEMA_VERSION = 1
@@ -28,7 +28,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One row. `subjects` are those that can do this work, ours not named; `note` explains what is compared.
 
     One that takes long is measured in the first `rounds` only.
@@ -36,18 +36,18 @@ class Row:
 
     name: str
     title: str
-    unit: Unit
+    unit: RowUnit
     subjects: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
     note: str = ""
     rounds: int | None = None
 
 
-class _Frozen(BaseModel):
+class _FrozenComparison(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Figure(_Frozen):
+class Figure(_FrozenComparison):
     """What was measured of one subject in one row. `ratio` is ours divided by this; None for ourselves."""
 
     median: float
@@ -57,27 +57,27 @@ class Figure(_Frozen):
     ratio: float | None
 
 
-class LimitResult(_Frozen):
+class LimitResult(_FrozenComparison):
     """A demand, in words, and what became of it."""
 
     text: str
-    verdict: Verdict
+    verdict: DemandVerdict
 
 
-class ComparedRow(_Frozen):
+class ComparedRow(_FrozenComparison):
     """One row of the report. Subjects that could not be measured are missing from `figures`."""
 
     name: str
     title: str
-    unit: Unit
+    unit: RowUnit
     lower_is_better: bool
     figures: dict[str, Figure]
     limits: tuple[LimitResult, ...]
-    verdict: Verdict | None
+    verdict: DemandVerdict | None
     note: str
 
 
-class Comparison(_Frozen):
+class Comparison(_FrozenComparison):
     """A whole run: `--json` writes this."""
 
     schema_version: int = SCHEMA_VERSION
@@ -96,10 +96,10 @@ class Comparison(_Frozen):
     @property
     def passed(self) -> bool:
         """Whether no demand was missed."""
-        return all(row.verdict is not Verdict.MISSED for row in self.rows)
+        return all(row.verdict is not DemandVerdict.MISSED for row in self.rows)
 
 
-def compare(row: Row, measured: Mapping[str, Sequence[float]]) -> ComparedRow:
+def compare(row: ComparisonRow, measured: Mapping[str, Sequence[float]]) -> ComparedRow:
     """A row of the report from the rounds' figures of each subject, in the unit of the row."""
     spreads = {name: spread for name in (OURS, *row.subjects) if (spread := spread_of(measured.get(name, ())))}
     ours = spreads.get(OURS)
@@ -128,17 +128,17 @@ def compare(row: Row, measured: Mapping[str, Sequence[float]]) -> ComparedRow:
     )
 
 
-def _judge(limit: Limit, unit: Unit, figures: Mapping[str, Figure]) -> Verdict:
+def _judge(limit: Limit, unit: RowUnit, figures: Mapping[str, Figure]) -> DemandVerdict:
     ours = figures.get(OURS)
     reference = 1.0 if limit.than is None else figures[limit.than].median if limit.than in figures else None
     if ours is None or reference is None:
-        return Verdict.NOT_JUDGED
+        return DemandVerdict.NOT_JUDGED
     return judge_limit(limit.times * reference, unit, ours.median)
 
 
-def _text(limit: Limit, unit: Unit) -> str:
+def _text(limit: Limit, unit: RowUnit) -> str:
     sign = "<=" if unit.lower_is_better else ">="
     if limit.than is not None:
         return f"{sign} {limit.times:g}x {limit.than}"
-    suffix = "" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
+    suffix = "" if unit is RowUnit.PER_SECOND else unit if unit is RowUnit.TIMES else f" {unit}"
     return f"{sign} {limit.times:,.10g}{suffix}"

@@ -5,8 +5,8 @@ from rich.table import Table
 from rich.text import Text
 
 from batonpass.scenarios.bench.comparison import OURS, ComparedRow, Comparison, Figure
-from batonpass.scenarios.bench.judgement import VERDICT_STYLES, Verdict
-from batonpass.scenarios.bench.rows import Unit, bare, number
+from batonpass.scenarios.bench.judgement import VERDICT_STYLES, DemandVerdict
+from batonpass.scenarios.bench.rows import RowUnit, bare, number
 
 __all__ = ["render_comparison"]
 
@@ -35,7 +35,7 @@ def _add_row(table: Table, row: ComparedRow) -> None:
             table.add_row("", Text(name, style="dim"), _spread(figure, row.unit), ratio, "", "")
 
 
-def _spread(figure: Figure, unit: Unit) -> Text:
+def _spread(figure: Figure, unit: RowUnit) -> Text:
     spread = "" if len(figure.rounds) == 1 else f" [{bare(figure.min, unit)}-{bare(figure.max, unit)}]"
     return Text(number(figure.median, unit) + spread)
 
@@ -50,7 +50,7 @@ def _notes(report: Comparison) -> list[Text]:
         *report.remarks,
         *(f"{row.title}: {row.note}" for row in report.rows if row.note),
     ]
-    missed = [row.title for row in report.rows if row.verdict is Verdict.MISSED]
+    missed = [row.title for row in report.rows if row.verdict is DemandVerdict.MISSED]
     judged = any(row.verdict is not None for row in report.rows)
     if missed:
         lines.append(f"MISSED: {'; '.join(missed)}")

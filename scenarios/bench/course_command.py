@@ -9,7 +9,7 @@ from rich.console import Console
 
 from batonpass.scenarios.bench.comparison_table import render_comparison
 from batonpass.scenarios.bench.peers import cache_directory
-from batonpass.scenarios.bench.side_by_side import Course, Plan, run_course
+from batonpass.scenarios.bench.side_by_side import ComparisonPlan, Course, run_course
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
 
 __all__ = ["course_command"]
@@ -61,7 +61,7 @@ def _run(course: Course, flags: dict[str, Any]) -> int:
             click.echo(f"{row.name:{width}}  {row.title}")
         return 0
     quick = flags["quick"]
-    plan = Plan(
+    plan = ComparisonPlan(
         course=course,
         rows=tuple(row for row in course.rows if not flags["only"] or row.name in flags["only"]),
         rounds=flags["rounds"] or (1 if quick else 5),

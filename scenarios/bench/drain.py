@@ -20,7 +20,7 @@ import trio
 from batonpass.authority.errors import Reason
 from batonpass.scenarios.bench.process_facts import processor_seconds
 from batonpass.scenarios.cases.cases import Run, open_run
-from batonpass.scenarios.cluster.cluster import LocalCluster, Role
+from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
 from batonpass.scenarios.judge.custody import FinalAuthority, gaps_ms, judge
@@ -74,7 +74,9 @@ async def measure(
         say(f"filling {_SOURCE} with {entities:,} entities")
         await _fill(run, entities)
         say("draining it")
-        pids = {server.name: server.pid for server in cluster.servers if server.pid and server.role is not Role.RELAY}
+        pids = {
+            server.name: server.pid for server in cluster.servers if server.pid and server.role is not ProcessRole.RELAY
+        }
         before = {name: processor_seconds(pid) for name, pid in pids.items()}
         seconds = await _drain(run, cluster)
         used = {name: round(processor_seconds(pid) - before[name], 2) for name, pid in pids.items()}

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from batonpass.scenarios.bench.rows import Demand, Reference, Unit
+from batonpass.scenarios.bench.rows import Reference, RowDemand, RowUnit
 from batonpass.scenarios.report.statistics import percentile
 
-__all__ = ["VERDICT_STYLES", "Spread", "Verdict", "judge", "judge_all", "judge_limit", "spread_of"]
+__all__ = ["VERDICT_STYLES", "DemandVerdict", "Spread", "judge", "judge_all", "judge_limit", "spread_of"]
 
 
-class Verdict(StrEnum):
+class DemandVerdict(StrEnum):
     """What became of a demand."""
 
     MET = "met"
@@ -19,7 +19,7 @@ class Verdict(StrEnum):
     """What it compares with was not measured, or the machine was not quiet."""
 
 
-VERDICT_STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_JUDGED: "dim"}
+VERDICT_STYLES = {DemandVerdict.MET: "green", DemandVerdict.MISSED: "bold red", DemandVerdict.NOT_JUDGED: "dim"}
 """How a table shows them."""
 
 
@@ -40,24 +40,24 @@ def spread_of(values: Sequence[float]) -> Spread | None:
     return Spread(percentile(values, 50), min(values), max(values), len(values))
 
 
-def judge(demand: Demand, unit: Unit, ours: float | None, etcd: float | None, *, quiet: bool) -> Verdict:
+def judge(demand: RowDemand, unit: RowUnit, ours: float | None, etcd: float | None, *, quiet: bool) -> DemandVerdict:
     """Whether a demand is met by these two medians."""
     reference = etcd if demand.reference is Reference.ETCD else 1.0
     if ours is None or reference is None or (demand.quiet_only and not quiet):
-        return Verdict.NOT_JUDGED
+        return DemandVerdict.NOT_JUDGED
     return judge_limit(demand.limit * reference, unit, ours)
 
 
-def judge_limit(limit: float, unit: Unit, ours: float) -> Verdict:
+def judge_limit(limit: float, unit: RowUnit, ours: float) -> DemandVerdict:
     """Whether a figure keeps to a limit in its own unit."""
     met = ours <= limit if unit.lower_is_better else ours >= limit
-    return Verdict.MET if met else Verdict.MISSED
+    return DemandVerdict.MET if met else DemandVerdict.MISSED
 
 
-def judge_all(verdicts: Sequence[Verdict]) -> Verdict | None:
+def judge_all(verdicts: Sequence[DemandVerdict]) -> DemandVerdict | None:
     """The verdict on a row: missed if one is missed, met if all that were judged are; None without demands."""
     if not verdicts:
         return None
-    if Verdict.MISSED in verdicts:
-        return Verdict.MISSED
-    return Verdict.MET if Verdict.MET in verdicts else Verdict.NOT_JUDGED
+    if DemandVerdict.MISSED in verdicts:
+        return DemandVerdict.MISSED
+    return DemandVerdict.MET if DemandVerdict.MET in verdicts else DemandVerdict.NOT_JUDGED

@@ -16,7 +16,7 @@ from typing import Final
 from batonpass.scenarios.bench.subject import Tell
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
-__all__ = ["Peer", "PeerMissing", "cache_directory", "install"]
+__all__ = ["PeerLibrary", "PeerMissing", "cache_directory", "install"]
 
 _PIP_TIMEOUT_S: Final = 600
 
@@ -26,7 +26,7 @@ class PeerMissing(EnvironmentFailed):
 
 
 @dataclass(frozen=True)
-class Peer:
+class PeerLibrary:
     """A library, what pip has to install for it, and the package whose version is the peer's."""
 
     name: str
@@ -39,7 +39,7 @@ def cache_directory() -> Path:
     return Path(cache) / "batonpass" / "peers"
 
 
-def install(peer: Peer, directory: Path, tell: Tell) -> Path:
+def install(peer: PeerLibrary, directory: Path, tell: Tell) -> Path:
     """The Python of the peer's environment below `directory`, which is made if it is not there or is of other versions.
 
     Raises:
@@ -58,7 +58,7 @@ def install(peer: Peer, directory: Path, tell: Tell) -> Path:
     return python
 
 
-def _run(argv: Sequence[str], peer: Peer) -> None:
+def _run(argv: Sequence[str], peer: PeerLibrary) -> None:
     try:
         subprocess.run(argv, check=True, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S)
     except subprocess.CalledProcessError as error:

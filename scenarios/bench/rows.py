@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from batonpass.scenarios.bench.subject import Fault
-from batonpass.scenarios.bench.workloads import WORKLOADS, Kind, Place, Workload
+from batonpass.scenarios.bench.subject import LeaderFault
+from batonpass.scenarios.bench.workloads import WORKLOADS, BenchWorkload, OperationKind, Place
 
-__all__ = ["Demand", "NodesFigure", "Reference", "RowSpec", "Unit", "bare", "number", "rewritten_of", "rows_of"]
+__all__ = ["NodesFigure", "Reference", "RowDemand", "RowSpec", "RowUnit", "bare", "number", "rewritten_of", "rows_of"]
 
 
-class Unit(StrEnum):
+class RowUnit(StrEnum):
     """What a row counts in."""
 
     MS = "ms"
@@ -26,7 +26,7 @@ class Unit(StrEnum):
     @property
     def lower_is_better(self) -> bool:
         """Whether a smaller figure is the better one."""
-        return self not in {Unit.PER_SECOND, Unit.MEGABYTES_PER_SECOND, Unit.SHARE}
+        return self not in {RowUnit.PER_SECOND, RowUnit.MEGABYTES_PER_SECOND, RowUnit.SHARE}
 
 
 class NodesFigure(StrEnum):
@@ -56,7 +56,7 @@ class Reference(StrEnum):
 
 
 @dataclass(frozen=True)
-class Demand:
+class RowDemand:
     """At most, or at least, `limit` times the reference; which of the two follows from the unit.
 
     With `quiet_only`, it is judged only on a machine that has nothing else to do.
@@ -76,34 +76,43 @@ class RowSpec:
 
     name: str
     title: str
-    source: Workload | Fault | NodesFigure
-    unit: Unit
+    source: BenchWorkload | LeaderFault | NodesFigure
+    unit: RowUnit
     khepri: float | None = None
-    demands: tuple[Demand, ...] = ()
+    demands: tuple[RowDemand, ...] = ()
 
 
 # The better of Khepri 0.16 and 0.19 beta, medians; 3 processes on loopback, fdatasync of 0.16-0.18 ms.
-_KHEPRI: Final[dict[tuple[Kind, Place, int], float]] = {
-    (Kind.WRITE, Place.LEADER, 1): 0.60,
-    (Kind.WRITE, Place.LEADER, 16): 7_300,
-    (Kind.WRITE, Place.LEADER, 64): 10_600,
-    (Kind.WRITE, Place.LEADER, 256): 18_500,
-    (Kind.WRITE, Place.FOLLOWER, 1): 0.67,
-    (Kind.LOCAL_READ, Place.LEADER, 64): 317_000,
+_KHEPRI: Final[dict[tuple[OperationKind, Place, int], float]] = {
+    (OperationKind.WRITE, Place.LEADER, 1): 0.60,
+    (OperationKind.WRITE, Place.LEADER, 16): 7_300,
+    (OperationKind.WRITE, Place.LEADER, 64): 10_600,
+    (OperationKind.WRITE, Place.LEADER, 256): 18_500,
+    (OperationKind.WRITE, Place.FOLLOWER, 1): 0.67,
+    (OperationKind.LOCAL_READ, Place.LEADER, 64): 317_000,
 }
-_DEMANDS: Final[dict[tuple[Kind, Place, int], tuple[Demand, ...]]] = {
-    (Kind.WRITE, Place.LEADER, 1): (Demand(0.8, Reference.ETCD),),
-    (Kind.WRITE, Place.LEADER, 64): (Demand(2.0, Reference.ETCD),),
+_DEMANDS: Final[dict[tuple[OperationKind, Place, int], tuple[RowDemand, ...]]] = {
+    (OperationKind.WRITE, Place.LEADER, 1): (RowDemand(0.8, Reference.ETCD),),
+    (OperationKind.WRITE, Place.LEADER, 64): (RowDemand(2.0, Reference.ETCD),),
     # 26,000 is one and a half times Khepri.
-    (Kind.WRITE, Place.LEADER, 256): (Demand(3.0, Reference.ETCD), Demand(26_000, quiet_only=True)),
-    (Kind.GROUPED_WRITE, Place.LEADER, 64): (Demand(60_000),),
-    (Kind.LINEARIZABLE_READ, Place.LEADER, 1): (Demand(0.7, Reference.ETCD),),
-    (Kind.LINEARIZABLE_READ, Place.FOLLOWER, 1): (Demand(0.7, Reference.ETCD),),
-    (Kind.LOCAL_READ, Place.LEADER, 64): (Demand(300_000),),
+    (OperationKind.WRITE, Place.LEADER, 256): (RowDemand(3.0, Reference.ETCD), RowDemand(26_000, quiet_only=True)),
+    (OperationKind.GROUPED_WRITE, Place.LEADER, 64): (RowDemand(60_000),),
+    (OperationKind.LINEARIZABLE_READ, Place.LEADER, 1): (RowDemand(0.7, Reference.ETCD),),
+    (OperationKind.LINEARIZABLE_READ, Place.FOLLOWER, 1): (RowDemand(0.7, Reference.ETCD),),
+    (OperationKind.LOCAL_READ, Place.LEADER, 64): (RowDemand(300_000),),
 }
 _OUTAGES: Final = (
-    RowSpec("outage-sigkill", "leader SIGKILL to next accepted write", Fault.KILL, Unit.MS, 387, (Demand(400),)),
-    RowSpec("outage-sigstop", "leader SIGSTOP to next accepted write", Fault.STOP, Unit.MS, 1_816, (Demand(1_500),)),
+    RowSpec(
+        "outage-sigkill", "leader SIGKILL to next accepted write", LeaderFault.KILL, RowUnit.MS, 387, (RowDemand(400),)
+    ),
+    RowSpec(
+        "outage-sigstop",
+        "leader SIGSTOP to next accepted write",
+        LeaderFault.STOP,
+        RowUnit.MS,
+        1_816,
+        (RowDemand(1_500),),
+    ),
 )
 # A write looks names up in one dictionary per level, so it should cost the same; the rest is noise and cache misses.
 _WRITE_GROWTH_LIMIT: Final = 1.3
@@ -119,14 +128,14 @@ def rewritten_of(nodes: int) -> int:
     return min(nodes, 400_000)
 
 
-def _row(workload: Workload) -> RowSpec:
+def _row(workload: BenchWorkload) -> RowSpec:
     key = (workload.kind, workload.place, workload.outstanding)
-    unit = Unit.MS if workload.outstanding == 1 else Unit.PER_SECOND
+    unit = RowUnit.MS if workload.outstanding == 1 else RowUnit.PER_SECOND
     clients = "one client" if workload.outstanding == 1 else f"{workload.outstanding} outstanding"
-    title = f"{workload.kind}{'' if unit is Unit.MS else 's'}, {workload.place}, {clients}"
-    if workload.kind is Kind.GROUPED_WRITE:
+    title = f"{workload.kind}{'' if unit is RowUnit.MS else 's'}, {workload.place}, {clients}"
+    if workload.kind is OperationKind.GROUPED_WRITE:
         title = f"writes in batches of 16, {workload.place}, {clients}"
-    if workload.kind is Kind.LOCAL_READ:
+    if workload.kind is OperationKind.LOCAL_READ:
         title = "local reads, in process (etcd: serializable)"
     return RowSpec(workload.name, title, workload, unit, _KHEPRI.get(key), _DEMANDS.get(key, ()))
 
@@ -134,42 +143,42 @@ def _row(workload: Workload) -> RowSpec:
 def _nodes_rows(few: int, some: int, everything: int) -> tuple[RowSpec, ...]:
     rewritten = f"{rewritten_of(everything):,}"
     rows = (
-        (NodesFigure.LOAD, Unit.PER_SECOND, f"{everything:,} nodes: load", ()),
-        (NodesFigure.MEMORY, Unit.BYTES, f"{everything:,} nodes: memory of a member, per node", ()),
-        (NodesFigure.DISK, Unit.BYTES, f"{everything:,} nodes: on disk, per node", ()),
-        (NodesFigure.WRITE_FEW, Unit.MS, f"write among {few:,} nodes, one client", ()),
-        (NodesFigure.WRITE_SOME, Unit.MS, f"write among {some:,} nodes, one client", ()),
-        (NodesFigure.WRITE_ALL, Unit.MS, f"write among {everything:,} nodes, one client", ()),
+        (NodesFigure.LOAD, RowUnit.PER_SECOND, f"{everything:,} nodes: load", ()),
+        (NodesFigure.MEMORY, RowUnit.BYTES, f"{everything:,} nodes: memory of a member, per node", ()),
+        (NodesFigure.DISK, RowUnit.BYTES, f"{everything:,} nodes: on disk, per node", ()),
+        (NodesFigure.WRITE_FEW, RowUnit.MS, f"write among {few:,} nodes, one client", ()),
+        (NodesFigure.WRITE_SOME, RowUnit.MS, f"write among {some:,} nodes, one client", ()),
+        (NodesFigure.WRITE_ALL, RowUnit.MS, f"write among {everything:,} nodes, one client", ()),
         (
             NodesFigure.WRITE_GROWTH,
-            Unit.TIMES,
+            RowUnit.TIMES,
             f"cost of a write, {everything:,} nodes : {few:,} nodes",
-            (Demand(_WRITE_GROWTH_LIMIT),),
+            (RowDemand(_WRITE_GROWTH_LIMIT),),
         ),
-        (NodesFigure.WRITES_FEW, Unit.PER_SECOND, f"writes among {few:,} nodes, 64 outstanding", ()),
-        (NodesFigure.WRITES_SOME, Unit.PER_SECOND, f"writes among {some:,} nodes, 64 outstanding", ()),
-        (NodesFigure.WRITES_ALL, Unit.PER_SECOND, f"writes among {everything:,} nodes, 64 outstanding", ()),
+        (NodesFigure.WRITES_FEW, RowUnit.PER_SECOND, f"writes among {few:,} nodes, 64 outstanding", ()),
+        (NodesFigure.WRITES_SOME, RowUnit.PER_SECOND, f"writes among {some:,} nodes, 64 outstanding", ()),
+        (NodesFigure.WRITES_ALL, RowUnit.PER_SECOND, f"writes among {everything:,} nodes, 64 outstanding", ()),
         (
             NodesFigure.LONGEST_WRITE,
-            Unit.MS,
+            RowUnit.MS,
             f"{everything:,} nodes: longest write while {rewritten} are rewritten",
             (),
         ),
-        (NodesFigure.RESTART, Unit.SECONDS, f"{everything:,} nodes: restart of a member until it has caught up", ()),
+        (NodesFigure.RESTART, RowUnit.SECONDS, f"{everything:,} nodes: restart of a member until it has caught up", ()),
     )
     return tuple(
         RowSpec(f"nodes-{figure}", title, figure, unit, demands=demands) for figure, unit, title, demands in rows
     )
 
 
-def number(value: float, unit: Unit) -> str:
+def number(value: float, unit: RowUnit) -> str:
     """A figure with its unit."""
-    suffix = "/s" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
+    suffix = "/s" if unit is RowUnit.PER_SECOND else unit if unit is RowUnit.TIMES else f" {unit}"
     return f"{bare(value, unit)}{suffix}"
 
 
-def bare(value: float, unit: Unit) -> str:
+def bare(value: float, unit: RowUnit) -> str:
     """A figure without its unit, with as many digits as mean something."""
-    if unit is not Unit.PER_SECOND and value < 10:
+    if unit is not RowUnit.PER_SECOND and value < 10:
         return f"{value:.2f}"
     return f"{value:,.0f}" if value < 100_000 else f"{value / 1000:,.0f}k"

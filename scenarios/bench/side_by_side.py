@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.scenarios.bench.comparison import OURS, Comparison, Row, compare
+from batonpass.scenarios.bench.comparison import OURS, Comparison, ComparisonRow, compare
 from batonpass.scenarios.bench.machine import is_quiet, look_at_host
-from batonpass.scenarios.bench.peers import Peer, PeerMissing, install
+from batonpass.scenarios.bench.peers import PeerLibrary, PeerMissing, install
 from batonpass.scenarios.bench.subject import Tell
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
-__all__ = ["Course", "Plan", "run_course"]
+__all__ = ["ComparisonPlan", "Course", "run_course"]
 
 _ROOT: Final = Path(__file__).parents[3]
 # Beyond what it was told to take: starting up, a hundred thousand actors, a slow machine.
@@ -47,10 +47,10 @@ class Course:
     """
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     package: str
     workers: Mapping[str, str]
-    peers: tuple[Peer, ...]
+    peers: tuple[PeerLibrary, ...]
     work: Mapping[tuple[str, str], str] = field(default_factory=dict)
     versions: tuple[str, ...] = ("batonpass", "trio")
     one_core: bool = True
@@ -59,18 +59,18 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """How often, and for how long each time. Without `peers`, only what our own Python can run."""
 
     course: Course
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     rounds: int
     seconds: float
     peers: bool
     directory: Path
 
 
-async def run_course(plan: Plan, tell: Tell) -> Comparison:
+async def run_course(plan: ComparisonPlan, tell: Tell) -> Comparison:
     """Measure everything in the plan.
 
     Raises:
@@ -102,7 +102,7 @@ async def run_course(plan: Plan, tell: Tell) -> Comparison:
     )
 
 
-async def _commands(plan: Plan, tell: Tell) -> tuple[dict[str, _Command], dict[str, str]]:
+async def _commands(plan: ComparisonPlan, tell: Tell) -> tuple[dict[str, _Command], dict[str, str]]:
     """How to run each subject's worker, and why a peer is missing."""
     course = plan.course
     commands: dict[str, _Command] = {
@@ -120,10 +120,10 @@ async def _commands(plan: Plan, tell: Tell) -> tuple[dict[str, _Command], dict[s
 
 
 async def _measure(
-    row: Row,
+    row: ComparisonRow,
     subject: str,
     command: _Command,
-    plan: Plan,
+    plan: ComparisonPlan,
     shared: _Shared,
     measured: dict[str, list[float]],
     not_measured: dict[str, str],

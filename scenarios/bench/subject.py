@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Final, Protocol
 
-from batonpass.scenarios.bench.workloads import Sample, Workload
-from batonpass.scenarios.cluster.processes import Child
+from batonpass.scenarios.bench.workloads import BenchWorkload, Sample
+from batonpass.scenarios.cluster.processes import RunningChild
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
-__all__ = ["GRACE_S", "MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell", "harmed"]
+__all__ = ["GRACE_S", "MEMBER_COUNT", "LeaderFault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell", "harmed"]
 
 MEMBER_COUNT: Final = 3
 # Nothing that they hold is wanted afterwards, and etcd takes seconds to hand over its leadership.
@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 """Takes a sentence about the progress, for people."""
 
 
-class Fault(StrEnum):
+class LeaderFault(StrEnum):
     """What happens to the leader."""
 
     KILL = "SIGKILL"
@@ -37,16 +37,16 @@ class LeaderMoved(MeasurementFailed):
 
 
 @asynccontextmanager
-async def harmed(child: Child, fault: Fault, restart: Callable[[], object]) -> AsyncIterator[None]:
+async def harmed(child: RunningChild, fault: LeaderFault, restart: Callable[[], object]) -> AsyncIterator[None]:
     """A process with `fault`; afterwards it goes on, or `restart` starts it again."""
-    if fault is Fault.KILL:
+    if fault is LeaderFault.KILL:
         child.kill()
     else:
         await child.pause()
     try:
         yield
     finally:
-        if fault is Fault.KILL:
+        if fault is LeaderFault.KILL:
             await child.wait()
             restart()
         else:
@@ -60,7 +60,7 @@ class Subject(Protocol):
     def name(self) -> str:
         """For people: `batonpass` or `etcd`."""
 
-    async def measure(self, workload: Workload, seconds: float) -> Sample:
+    async def measure(self, workload: BenchWorkload, seconds: float) -> Sample:
         """Run a workload for about so long.
 
         Raises:
@@ -68,7 +68,7 @@ class Subject(Protocol):
             MeasurementFailed: an operation failed.
         """
 
-    async def outage_ms(self, fault: Fault) -> float:
+    async def outage_ms(self, fault: LeaderFault) -> float:
         """Harm the leader, and return how long it took until a write was accepted; afterwards all three run again.
 
         Raises:

@@ -12,10 +12,10 @@ __all__ = [
     "COMMANDS_PER_GROUP",
     "KEY_COUNT",
     "WORKLOADS",
-    "Kind",
+    "BenchWorkload",
+    "OperationKind",
     "Place",
     "Sample",
-    "Workload",
     "key_path",
     "node_path",
     "value_text",
@@ -27,7 +27,7 @@ _VALUE_CHARS: Final = 100
 _KEYS_PER_SHARD: Final = 100
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """What one operation is."""
 
     WRITE = "write"
@@ -46,10 +46,10 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True)
-class Workload:
+class BenchWorkload:
     """One closed loop: what, where, and how many clients."""
 
-    kind: Kind
+    kind: OperationKind
     place: Place
     outstanding: int
 
@@ -61,7 +61,7 @@ class Workload:
     @property
     def commands_per_operation(self) -> int:
         """What an operation counts as in figures per second."""
-        return COMMANDS_PER_GROUP if self.kind is Kind.GROUPED_WRITE else 1
+        return COMMANDS_PER_GROUP if self.kind is OperationKind.GROUPED_WRITE else 1
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ def value_text(number: int) -> str:
     return f"{number:012d}".ljust(_VALUE_CHARS, "v")
 
 
-def _workloads() -> tuple[Workload, ...]:
-    writes = [Workload(Kind.WRITE, place, count) for place in Place for count in (1, 16, 64, 256)]
-    groups = [Workload(Kind.GROUPED_WRITE, Place.LEADER, 64)]
-    reads = [Workload(Kind.LINEARIZABLE_READ, place, count) for place in Place for count in (1, 64)]
-    return (*writes, *groups, *reads, Workload(Kind.LOCAL_READ, Place.LEADER, 64))
+def _workloads() -> tuple[BenchWorkload, ...]:
+    writes = [BenchWorkload(OperationKind.WRITE, place, count) for place in Place for count in (1, 16, 64, 256)]
+    groups = [BenchWorkload(OperationKind.GROUPED_WRITE, Place.LEADER, 64)]
+    reads = [BenchWorkload(OperationKind.LINEARIZABLE_READ, place, count) for place in Place for count in (1, 64)]
+    return (*writes, *groups, *reads, BenchWorkload(OperationKind.LOCAL_READ, Place.LEADER, 64))
 
 
 WORKLOADS: Final = _workloads()

@@ -25,7 +25,7 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.names import instance_of
 from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
-from batonpass.scenarios.cluster.topology import ClusterSpec, Route
+from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.common.options import json_file_option, output_file
 from batonpass.scenarios.judge.evidence import Evidence, collect
 from batonpass.scenarios.judge.measure import Measured, case_result, read_transfer
@@ -33,7 +33,7 @@ from batonpass.scenarios.players.input_stream import InputStream, Players
 from batonpass.scenarios.players.rest_client import CALL_PATIENCE_S, ApiFailure, RestClient
 from batonpass.scenarios.report.html import write_cases_page
 from batonpass.scenarios.report.json_file import write_cases
-from batonpass.scenarios.report.model import CaseName, CaseResult, Report, ServerEntry, Transport
+from batonpass.scenarios.report.model import CaseName, CaseResult, CasesReport, ServerEntry, Transport
 from batonpass.scenarios.report.table import cases_table
 from batonpass.scenarios.report.verdict import report_problems
 from batonpass.scenarios.report.words import case_title
@@ -115,8 +115,8 @@ def cases_spec(directory: Path | None = None) -> ClusterSpec:
         simservers=2,
         relays=2,
         routes=(
-            Route("alpha", "gamma", ("relay.r1",)),
-            Route("alpha", "delta", ("relay.r1", "relay.r2")),
+            InstanceRoute("alpha", "gamma", ("relay.r1",)),
+            InstanceRoute("alpha", "delta", ("relay.r1", "relay.r2")),
         ),
         directory=directory,
         log_level="WARNING",
@@ -233,7 +233,7 @@ async def run_cases(
     seed: int,
     plans: tuple[CasePlan, ...] = CASES,
     progress: Callable[[int, int], None] = lambda _number, _done: None,
-) -> tuple[Report, Evidence]:
+) -> tuple[CasesReport, Evidence]:
     """Run `transfers` transfers of every planned case on a running cluster and judge what happened."""
     started_at = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
     async with open_run(cluster, seed, patience_s=PATIENCE_S) as run, trio.open_nursery() as nursery:
@@ -245,7 +245,7 @@ async def run_cases(
             await run.players.drained(DRAIN_S)
             evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
     results = tuple(_result(plan, case, evidence) for plan, case in zip(plans, moved, strict=True))
-    report = Report(
+    report = CasesReport(
         cases=results,
         invariants=evidence.invariants,
         versions=versions(),
@@ -406,7 +406,7 @@ def command(
 
 async def _on_fresh_cluster(
     screen: Any, plans: tuple[CasePlan, ...], transfers: int, seed: int, directory: Path | None
-) -> tuple[Report, Evidence]:
+) -> tuple[CasesReport, Evidence]:
     with screen:
         async with LocalCluster.start(cases_spec(directory), progress=screen.cluster_event) as cluster:
             screen.cluster_ready(cluster)

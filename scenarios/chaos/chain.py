@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["Kill", "Loss", "judge_chain", "latest"]
+__all__ = ["Loss", "ServerKill", "judge_chain", "latest"]
 
 
 class Loss(StrEnum):
@@ -26,7 +26,7 @@ class Loss(StrEnum):
 
 
 @dataclass(frozen=True)
-class Kill:
+class ServerKill:
     """A server was gone at this time (monotonic nanoseconds)."""
 
     server: str
@@ -40,7 +40,7 @@ def latest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(stints.values(), key=lambda row: (row["epoch"], row["sub"], row["started_ns"]))
 
 
-def judge_chain(stints: Sequence[Mapping[str, Any]], kills: Iterable[Kill]) -> list[str]:
+def judge_chain(stints: Sequence[Mapping[str, Any]], kills: Iterable[ServerKill]) -> list[str]:
     """What is wrong with the stints of one entity, `latest` first applied, as sentences."""
     kills = tuple(kills)
     problems = []
@@ -58,7 +58,7 @@ def judge_chain(stints: Sequence[Mapping[str, Any]], kills: Iterable[Kill]) -> l
     return problems
 
 
-def _stood_still(stint: Mapping[str, Any], kills: tuple[Kill, ...]) -> bool:
+def _stood_still(stint: Mapping[str, Any], kills: tuple[ServerKill, ...]) -> bool:
     """Whether it was begun by a server that had been paused beyond its lease, and that ended it without a tick."""
     paused = any(
         k.loss is Loss.PAUSED and k.server == stint["server"] and k.at_ns <= stint["started_ns"] for k in kills
@@ -66,7 +66,7 @@ def _stood_still(stint: Mapping[str, Any], kills: tuple[Kill, ...]) -> bool:
     return paused and stint["ended_ns"] and not stint["last_tick_ns"]
 
 
-def _was_lost(before: Mapping[str, Any], after: Mapping[str, Any], kills: tuple[Kill, ...]) -> bool:
+def _was_lost(before: Mapping[str, Any], after: Mapping[str, Any], kills: tuple[ServerKill, ...]) -> bool:
     """Whether the server of the first stint was lost before the second began, with what it had frozen."""
     return any(
         (k.server == before["server"] and k.at_ns <= after["started_ns"] and k.at_ns >= before["started_ns"])
@@ -75,13 +75,13 @@ def _was_lost(before: Mapping[str, Any], after: Mapping[str, Any], kills: tuple[
     )
 
 
-def _has_lapsed(stint: Mapping[str, Any], kill: Kill) -> bool:
+def _has_lapsed(stint: Mapping[str, Any], kill: ServerKill) -> bool:
     """Whether a stint ended because its server was away until its lease was over."""
     is_its = kill.server == stint["server"] and kill.loss is not Loss.KILLED
     return is_its and bool(stint["ended_ns"]) and kill.at_ns <= stint["ended_ns"]
 
 
-def _end_ns(stint: Mapping[str, Any], kills: tuple[Kill, ...]) -> int | None:
+def _end_ns(stint: Mapping[str, Any], kills: tuple[ServerKill, ...]) -> int | None:
     """When a stint was over: as its server says, or when that was killed.
 
     Who is away until its lease is over ends it when it hears of that, and must not have ticked since the lease was: its

@@ -8,7 +8,7 @@ import trio
 
 from batonpass.scenarios.chaos.instance import NotInTime
 from batonpass.scenarios.chaos.member import CANNOT_RUN
-from batonpass.scenarios.chaos.stage import Stage
+from batonpass.scenarios.chaos.stage import FaultScene
 
 __all__ = ["add_and_remove", "replace_and_kill", "replace_by_newcomer", "replace_member", "transfer_leadership"]
 
@@ -17,7 +17,7 @@ _KILL_WITHIN_S: Final = 0.6
 
 
 @asynccontextmanager
-async def transfer_leadership(stage: Stage) -> AsyncIterator[str]:
+async def transfer_leadership(stage: FaultScene) -> AsyncIterator[str]:
     """The leadership is handed over, to a named follower or to the one that is best prepared."""
     leader = await stage.leader()
     named = stage.another_than(leader) if stage.dice.random() < 0.5 else None
@@ -28,7 +28,7 @@ async def transfer_leadership(stage: Stage) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def replace_member(stage: Stage) -> AsyncIterator[str]:
+async def replace_member(stage: FaultScene) -> AsyncIterator[str]:
     """A member is replaced by a new one: it died with its disk, or it is alive and has to stop by itself."""
     victim = await stage.anybody()
     dead = stage.dice.random() < 0.5
@@ -40,7 +40,7 @@ async def replace_member(stage: Stage) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def replace_and_kill(stage: Stage) -> AsyncIterator[str]:
+async def replace_and_kill(stage: FaultScene) -> AsyncIterator[str]:
     """A follower is replaced while the leader is killed, at any moment of it."""
     leader = await stage.leader()
     victim = stage.another_than(leader)
@@ -60,7 +60,7 @@ async def replace_and_kill(stage: Stage) -> AsyncIterator[str]:
         await stage.instance.start(leader)
 
 
-async def replace_by_newcomer(stage: Stage, victim: str) -> str:
+async def replace_by_newcomer(stage: FaultScene, victim: str) -> str:
     """Start a new member, have it take the victim's place, and see that the victim stops if it runs; who it is."""
     instance = stage.instance
     was_running = instance.is_running(victim)
@@ -73,7 +73,7 @@ async def replace_by_newcomer(stage: Stage, victim: str) -> str:
 
 
 @asynccontextmanager
-async def add_and_remove(stage: Stage) -> AsyncIterator[str]:
+async def add_and_remove(stage: FaultScene) -> AsyncIterator[str]:
     """A new member is added, and then one of all is removed, the leader as often as not."""
     instance = stage.instance
     stage.strike()
@@ -88,7 +88,7 @@ async def add_and_remove(stage: Stage) -> AsyncIterator[str]:
     yield f"added {newcomer}, removed {victim}"
 
 
-async def _retire(stage: Stage, name: str, *, was_running: bool) -> None:
+async def _retire(stage: FaultScene, name: str, *, was_running: bool) -> None:
     """A member that was removed while it was running has to stop by itself, saying that it was removed."""
     end = await stage.instance.retire(name)
     if not was_running:

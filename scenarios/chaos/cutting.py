@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from batonpass.scenarios.chaos.stage import Stage, upon_follower, upon_leader
+from batonpass.scenarios.chaos.stage import FaultScene, upon_follower, upon_leader
 
 __all__ = ["cut_one_way", "cut_pair", "isolate_follower", "isolate_leader", "split"]
 
 
 @asynccontextmanager
-async def _isolated(stage: Stage, victim: str) -> AsyncIterator[str]:
+async def _isolated(stage: FaultScene, victim: str) -> AsyncIterator[str]:
     await stage.network.isolate(victim)
     stage.strike()
     yield victim
@@ -20,7 +20,7 @@ isolate_leader, isolate_follower = upon_leader(_isolated), upon_follower(_isolat
 
 
 @asynccontextmanager
-async def _blocked(stage: Stage, *pairs: tuple[str, str]) -> AsyncIterator[None]:
+async def _blocked(stage: FaultScene, *pairs: tuple[str, str]) -> AsyncIterator[None]:
     """Lose what the first of each pair sends to the second."""
     for sender, receiver in pairs:
         await stage.network.block(sender, receiver)
@@ -30,7 +30,7 @@ async def _blocked(stage: Stage, *pairs: tuple[str, str]) -> AsyncIterator[None]
 
 
 @asynccontextmanager
-async def split(stage: Stage) -> AsyncIterator[str]:
+async def split(stage: FaultScene) -> AsyncIterator[str]:
     """The members fall into two halves, the leader in either."""
     names = stage.instance.names
     minority = stage.dice.sample(names, len(names) // 2)
@@ -42,7 +42,7 @@ async def split(stage: Stage) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def cut_pair(stage: Stage) -> AsyncIterator[str]:
+async def cut_pair(stage: FaultScene) -> AsyncIterator[str]:
     """The leader and one follower are cut off from each other."""
     leader = await stage.leader()
     follower = stage.another_than(leader)
@@ -51,7 +51,7 @@ async def cut_pair(stage: Stage) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def cut_one_way(stage: Stage) -> AsyncIterator[str]:
+async def cut_one_way(stage: FaultScene) -> AsyncIterator[str]:
     """What one member sends to another is lost."""
     sender = await stage.anybody()
     receiver = stage.another_than(sender)

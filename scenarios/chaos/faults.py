@@ -9,30 +9,30 @@ from collections.abc import Mapping
 from typing import Final
 
 from batonpass.scenarios.chaos import changing, cutting, killing, spoiling
-from batonpass.scenarios.chaos.plan import Kind
+from batonpass.scenarios.chaos.plan import FaultKind
 from batonpass.scenarios.chaos.stage import Fault
 
 __all__ = ["FAULTS", "Fault"]
 
-FAULTS: Final[Mapping[Kind, Fault]] = {
-    Kind.KILL_LEADER: killing.kill_leader,
-    Kind.KILL_FOLLOWER: killing.kill_follower,
-    Kind.KILL_MAJORITY: killing.kill_majority,
-    Kind.KILL_ALL: killing.kill_all,
-    Kind.STOP_LEADER: killing.stop_leader,
-    Kind.STOP_FOLLOWER: killing.stop_follower,
-    Kind.ISOLATE_LEADER: cutting.isolate_leader,
-    Kind.ISOLATE_FOLLOWER: cutting.isolate_follower,
-    Kind.SPLIT: cutting.split,
-    Kind.CUT_PAIR: cutting.cut_pair,
-    Kind.CUT_ONE_WAY: cutting.cut_one_way,
-    Kind.TEAR_JOURNAL: spoiling.tear_journal,
-    Kind.CORRUPT_JOURNAL: spoiling.corrupt_journal,
-    Kind.POWER_CUT: spoiling.power_cut,
-    Kind.POWER_CUT_ALL: spoiling.power_cut_all,
-    Kind.DISK_FULL: spoiling.disk_full,
-    Kind.TRANSFER_LEADERSHIP: changing.transfer_leadership,
-    Kind.REPLACE_MEMBER: changing.replace_member,
-    Kind.REPLACE_AND_KILL: changing.replace_and_kill,
-    Kind.ADD_AND_REMOVE: changing.add_and_remove,
+FAULTS: Final[Mapping[FaultKind, Fault]] = {
+    FaultKind.KILL_LEADER: killing.kill_leader,
+    FaultKind.KILL_FOLLOWER: killing.kill_follower,
+    FaultKind.KILL_MAJORITY: killing.kill_majority,
+    FaultKind.KILL_ALL: killing.kill_all,
+    FaultKind.STOP_LEADER: killing.stop_leader,
+    FaultKind.STOP_FOLLOWER: killing.stop_follower,
+    FaultKind.ISOLATE_LEADER: cutting.isolate_leader,
+    FaultKind.ISOLATE_FOLLOWER: cutting.isolate_follower,
+    FaultKind.SPLIT: cutting.split,
+    FaultKind.CUT_PAIR: cutting.cut_pair,
+    FaultKind.CUT_ONE_WAY: cutting.cut_one_way,
+    FaultKind.TEAR_JOURNAL: spoiling.tear_journal,
+    FaultKind.CORRUPT_JOURNAL: spoiling.corrupt_journal,
+    FaultKind.POWER_CUT: spoiling.power_cut,
+    FaultKind.POWER_CUT_ALL: spoiling.power_cut_all,
+    FaultKind.DISK_FULL: spoiling.disk_full,
+    FaultKind.TRANSFER_LEADERSHIP: changing.transfer_leadership,
+    FaultKind.REPLACE_MEMBER: changing.replace_member,
+    FaultKind.REPLACE_AND_KILL: changing.replace_and_kill,
+    FaultKind.ADD_AND_REMOVE: changing.add_and_remove,
 }

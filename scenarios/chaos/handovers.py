@@ -20,13 +20,13 @@ from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.breakpoints import Breakpoint
 from batonpass.scenarios.cases.cases import Run, open_run
-from batonpass.scenarios.chaos.chain import Kill, Loss, judge_chain, latest
+from batonpass.scenarios.chaos.chain import Loss, ServerKill, judge_chain, latest
 from batonpass.scenarios.chaos.gate import Gate, Hold
 from batonpass.scenarios.chaos.network import NamespacedNetwork
 from batonpass.scenarios.chaos.revoking import reset_keys, revoke_keys
 from batonpass.scenarios.chaos.ways import STEPS, WAYS, Lapse, Victim, Way
 from batonpass.scenarios.cluster.blueprint import ServerPlan
-from batonpass.scenarios.cluster.cluster import LocalCluster, Role, baton_launcher
+from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole, baton_launcher
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.judge.evidence import inputs_of
@@ -37,7 +37,7 @@ __all__ = [
     "Cut",
     "Deed",
     "Ground",
-    "Outcome",
+    "HandoverEnd",
     "Trial",
     "TrialResult",
     "all_cuts",
@@ -133,7 +133,7 @@ def all_cuts(cases: Iterable[str] = tuple(WAYS)) -> tuple[Trial, ...]:
     return tuple(Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds))
 
 
-class Outcome(StrEnum):
+class HandoverEnd(StrEnum):
     """What became of the entity."""
 
     GOES_ON = "goes on"
@@ -147,7 +147,7 @@ class TrialResult:
     """What became of a trial. `problems` are sentences about what must not be, whatever the outcome."""
 
     trial: Trial
-    outcome: Outcome
+    outcome: HandoverEnd
     took_s: float
     authority: str = ""
     problems: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ class TrialResult:
         """The problems, and an entity that is not there although it should be."""
         if not self.was_tried:
             return (*self.problems, self.note)
-        if self.outcome is Outcome.UNAVAILABLE:
+        if self.outcome is HandoverEnd.UNAVAILABLE:
             return (*self.problems, "no server simulates it, or not all inputs arrive")
         return self.problems
 
@@ -181,7 +181,7 @@ class Ground:
     run: Run
     gate: Gate
     network: NamespacedNetwork | None = None
-    kills: list[Kill] = field(default_factory=list)
+    kills: list[ServerKill] = field(default_factory=list)
     numbers: Any = field(default_factory=itertools.count)
 
     async def do(self, trial: Trial) -> TrialResult:
@@ -223,7 +223,7 @@ class Ground:
             authority, wrong = await self._inputs(entity, stream)
             problems += wrong
         self.run.players.streams.pop(entity, None)
-        outcome = Outcome.GOES_ON if settled else Outcome.UNAVAILABLE
+        outcome = HandoverEnd.GOES_ON if settled else HandoverEnd.UNAVAILABLE
         return TrialResult(trial, outcome, trio.current_time() - began_s, authority, tuple(problems), note)
 
     async def _begin(self, entity: str, way: Way) -> InputStream:
@@ -312,13 +312,13 @@ class Ground:
             await self._take_keys(trial.deed, victim, hold)
         elif trial.deed is Deed.KILL:
             await self.cluster.kill(victim)
-            self.kills.append(Kill(victim, time.monotonic_ns()))
+            self.kills.append(ServerKill(victim, time.monotonic_ns()))
             hold.let_go()
             await self.cluster.restart(victim, timeout_s=_RESTART_S, same_code=True)
         else:
             await self.cluster.pause(victim)
             if trial.deed is Deed.LAPSE:
-                self.kills.append(Kill(victim, time.monotonic_ns(), Loss.PAUSED))
+                self.kills.append(ServerKill(victim, time.monotonic_ns(), Loss.PAUSED))
             hold.let_go()
             await self._while_away(trial.deed, victim, _STOP_S)
             self.cluster.resume(victim)
@@ -334,7 +334,7 @@ class Ground:
             await revoke_keys(self.cluster, victim)
         if deed is not Deed.REVOKE:
             await self.cluster.kill(victim)
-            self.kills.append(Kill(victim, time.monotonic_ns()))
+            self.kills.append(ServerKill(victim, time.monotonic_ns()))
         hold.let_go()
         if new_keys is not None:
             new_keys.install(self.cluster, victim)
@@ -359,7 +359,7 @@ class Ground:
             return why
         victim = await self._who(way, first.victim, hold)
         await self.cluster.pause(victim)
-        self.kills.append(Kill(victim, time.monotonic_ns(), Loss.PAUSED))
+        self.kills.append(ServerKill(victim, time.monotonic_ns(), Loss.PAUSED))
         hold.let_go()
         with trio.move_on_after(_PATIENCE_S) as waiting:
             while True:
@@ -419,12 +419,12 @@ class Ground:
         if self.network is None:
             raise EnvironmentFailed("partitions need a network that can be cut")
         old, new = [_SOURCE], [trial.way.target]
-        log = [server.name for server in self.cluster.servers if server.role is Role.HOMESERVER]
+        log = [server.name for server in self.cluster.servers if server.role is ProcessRole.HOMESERVER]
         sides = {Cut.OLD_NEW: (old, new), Cut.OLD_LOG: (old, log), Cut.NEW_LOG: (new, log)}
         await self.network.part(*sides[cut])
         (away, *_), _ = sides[cut]
         if trial.deed is Deed.LAPSE:
-            self.kills.append(Kill(away, time.monotonic_ns(), Loss.PARTED))
+            self.kills.append(ServerKill(away, time.monotonic_ns(), Loss.PARTED))
         hold.let_go()
         await self._while_away(trial.deed, away, _CUT_S)
         await self.network.mend()
@@ -444,7 +444,9 @@ class Ground:
         with trio.fail_after(_PATIENCE_S):
             while True:
                 for server in self.cluster.servers:
-                    asked = server.role is Role.HOMESERVER and server.instance == "alpha" and server.name != but_not
+                    asked = (
+                        server.role is ProcessRole.HOMESERVER and server.instance == "alpha" and server.name != but_not
+                    )
                     with suppress(httpx.HTTPError, ApiFailure):
                         if asked and (leader := (await self.run.client.get(f"{server.rest_url}/v1/cluster"))["leader"]):
                             return str(leader)
@@ -481,7 +483,7 @@ class Ground:
         rows: list[dict[str, Any]] = []
         for server in self.cluster.servers:
             log = server.directory / "state" / "custody.jsonl"
-            if server.role is Role.SIMSERVER and log.exists():
+            if server.role is ProcessRole.SIMSERVER and log.exists():
                 lines = log.read_text(encoding="utf-8").splitlines()
                 rows += [row for line in lines if (row := json.loads(line))["entity"] == entity]
         return rows

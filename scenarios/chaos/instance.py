@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
-from batonpass.scenarios.chaos.member import MemberConfig
-from batonpass.scenarios.chaos.network import Network
+from batonpass.scenarios.chaos.link import MemberGone, MemberLink, MemberSilent, NotAccepted
+from batonpass.scenarios.chaos.member import ChaosMemberConfig
+from batonpass.scenarios.chaos.network import ChaosNetwork
 from batonpass.scenarios.chaos.storage import Storage
-from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
+from batonpass.scenarios.cluster.processes import ChildCommand, ChildExit, ChildProcesses, RunningChild
 
 __all__ = ["PATIENCE_S", "Instance", "NotInTime"]
 
@@ -41,7 +41,7 @@ class Instance:
         self,
         names: Sequence[str],
         directory: Path,
-        network: Network,
+        network: ChaosNetwork,
         storage: Storage,
         processes: ChildProcesses,
         nursery: trio.Nursery,
@@ -54,7 +54,7 @@ class Instance:
         self._processes: Final = processes
         self._nursery: Final = nursery
         self._secret: Final = secrets.token_bytes(32)
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, RunningChild] = {}
         self._links: dict[str, MemberLink] = {}
         self._founders: Final = tuple(names)
         self._newcomers = 0
@@ -74,12 +74,12 @@ class Instance:
 
     # --- processes ---
 
-    def launch(self, name: str) -> Child:
+    def launch(self, name: str) -> RunningChild:
         """Start a member's process; whether it can run shows later."""
         self._socket(name).unlink(missing_ok=True)
         config_file = str(self._config_file(name))
         argv = (*self.network.prefix(name), sys.executable, "-m", "batonpass.scenarios.chaos.member", config_file)
-        child = self._processes.start(Command(name, argv, self.log_file(name)))
+        child = self._processes.start(ChildCommand(name, argv, self.log_file(name)))
         self._children[name] = child
         return child
 
@@ -119,7 +119,7 @@ class Instance:
         """Have a member kill itself in one of its next syncs; whether it came to one within a few seconds."""
         child = self._children[name]
         child.stop_requested = True
-        with suppress(MemberGone, NoAnswer):
+        with suppress(MemberGone, MemberSilent):
             await self.ask(name, "die_in_sync", number_of_sync=number)
         with trio.move_on_after(5.0):
             await child.wait()
@@ -212,7 +212,7 @@ class Instance:
                     return await self.ask(
                         name, op, within_s=_CHANGE_ATTEMPT_S + _ASK_S, timeout_s=_CHANGE_ATTEMPT_S, **arguments
                     )
-                except (MemberGone, NoAnswer, NotAccepted) as error:
+                except (MemberGone, MemberSilent, NotAccepted) as error:
                     last = f"{name}: {error}"
                     await trio.sleep(_POLL_S)
         raise NotInTime(f"{op} {arguments} was not done within {PATIENCE_S:g} s ({last})")
@@ -277,7 +277,7 @@ class Instance:
         async def ask(name: str) -> None:
             try:
                 statuses[name] = await self.ask(name, "status")
-            except (MemberGone, NoAnswer, NotAccepted):
+            except (MemberGone, MemberSilent, NotAccepted):
                 return
 
         async with trio.open_nursery() as nursery:
@@ -296,7 +296,7 @@ class Instance:
         return self._directory / f"{name}.unsynced"
 
     def _configure(self, name: str, members: Sequence[str], *, join: bool) -> None:
-        config = MemberConfig(
+        config = ChaosMemberConfig(
             name=name,
             members=tuple(self.member(other) for other in members),
             directory=str(self.storage.directory(name)),

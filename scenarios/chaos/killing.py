@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from batonpass.scenarios.chaos.stage import Stage, upon_follower, upon_leader
+from batonpass.scenarios.chaos.stage import FaultScene, upon_follower, upon_leader
 
 __all__ = ["kill_all", "kill_follower", "kill_leader", "kill_majority", "stop_follower", "stop_leader"]
 
 
 @asynccontextmanager
-async def _killed(stage: Stage, *victims: str) -> AsyncIterator[str]:
+async def _killed(stage: FaultScene, *victims: str) -> AsyncIterator[str]:
     stage.strike()
     await stage.instance.kill(*victims)
     yield " ".join(victims)
@@ -20,7 +20,7 @@ kill_leader, kill_follower = upon_leader(_killed), upon_follower(_killed)
 
 
 @asynccontextmanager
-async def kill_majority(stage: Stage) -> AsyncIterator[str]:
+async def kill_majority(stage: FaultScene) -> AsyncIterator[str]:
     """The leader and as many others as make a majority are killed."""
     leader = await stage.leader()
     others = [name for name in stage.instance.names if name != leader]
@@ -29,14 +29,14 @@ async def kill_majority(stage: Stage) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def kill_all(stage: Stage) -> AsyncIterator[str]:
+async def kill_all(stage: FaultScene) -> AsyncIterator[str]:
     """All are killed at once."""
     async with _killed(stage, *stage.instance.names) as whom:
         yield whom
 
 
 @asynccontextmanager
-async def _stopped(stage: Stage, victim: str) -> AsyncIterator[str]:
+async def _stopped(stage: FaultScene, victim: str) -> AsyncIterator[str]:
     stage.strike()
     await stage.instance.pause(victim)
     yield victim

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import trio
 
-__all__ = ["MemberGone", "MemberLink", "NoAnswer", "NotAccepted"]
+__all__ = ["MemberGone", "MemberLink", "MemberSilent", "NotAccepted"]
 
 _CONNECT_RETRY_S: Final = 0.01
 
@@ -15,7 +15,7 @@ class MemberGone(Exception):
     """The member's process ended. What was asked of it may have been done."""
 
 
-class NoAnswer(Exception):
+class MemberSilent(Exception):
     """The member did not answer in time. What was asked of it may have been done, or may yet be."""
 
 
@@ -23,7 +23,7 @@ class NotAccepted(Exception):
     """The member answered with an error.
 
     Attributes:
-        code: `no_quorum` (certainly not done), `outcome_unknown` (as `NoAnswer`), `aborted` (refused, not done), or
+        code: `no_quorum` (certainly not done), `outcome_unknown` (as `MemberSilent`), `aborted` (refused, not done), or
             that of a refused change of the members.
     """
 
@@ -87,7 +87,7 @@ class MemberLink:
             return _value_of(replies[0])
         if self.gone:
             raise MemberGone(self.name)
-        raise NoAnswer(f"{self.name} did not answer {op} within {within_s} s")
+        raise MemberSilent(f"{self.name} did not answer {op} within {within_s} s")
 
     async def _connect(self) -> trio.SocketStream:
         while True:

@@ -43,7 +43,7 @@ from batonpass.tree import (
     Transaction,
 )
 
-__all__ = ["CANNOT_RUN", "PROCEDURES", "ROOT_NAME", "MemberConfig", "main"]
+__all__ = ["CANNOT_RUN", "PROCEDURES", "ROOT_NAME", "ChaosMemberConfig", "main"]
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _MAX_LINE_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True)
-class MemberConfig:
+class ChaosMemberConfig:
     """What a member process is started with; as JSON in its configuration file."""
 
     name: str
@@ -72,10 +72,10 @@ class MemberConfig:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @staticmethod
-    def load(path: Path) -> "MemberConfig":
+    def load(path: Path) -> "ChaosMemberConfig":
         """Read what `save` wrote."""
         data = json.loads(path.read_text(encoding="utf-8"))
-        return MemberConfig(**{**data, "members": tuple(tuple(member) for member in data["members"])})
+        return ChaosMemberConfig(**{**data, "members": tuple(tuple(member) for member in data["members"])})
 
     def replica_config(self) -> ReplicaConfig:
         """The same for the replica."""
@@ -254,7 +254,7 @@ async def _listen(path: str) -> trio.SocketListener:
     return trio.SocketListener(listening)
 
 
-async def _serve(config: MemberConfig) -> None:
+async def _serve(config: ChaosMemberConfig) -> None:
     disk = AccountingDisk(Path(config.account))
     replica = Replica(config.replica_config(), PROCEDURES, disk=disk)
     async with trio.open_nursery() as nursery:
@@ -268,7 +268,7 @@ def main(arguments: list[str]) -> int:
     die_with_parent()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        trio.run(_serve, MemberConfig.load(Path(arguments[0])))
+        trio.run(_serve, ChaosMemberConfig.load(Path(arguments[0])))
     except Exception as error:
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]

@@ -18,7 +18,7 @@ from typing import Final
 from batonpass.scenarios.chaos.tools import missing_tools, run_tool
 from batonpass.scenarios.cluster.ports import Ports
 
-__all__ = ["Loopback", "NamespacedNetwork", "Network"]
+__all__ = ["ChaosNetwork", "Loopback", "NamespacedNetwork"]
 
 _TOOLS: Final = ("ip", "nsenter", "unshare", "umount")
 _BRIDGE: Final = "bpbridge"
@@ -26,7 +26,7 @@ _PORT: Final = 7000
 _OURS: Final = 254
 
 
-class Network(ABC):
+class ChaosNetwork(ABC):
     """Where members listen, and how they are started there."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Network(ABC):
         """What to put before the command line of a process that has to live at the member's place."""
 
 
-class Loopback(Network):
+class Loopback(ChaosNetwork):
     """All members on 127.0.0.1, each with a port of its own."""
 
     def __init__(self, ports: Ports) -> None:
@@ -70,7 +70,7 @@ class Loopback(Network):
         return ()
 
 
-class NamespacedNetwork(Network):
+class NamespacedNetwork(ChaosNetwork):
     """Each member in a network namespace; connections can be cut. Made by `NamespacedNetwork.make`.
 
     Args:

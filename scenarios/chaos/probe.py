@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from batonpass.scenarios.chaos.instance import PATIENCE_S, Instance, NotInTime
-from batonpass.scenarios.chaos.link import MemberGone, NoAnswer, NotAccepted
+from batonpass.scenarios.chaos.link import MemberGone, MemberSilent, NotAccepted
 from batonpass.scenarios.chaos.member import ROOT_NAME
 
 __all__ = ["next_accepted_write"]
@@ -37,7 +37,7 @@ async def next_accepted_write(instance: Instance) -> float:
                     command_id=[f"{client}/{name}", 0],
                     timeout_s=PATIENCE_S,
                 )
-            except (MemberGone, NoAnswer, NotAccepted):
+            except (MemberGone, MemberSilent, NotAccepted):
                 await trio.sleep(_RETRY_S)
                 continue
             accepted_at.append(trio.current_time())

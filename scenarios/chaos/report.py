@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from batonpass.scenarios.chaos.plan import KINDS, Kind
+from batonpass.scenarios.chaos.plan import KINDS, FaultKind
 from batonpass.scenarios.report.statistics import percentile
 
 __all__ = [
@@ -37,7 +37,7 @@ class FaultResult:
     """
 
     number: int
-    kind: Kind
+    kind: FaultKind
     whom: str
     held_ms: float
     next_write_ms: float | None
@@ -56,7 +56,7 @@ class FaultResult:
 class KindSummary:
     """All faults of one kind."""
 
-    kind: Kind
+    kind: FaultKind
     faults: int
     problems: int
     next_write_p50_ms: float | None
@@ -73,7 +73,7 @@ class ChaosReport:
     seed: int
     members: int
     planned: int
-    skipped: Mapping[Kind, str]
+    skipped: Mapping[FaultKind, str]
     directory: Path | None = None
     """Where everything is, if it was kept."""
     results: list[FaultResult] = field(default_factory=list)
@@ -86,7 +86,7 @@ class ChaosReport:
     interrupted: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[FaultKind, ...] = ()
 
     @property
     def violations(self) -> list[str]:

@@ -8,7 +8,7 @@ import httpx
 
 from batonpass.crypto.key_store import RING_FILE, KeyStore
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.scenarios.cluster.cluster import LocalCluster, Role
+from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole
 
 __all__ = ["NewKeys", "reset_keys", "revoke_keys"]
 
@@ -53,7 +53,7 @@ async def reset_keys(cluster: LocalCluster, server: str, directory: Path) -> New
     """
     keys = KeyStore(directory).load_or_create().public.to_jwks()["keys"]
     instance = cluster.server(server).instance
-    home = next(one for one in cluster.servers if (one.role, one.instance) == (Role.HOMESERVER, instance))
+    home = next(one for one in cluster.servers if (one.role, one.instance) == (ProcessRole.HOMESERVER, instance))
     async with _operator(home.rest_url, cluster.operator_token_file(instance)) as http:
         body = {"keys": keys, "reason": "stolen, while it handed an entity over"}
         (await http.post(f"/v1/directory/{server}/reset", json=body)).raise_for_status()

@@ -10,14 +10,14 @@ import trio
 
 from batonpass.scenarios.chaos.faults import FAULTS
 from batonpass.scenarios.chaos.instance import PATIENCE_S, Instance, NotInTime
-from batonpass.scenarios.chaos.link import MemberGone, NoAnswer
-from batonpass.scenarios.chaos.network import Loopback, NamespacedNetwork, Network
+from batonpass.scenarios.chaos.link import MemberGone, MemberSilent
+from batonpass.scenarios.chaos.network import ChaosNetwork, Loopback, NamespacedNetwork
 from batonpass.scenarios.chaos.plan import PlannedFault
 from batonpass.scenarios.chaos.probe import next_accepted_write
 from batonpass.scenarios.chaos.report import ChaosReport, FaultResult
-from batonpass.scenarios.chaos.stage import Stage
+from batonpass.scenarios.chaos.stage import FaultScene
 from batonpass.scenarios.chaos.storage import ImageDisks, PlainDisks, Storage
-from batonpass.scenarios.chaos.workload import COUNTERS, Workload
+from batonpass.scenarios.chaos.workload import COUNTERS, ChaosWorkload
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.scenarios.cluster.processes import ChildExit, ChildProcesses
 
@@ -66,7 +66,7 @@ async def run_faults(
             names = [f"m{number}" for number in range(1, report.members + 1)]
             network, storage = await _prepared(grounds, ports)
             instance = Instance(names, grounds.directory, network, storage, processes, nursery)
-            workload = Workload(instance, report.seed, clients=_CLIENTS)
+            workload = ChaosWorkload(instance, report.seed, clients=_CLIENTS)
             try:
                 await instance.prepare()
                 await instance.start(*names)
@@ -83,7 +83,7 @@ async def run_faults(
     report.problems += [f"{end.name} ended by itself: {end.report}" for end in crashes]
 
 
-async def _prepared(grounds: Grounds, ports: Ports) -> tuple[Network, Storage]:
+async def _prepared(grounds: Grounds, ports: Ports) -> tuple[ChaosNetwork, Storage]:
     disks = grounds.directory / "disks"
     disks.mkdir()
     storage = ImageDisks(disks) if grounds.images else PlainDisks(disks)
@@ -108,7 +108,7 @@ async def _children() -> AsyncIterator[trio.Nursery]:
 async def _do_all(
     plan: tuple[PlannedFault, ...],
     instance: Instance,
-    workload: Workload,
+    workload: ChaosWorkload,
     report: ChaosReport,
     progress: Progress,
     directory: Path,
@@ -125,7 +125,7 @@ async def _do_all(
             raise _Fatal(f"the run ended after fault {planned.number}, because the members are not together")
 
 
-async def _steady(instance: Instance, workload: Workload) -> None:
+async def _steady(instance: Instance, workload: ChaosWorkload) -> None:
     """Wait for the load to be there, so that every fault meets it."""
     await instance.leader()
     with trio.move_on_after(PATIENCE_S) as patience:
@@ -136,7 +136,7 @@ async def _steady(instance: Instance, workload: Workload) -> None:
 
 async def _do(planned: PlannedFault, instance: Instance) -> tuple[FaultResult, list[str]]:
     """Strike, hold, heal, and measure."""
-    stage = Stage(instance, planned.dice(), planned.number)
+    stage = FaultScene(instance, planned.dice(), planned.number)
     next_write_ms: list[float] = []
     healed_ms: float | None = None
     whom, held_since, healing_since = "", trio.current_time(), trio.current_time()
@@ -171,7 +171,7 @@ async def _do(planned: PlannedFault, instance: Instance) -> tuple[FaultResult, l
     return result, stage.problems
 
 
-async def _judge(instance: Instance, workload: Workload, directory: Path, number: int) -> list[str]:
+async def _judge(instance: Instance, workload: ChaosWorkload, directory: Path, number: int) -> list[str]:
     """Let the clients rest, compare the members, and judge what clients were told; then let them go on."""
     with trio.move_on_after(PATIENCE_S) as patience:
         await workload.rest()
@@ -207,7 +207,7 @@ async def _agreed_dump(instance: Instance) -> tuple[str, dict[str, Any]]:
             dumps = {
                 name: await instance.ask(name, "dump", within_s=PATIENCE_S, index=index) for name in instance.names
             }
-        except (NoAnswer, MemberGone) as error:
+        except (MemberSilent, MemberGone) as error:
             raise NotInTime(f"a member that stood with the others does not tell what it holds: {error}") from error
         if len({dump["applied"] for dump in dumps.values()}) == 1:
             if len({dump["digest"] for dump in dumps.values()}) != 1:

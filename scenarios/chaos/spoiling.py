@@ -7,7 +7,7 @@ from typing import Final
 from batonpass.scenarios.chaos.changing import replace_by_newcomer
 from batonpass.scenarios.chaos.member import CANNOT_RUN
 from batonpass.scenarios.chaos.probe import next_accepted_write
-from batonpass.scenarios.chaos.stage import Stage
+from batonpass.scenarios.chaos.stage import FaultScene
 from batonpass.scenarios.chaos.tearing import flip_a_bit, read_account, tear
 from batonpass.scenarios.cluster.processes import ChildExit
 
@@ -20,7 +20,7 @@ _TIME_TO_END_S: Final = 0.5
 
 
 @asynccontextmanager
-async def tear_journal(stage: Stage) -> AsyncIterator[str]:
+async def tear_journal(stage: FaultScene) -> AsyncIterator[str]:
     """A member dies in a sync, and what was not synced is torn."""
     victim = await stage.anybody()
     account = stage.instance.account(victim)
@@ -33,7 +33,7 @@ async def tear_journal(stage: Stage) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def corrupt_journal(stage: Stage) -> AsyncIterator[str]:
+async def corrupt_journal(stage: FaultScene) -> AsyncIterator[str]:
     """A bit of a killed member's journal flips; it must refuse to run, and is given a fresh start."""
     victim = await stage.anybody()
     stage.strike()
@@ -49,7 +49,7 @@ async def corrupt_journal(stage: Stage) -> AsyncIterator[str]:
     await _begin_anew(stage, victim)
 
 
-async def _begin_anew(stage: Stage, victim: str) -> None:
+async def _begin_anew(stage: FaultScene, victim: str) -> None:
     """One of the remedies for a member that lost its disk: replaced, removed and added again, or started empty."""
     instance = stage.instance
     remedies = ("replaced", "added again", "started empty") if instance.is_as_founded else ("replaced", "added again")
@@ -71,7 +71,7 @@ async def _begin_anew(stage: Stage, victim: str) -> None:
     instance.storage.forget(aside)
 
 
-def _judge_refusal(stage: Stage, victim: str, why: str, end: ChildExit) -> None:
+def _judge_refusal(stage: FaultScene, victim: str, why: str, end: ChildExit) -> None:
     """A member that cannot go on has to end with the status for that, and a sentence that names its files."""
     said = end.log_tail[-1] if end.log_tail else ""
     if end.returncode != CANNOT_RUN or str(stage.instance.storage.directory(victim)) not in said:
@@ -79,21 +79,21 @@ def _judge_refusal(stage: Stage, victim: str, why: str, end: ChildExit) -> None:
 
 
 @asynccontextmanager
-async def power_cut(stage: Stage) -> AsyncIterator[str]:
+async def power_cut(stage: FaultScene) -> AsyncIterator[str]:
     """A member loses power."""
     async with _without_power(stage, await stage.anybody()) as whom:
         yield whom
 
 
 @asynccontextmanager
-async def power_cut_all(stage: Stage) -> AsyncIterator[str]:
+async def power_cut_all(stage: FaultScene) -> AsyncIterator[str]:
     """All members lose power at once."""
     async with _without_power(stage, *stage.instance.names) as whom:
         yield whom
 
 
 @asynccontextmanager
-async def _without_power(stage: Stage, *victims: str) -> AsyncIterator[str]:
+async def _without_power(stage: FaultScene, *victims: str) -> AsyncIterator[str]:
     """Stop them, copy what their disks have, kill them, and give them the copies when the power is back."""
     stage.strike()
     await stage.instance.pause(*victims)
@@ -107,7 +107,7 @@ async def _without_power(stage: Stage, *victims: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def disk_full(stage: Stage) -> AsyncIterator[str]:
+async def disk_full(stage: FaultScene) -> AsyncIterator[str]:
     """A member's disk is full for a while."""
     victim = await stage.anybody()
     stage.disks.fill(victim)

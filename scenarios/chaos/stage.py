@@ -11,11 +11,11 @@ from batonpass.scenarios.chaos.instance import Instance
 from batonpass.scenarios.chaos.network import NamespacedNetwork
 from batonpass.scenarios.chaos.storage import ImageDisks
 
-__all__ = ["Fault", "Stage", "upon_follower", "upon_leader"]
+__all__ = ["Fault", "FaultScene", "upon_follower", "upon_leader"]
 
 
 @dataclass
-class Stage:
+class FaultScene:
     """Where a fault happens: the instance, the dice and the number of this fault, and what the fault tells."""
 
     instance: Instance
@@ -61,26 +61,26 @@ class Stage:
         return self.instance.storage
 
 
-Fault = Callable[[Stage], AbstractAsyncContextManager[str]]
+Fault = Callable[[FaultScene], AbstractAsyncContextManager[str]]
 """Entering it strikes and yields a few words that say whom; leaving it heals."""
 
 
-def upon_leader(strike: Callable[[Stage, str], AbstractAsyncContextManager[str]]) -> Fault:
+def upon_leader(strike: Callable[[FaultScene, str], AbstractAsyncContextManager[str]]) -> Fault:
     """The fault that strikes the leader."""
 
     @asynccontextmanager
-    async def fault(stage: Stage) -> AsyncIterator[str]:
+    async def fault(stage: FaultScene) -> AsyncIterator[str]:
         async with strike(stage, await stage.leader()) as whom:
             yield whom
 
     return fault
 
 
-def upon_follower(strike: Callable[[Stage, str], AbstractAsyncContextManager[str]]) -> Fault:
+def upon_follower(strike: Callable[[FaultScene, str], AbstractAsyncContextManager[str]]) -> Fault:
     """The fault that strikes one of those who do not lead."""
 
     @asynccontextmanager
-    async def fault(stage: Stage) -> AsyncIterator[str]:
+    async def fault(stage: FaultScene) -> AsyncIterator[str]:
         async with strike(stage, await stage.follower()) as whom:
             yield whom
 

@@ -15,7 +15,7 @@ import trio
 from rich.console import Console
 
 from batonpass.scenarios.chaos.handovers import (
-    Outcome,
+    HandoverEnd,
     Trial,
     TrialResult,
     all_cuts,
@@ -72,14 +72,16 @@ def command(
 
     def show(result: TrialResult) -> None:
         results.append(result)
-        screen.print(result.sentence, style="" if result.outcome is Outcome.GOES_ON else "yellow")
+        screen.print(result.sentence, style="" if result.outcome is HandoverEnd.GOES_ON else "yellow")
         for problem in result.violations:
             screen.print(f"     {problem}", style="bold red")
 
     trio.run(_run, trials, seed, show)
     counts = Counter(result.outcome for result in results)
     violations = sum(len(result.violations) for result in results)
-    screen.print(f"{counts[Outcome.GOES_ON]} go on, {counts[Outcome.UNAVAILABLE]} unavailable, {violations} violations")
+    screen.print(
+        f"{counts[HandoverEnd.GOES_ON]} go on, {counts[HandoverEnd.UNAVAILABLE]} unavailable, {violations} violations"
+    )
     if json_file is not None:
         rows = [asdict(r) | {"name": str(r.trial), "violations": r.violations} for r in results]
         json_file.write_text(json.dumps({"seed": seed, "results": rows}, indent=2) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from batonpass.scenarios.cases.cases import machine, versions
 from batonpass.scenarios.chaos.network import NamespacedNetwork
-from batonpass.scenarios.chaos.plan import KINDS, Kind, Need, draw_plan, parse_kinds
+from batonpass.scenarios.chaos.plan import KINDS, FaultKind, KernelNeed, draw_plan, parse_kinds
 from batonpass.scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
 from batonpass.scenarios.chaos.report import MIN_WIDTH, ChaosReport, FaultResult, chaos_table, write_chaos_json
 from batonpass.scenarios.chaos.run import Grounds, run_faults
@@ -31,7 +31,7 @@ _INTERRUPTED: Final = 130
 _MAX_DIRECTORY_BYTES: Final = 80
 
 
-def _kinds(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[Kind, ...]:
+def _kinds(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[FaultKind, ...]:
     try:
         return tuple(KINDS) if text is None else parse_kinds(text)
     except ValueError as error:
@@ -53,7 +53,12 @@ def _kinds(_ctx: click.Context, param: click.Parameter, text: str | None) -> tup
     help="Keep journals, logs and histories here.",
 )
 def command(
-    faults: int, members: str, seed: int | None, kinds: tuple[Kind, ...], json_file: Path | None, directory: Path | None
+    faults: int,
+    members: str,
+    seed: int | None,
+    kinds: tuple[FaultKind, ...],
+    json_file: Path | None,
+    directory: Path | None,
 ) -> int:
     """Run members of the tree in processes of their own, under load, and let one fault after the other happen to them.
 
@@ -73,7 +78,7 @@ def command(
         raise EnvironmentFailed("none of the chosen kinds of faults is possible here")
     report = ChaosReport(seed, int(members), faults, skipped, versions=versions(), machine=_machine(), kinds=kinds)
     progress.print(f"seed {seed}; {faults} faults on {members} members", style="dim")
-    with _Place(directory) as place:
+    with _RunDirectory(directory) as place:
         trio.run(_interruptible, possible, place, report, progress)
         if report.violations or directory is not None:
             report.directory = place.keep()
@@ -86,18 +91,18 @@ def command(
     return _INTERRUPTED if report.interrupted else 0
 
 
-def _needs(kinds: tuple[Kind, ...]) -> frozenset[Need]:
+def _needs(kinds: tuple[FaultKind, ...]) -> frozenset[KernelNeed]:
     return frozenset().union(*(KINDS[kind].needs for kind in kinds))
 
 
-def _skipped(kinds: tuple[Kind, ...]) -> dict[Kind, str]:
+def _skipped(kinds: tuple[FaultKind, ...]) -> dict[FaultKind, str]:
     """Enter the namespaces that these kinds need; those that cannot happen here, and why."""
-    reasons = {Need.NETWORK: NamespacedNetwork.missing_tools(), Need.IMAGES: ImageDisks.missing_tools()}
+    reasons = {KernelNeed.NETWORK: NamespacedNetwork.missing_tools(), KernelNeed.IMAGES: ImageDisks.missing_tools()}
     wanted = {need for need in _needs(kinds) if reasons[need] is None}
-    permissions = enter_private_namespaces(network=Need.NETWORK in wanted, images=Need.IMAGES in wanted)
-    reasons[Need.NETWORK] = reasons[Need.NETWORK] or permissions.no_network
-    reasons[Need.IMAGES] = reasons[Need.IMAGES] or permissions.no_images
-    skipped: dict[Kind, str] = {}
+    permissions = enter_private_namespaces(network=KernelNeed.NETWORK in wanted, images=KernelNeed.IMAGES in wanted)
+    reasons[KernelNeed.NETWORK] = reasons[KernelNeed.NETWORK] or permissions.no_network
+    reasons[KernelNeed.IMAGES] = reasons[KernelNeed.IMAGES] or permissions.no_images
+    skipped: dict[FaultKind, str] = {}
     for kind in kinds:
         for need in sorted(KINDS[kind].needs):
             reason = reasons[need]
@@ -116,7 +121,9 @@ def _console(stream: TextIO) -> Console:
     return console if console.width >= MIN_WIDTH else Console(file=stream, highlight=False, width=MIN_WIDTH)
 
 
-async def _interruptible(possible: tuple[Kind, ...], place: "_Place", report: ChaosReport, screen: Console) -> None:
+async def _interruptible(
+    possible: tuple[FaultKind, ...], place: "_RunDirectory", report: ChaosReport, screen: Console
+) -> None:
     """Run the plan until it is done or a signal asks to end; what was done by then is in the report."""
 
     def show(result: FaultResult) -> None:
@@ -125,7 +132,7 @@ async def _interruptible(possible: tuple[Kind, ...], place: "_Place", report: Ch
             screen.print(f"     {problem}", style="bold red", soft_wrap=True)
 
     needs = _needs(possible)
-    grounds = Grounds(place.path, network=Need.NETWORK in needs, images=Need.IMAGES in needs)
+    grounds = Grounds(place.path, network=KernelNeed.NETWORK in needs, images=KernelNeed.IMAGES in needs)
     plan = draw_plan(report.seed, report.planned, possible)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, Ports(random.SystemRandom()) as ports:
         async with trio.open_nursery() as nursery:
@@ -140,7 +147,7 @@ async def _interruptible(possible: tuple[Kind, ...], place: "_Place", report: Ch
             nursery.cancel_scope.cancel()
 
 
-class _Place:
+class _RunDirectory:
     """The directory of a run: a temporary one that goes away unless it is kept, or one that the user named."""
 
     def __init__(self, directory: Path | None) -> None:
@@ -158,7 +165,7 @@ class _Place:
         self._kept = True
         return self.path
 
-    def __enter__(self) -> "_Place":
+    def __enter__(self) -> "_RunDirectory":
         return self
 
     def __exit__(self, *_exception: object) -> None:

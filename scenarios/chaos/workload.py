@@ -14,12 +14,12 @@ import trio
 
 from batonpass.scenarios.chaos.history import Addition, CounterLedger, RegisterLedger
 from batonpass.scenarios.chaos.instance import Instance
-from batonpass.scenarios.chaos.link import MemberGone, NoAnswer, NotAccepted
+from batonpass.scenarios.chaos.link import MemberGone, MemberSilent, NotAccepted
 from batonpass.scenarios.chaos.member import ROOT_NAME
 from batonpass.scenarios.simulation.tree.linearizability import Operation
-from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put, Value
+from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, RegisterPut, Value
 
-__all__ = ["COUNTERS", "Workload"]
+__all__ = ["COUNTERS", "ChaosWorkload"]
 
 COUNTERS: Final = "counters"
 _COUNTER_COUNT: Final = 3
@@ -51,7 +51,7 @@ class _Gate:
         self.changed = trio.Event()
 
 
-class Workload:
+class ChaosWorkload:
     """All clients of a run. Run `serve`; `rest` when the histories are to be judged."""
 
     def __init__(self, instance: Instance, seed: int, *, clients: int) -> None:
@@ -73,7 +73,9 @@ class Workload:
         """Run the clients until cancelled: of three, two use registers and one adds to counters."""
         async with trio.open_nursery() as nursery:
             for number in range(self._clients):
-                client = _Client(self, self._instance, f"client-{number}", random.Random(f"{self._seed}/{number}"))
+                client = _WorkloadClient(
+                    self, self._instance, f"client-{number}", random.Random(f"{self._seed}/{number}")
+                )
                 nursery.start_soon(client.add_for_ever if number % 3 == 2 else client.use_registers_for_ever)
 
     def new_round(self) -> None:
@@ -129,10 +131,10 @@ class Workload:
         self.registers.add(operation)
 
 
-class _Client:
+class _WorkloadClient:
     """One client: its member, its command numbers, its dice."""
 
-    def __init__(self, workload: Workload, instance: Instance, name: str, dice: random.Random) -> None:
+    def __init__(self, workload: ChaosWorkload, instance: Instance, name: str, dice: random.Random) -> None:
         self._workload: Final = workload
         self._instance: Final = instance
         self._name: Final = name
@@ -169,7 +171,7 @@ class _Client:
         else:
             try:
                 answer = await self._write(*_as_procedure(key, action), may_give_up=self._workload.may_give_up(key))
-            except NoAnswer:
+            except MemberSilent:
                 self._workload.gave_up(Operation(self._name, key, action, None, called_at, None))
                 return
         self._note_seen(key, action, answer)
@@ -181,7 +183,7 @@ class _Client:
             case 0 | 1 | 2 | 3:
                 return Get()
             case 4 | 5:
-                return Put(value)
+                return RegisterPut(value)
             case 6 | 7 | 8:
                 return CompareAndSwap(self._seen.get(key), value)
             case _:
@@ -192,7 +194,7 @@ class _Client:
         match action:
             case Get() | Append():
                 self._seen[key] = answer
-            case Put(value):
+            case RegisterPut(value):
                 self._seen[key] = value
             case CompareAndSwap(_, value):
                 if answer:
@@ -210,7 +212,7 @@ class _Client:
     # --- attempts ---
 
     async def _write(self, procedure: str, args: dict[str, Any], *, may_give_up: bool) -> Any:
-        """Submit until the outcome is known; raises `NoAnswer` if it is given up instead."""
+        """Submit until the outcome is known; raises `MemberSilent` if it is given up instead."""
         command_id = [self._name, self._next_number]
         self._next_number += 1
         gives_up = may_give_up and self._dice.random() < _GIVES_UP
@@ -221,7 +223,7 @@ class _Client:
                 )
             except _NotSubmitted:
                 await trio.sleep(_RETRY_S)
-            except NoAnswer:
+            except MemberSilent:
                 if gives_up:
                     raise
                 await trio.sleep(_RETRY_S)
@@ -234,7 +236,7 @@ class _Client:
         while True:
             try:
                 answer = await self._attempt("read", path=[ROOT_NAME, *key.split("/")], timeout_s=_ATTEMPT_S)
-            except (_NotSubmitted, NoAnswer):
+            except (_NotSubmitted, MemberSilent):
                 await trio.sleep(_RETRY_S)
             else:
                 self._workload.reads += 1
@@ -256,11 +258,11 @@ class _Client:
             if error.code == "no_quorum":
                 raise _NotSubmitted from error
             if error.code == "outcome_unknown":
-                raise NoAnswer(str(error)) from error
+                raise MemberSilent(str(error)) from error
             raise
-        except (NoAnswer, MemberGone) as error:
+        except (MemberSilent, MemberGone) as error:
             self._next_member()
-            raise NoAnswer(str(error)) from error
+            raise MemberSilent(str(error)) from error
 
     def _next_member(self) -> None:
         self._member += 1
@@ -269,7 +271,7 @@ class _Client:
 def _as_procedure(key: str, action: Action) -> tuple[str, dict[str, Any]]:
     path = [ROOT_NAME, *key.split("/")]
     match action:
-        case Put(value):
+        case RegisterPut(value):
             return "chaos.write", {"path": path, "value": value}
         case CompareAndSwap(expected, value):
             return "chaos.swap", {"path": path, "expected": expected, "value": value}

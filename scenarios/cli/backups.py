@@ -52,7 +52,7 @@ _as_json = click.option("--json", "json_wanted", is_flag=True, help="What was do
 
 
 @dataclass(frozen=True)
-class _Manifest:
+class _BackupManifest:
     """What is in a backup."""
 
     format: int
@@ -161,7 +161,7 @@ def _done(json_wanted: bool, did: dict[str, Any], text: str) -> None:
     click.echo(json.dumps(did) if json_wanted else text)
 
 
-def _summary(manifest: _Manifest) -> dict[str, Any]:
+def _summary(manifest: _BackupManifest) -> dict[str, Any]:
     fields = ("name", "instance", "made_at", "last_index", "term")
     return {field: getattr(manifest, field) for field in fields} | {"files": sorted(manifest.files)}
 
@@ -227,11 +227,11 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _written(file: Path, scratch: Path, config: HomeserverConfig, copy: LogCopy, names: list[str]) -> _Manifest:
+def _written(file: Path, scratch: Path, config: HomeserverConfig, copy: LogCopy, names: list[str]) -> _BackupManifest:
     """Write the archive beside its place, and give it its name when it is durable."""
     made_at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")  # noqa: TID251 — for people
     files = {name: _digest(scratch / name) for name in names}
-    manifest = _Manifest(_FORMAT, config.name, config.instance, made_at, copy.last_index, copy.term, files)
+    manifest = _BackupManifest(_FORMAT, config.name, config.instance, made_at, copy.last_index, copy.term, files)
     beside = scratch / "archive"
     with _private(beside) as out, tarfile.open(fileobj=out, mode="w") as archive:
         encoded = json.dumps(vars(manifest), indent=1).encode()
@@ -251,7 +251,7 @@ def _entry(name: str, size_bytes: int) -> tarfile.TarInfo:
     return entry
 
 
-def _unpacked(file: Path, scratch: Path, say: Callable[[str], None]) -> _Manifest:
+def _unpacked(file: Path, scratch: Path, say: Callable[[str], None]) -> _BackupManifest:
     """Unpack a backup, whose files are named by its manifest alone, and hold each against its digest."""
     try:
         with tarfile.open(file, mode="r:") as archive:
@@ -274,13 +274,13 @@ def _unpacked(file: Path, scratch: Path, say: Callable[[str], None]) -> _Manifes
     return manifest
 
 
-def _read_manifest(archive: tarfile.TarFile, entries: dict[str, tarfile.TarInfo], file: Path) -> _Manifest:
+def _read_manifest(archive: tarfile.TarFile, entries: dict[str, tarfile.TarInfo], file: Path) -> _BackupManifest:
     entry = entries.get(_MANIFEST)
     content = None if entry is None or entry.size > _MAX_MANIFEST_BYTES else archive.extractfile(entry)
     if content is None:
         raise EnvironmentFailed(f"{file} is no backup: it has no {_MANIFEST}")
     try:
-        manifest = _Manifest(**json.loads(content.read()))
+        manifest = _BackupManifest(**json.loads(content.read()))
         is_ours = all(_is_ours(name) for name in manifest.files) and _LOG_FILES[0] in manifest.files
     except (ValueError, TypeError, AttributeError) as error:
         raise EnvironmentFailed(f"the manifest of {file} cannot be read: {error}") from error

@@ -334,10 +334,10 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
     What an actor has handled is only counted while its statistics are on. The exit status is 1 when there is no such
     actor, no state to show, or a state that cannot be replaced so.
     """
-    from batonpass.scenarios.remote.observe import Wanted
+    from batonpass.scenarios.remote.observe import ObserveOptions
     from batonpass.scenarios.remote.observe import observe as look
 
-    wanted = Wanted(**{name: flags[name] for name in Wanted.__dataclass_fields__})
+    wanted = ObserveOptions(**{name: flags[name] for name in ObserveOptions.__dataclass_fields__})
     return look(
         node, action, actor, wanted, url=flags["url"], token_file=flags["token_file"], timeout_s=flags["timeout_s"]
     )

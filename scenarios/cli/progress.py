@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from batonpass.scenarios.cluster.cluster import LocalCluster
-from batonpass.scenarios.cluster.events import ClusterEvent, Crashed, Kept, Ready, Started
+from batonpass.scenarios.cluster.events import ClusterEvent, Kept, Ready, ServerCrashed, Started
 
 __all__ = ["RunScreen"]
 
@@ -59,8 +59,8 @@ class RunScreen:
                 self._starting = self._progress.add_task("starting servers", total=servers)
             case Ready(ready=ready) if self._starting is not None:
                 self._progress.update(self._starting, completed=ready)
-            case Crashed() | Kept():
-                self._err.print(Text(event.sentence, style="bold red" if isinstance(event, Crashed) else "dim"))
+            case ServerCrashed() | Kept():
+                self._err.print(Text(event.sentence, style="bold red" if isinstance(event, ServerCrashed) else "dim"))
             case _:
                 pass
 

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from batonpass.authority.node.telemetry_handlers import load_listener
-from batonpass.scenarios.cluster.cluster import Launcher, LocalCluster, Role, baton_launcher
+from batonpass.scenarios.cluster.cluster import Launcher, LocalCluster, ProcessRole, baton_launcher
 from batonpass.scenarios.cluster.control import serve_control
-from batonpass.scenarios.cluster.events import ClusterEvent, Crashed, Kept
+from batonpass.scenarios.cluster.events import ClusterEvent, Kept, ServerCrashed
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.import_path import look_here_first
 from batonpass.simserver.world.api import load_world
@@ -125,9 +125,9 @@ class TerminalScreen:
 
     def event(self, event: ClusterEvent) -> None:
         """Print its sentence; a crash in red."""
-        style = "bold red" if isinstance(event, Crashed) else "dim"
+        style = "bold red" if isinstance(event, ServerCrashed) else "dim"
         self._err.print(Text(event.sentence, style=style), soft_wrap=True)
-        if isinstance(event, Crashed):
+        if isinstance(event, ServerCrashed):
             hint = f"The others go on. To start it again, in another terminal: {event.again}"
             self._err.print(Text(hint, style=style), soft_wrap=True)
 
@@ -162,7 +162,7 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
     yield "Try:"
     yield f"  curl -s {url}/v1/cluster"
     # Not always the first: that may have been removed.
-    simservers = [one.name for one in cluster.servers if (one.role, one.instance) == (Role.SIMSERVER, instance)]
+    simservers = [one.name for one in cluster.servers if (one.role, one.instance) == (ProcessRole.SIMSERVER, instance)]
     if simservers:
         player, keys = f"{instance}.ada", cluster.directory / "ada"
         headers = f"-H 'Content-Type: application/json' -H \"Authorization: Bearer $(cat {token_file})\""
@@ -186,7 +186,7 @@ class JsonScreen:
 
     def event(self, event: ClusterEvent) -> None:
         """Report crashes and where the logs are; the rest is only progress."""
-        if isinstance(event, Crashed):
+        if isinstance(event, ServerCrashed):
             self._write("crashed", **asdict(event.exit), how=event.exit.how, again=event.again)
         elif isinstance(event, Kept):
             self._write("kept", directory=event.directory)

@@ -32,14 +32,14 @@ from batonpass.authority.node.config import Address, Settings, TelemetrySettings
 from batonpass.homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
 from batonpass.scenarios.cluster.ports import Ports, PortTaken
 from batonpass.scenarios.cluster.toml_writer import to_toml
-from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, NextHop, Route
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute, NextHop
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.simserver.server.config import SimserverConfig
 
 __all__ = [
     "Blueprint",
     "DirectoryUnusable",
-    "Role",
+    "ProcessRole",
     "ServerPlan",
     "hold_directory",
     "lay_out",
@@ -57,7 +57,7 @@ class DirectoryUnusable(EnvironmentFailed):
     """The cluster directory cannot be used; the sentence names the path and the remedy."""
 
 
-class Role(StrEnum):
+class ProcessRole(StrEnum):
     """What a server process is; also the command of `baton` that runs it."""
 
     HOMESERVER = "homeserver"
@@ -70,7 +70,7 @@ class ServerPlan:
     """One server to be started: who it is, where it will be reached, and where its files are."""
 
     name: str
-    role: Role
+    role: ProcessRole
     instance: str
     rest_url: str
     link_address: tuple[str, int] | None
@@ -178,7 +178,7 @@ def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:
         drafts = _draft(spec, directory, _PortTable(ports, {} if earlier is None else earlier.ports, spec.hosts))
         for config in drafts.configs:
             _write_config(config, directory)
-        _write_manifest(_Manifest(replace(spec, directory=directory), drafts.ports), directory)
+        _write_manifest(_BlueprintManifest(replace(spec, directory=directory), drafts.ports), directory)
     except OSError as error:
         raise DirectoryUnusable(f"cannot write {error.filename or directory}: {error.strerror}") from error
     servers = tuple(_plan(config, directory) for config in drafts.configs)
@@ -188,10 +188,10 @@ def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:
 # ---- configurations ----
 
 _Config = HomeserverConfig | SimserverConfig | RelayConfig
-_ROLES: dict[type[Settings], Role] = {
-    HomeserverConfig: Role.HOMESERVER,
-    SimserverConfig: Role.SIMSERVER,
-    RelayConfig: Role.RELAY,
+_ROLES: dict[type[Settings], ProcessRole] = {
+    HomeserverConfig: ProcessRole.HOMESERVER,
+    SimserverConfig: ProcessRole.SIMSERVER,
+    RelayConfig: ProcessRole.RELAY,
 }
 
 
@@ -370,12 +370,12 @@ def _write_secrets(spec: ClusterSpec, directory: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Manifest:
+class _BlueprintManifest:
     spec: ClusterSpec
     ports: dict[str, dict[str, int]]
 
 
-def _write_manifest(manifest: _Manifest, directory: Path) -> None:
+def _write_manifest(manifest: _BlueprintManifest, directory: Path) -> None:
     spec = manifest.spec
     data = {
         "format": FORMAT,
@@ -395,7 +395,7 @@ def _write_manifest(manifest: _Manifest, directory: Path) -> None:
     _write_private(directory / MANIFEST, json.dumps(data, indent=2) + "\n")
 
 
-def _read_manifest(directory: Path) -> _Manifest | None:
+def _read_manifest(directory: Path) -> _BlueprintManifest | None:
     path = directory / MANIFEST
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -408,7 +408,7 @@ def _read_manifest(directory: Path) -> _Manifest | None:
             simservers=data["simservers"],
             simserver_numbers={n: tuple(map(int, rows)) for n, rows in data.get("simserver_numbers", {}).items()},
             relays=data["relays"],
-            routes=tuple(Route(first, last, tuple(through)) for first, last, through in data["routes"]),
+            routes=tuple(InstanceRoute(first, last, tuple(through)) for first, last, through in data["routes"]),
             world=data["world"],
             world_options=data["world_options"],
             tick_hz=data["tick_hz"],
@@ -424,7 +424,7 @@ def _read_manifest(directory: Path) -> _Manifest | None:
         raise DirectoryUnusable(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DirectoryUnusable(f"{path} is damaged ({error}); restore it, or give another --dir") from error
-    return _Manifest(spec, ports)
+    return _BlueprintManifest(spec, ports)
 
 
 def _written(spec: ClusterSpec) -> str:

@@ -26,31 +26,31 @@ import trio
 
 from batonpass.actors.http.client import trusted_authorities
 from batonpass.homeserver.server.exit_status import REMOVED
-from batonpass.scenarios.cluster.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
+from batonpass.scenarios.cluster.blueprint import Blueprint, ProcessRole, ServerPlan, hold_directory, lay_out
 from batonpass.scenarios.cluster.events import (
     Added,
     ClusterEvent,
-    Crashed,
     Kept,
     Left,
     NotInPeace,
     Progress,
     Ready,
     Removed,
+    ServerCrashed,
     Started,
     Stopping,
 )
 from batonpass.scenarios.cluster.fork_server import ForkServer
 from batonpass.scenarios.cluster.ports import Ports
-from batonpass.scenarios.cluster.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
+from batonpass.scenarios.cluster.processes import BATON, ChildCommand, ChildExit, ChildProcesses, RunningChild, as_fork
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.players.rest_client import CALL_PATIENCE_S, RestClient
 
-__all__ = ["ClusterFailed", "ClusterSpec", "Launcher", "LocalCluster", "Role", "ServerInfo", "baton_launcher"]
+__all__ = ["ClusterFailed", "ClusterSpec", "Launcher", "LocalCluster", "ProcessRole", "ServerInfo", "baton_launcher"]
 
 # Simulation servers lean on homeservers, so they leave first and can still say goodbye to them.
-_WAVES = {Role.RELAY: 0, Role.HOMESERVER: 0, Role.SIMSERVER: 1}
+_WAVES = {ProcessRole.RELAY: 0, ProcessRole.HOMESERVER: 0, ProcessRole.SIMSERVER: 1}
 # The log of a server that dies in C code then still says where.
 _ENVIRONMENT = {"PYTHONFAULTHANDLER": "1"}
 HEALTH_POLL_S = 0.1
@@ -70,7 +70,7 @@ class ServerInfo:
     """One server as it is now. `pid` is None while it does not run."""
 
     name: str
-    role: Role
+    role: ProcessRole
     instance: str
     rest_url: str
     link_address: tuple[str, int] | None
@@ -117,7 +117,7 @@ class LocalCluster:
         self._forks = forks
         self._progress = progress
         self._plans = {plan.name: plan for plan in blueprint.servers}
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, RunningChild] = {}
 
     @classmethod
     @asynccontextmanager
@@ -168,7 +168,7 @@ class LocalCluster:
                 fate.crashes.append(end)
                 plan = cluster._plans[end.name]
                 again = shlex.join(("baton", plan.role.value, "--config", str(plan.config_file)))
-                progress(Crashed(end, again))
+                progress(ServerCrashed(end, again))
 
             async with (
                 _forks_for(blueprint, launcher, variables) as forks,
@@ -223,13 +223,13 @@ class LocalCluster:
         """Where the REST of each instance is, of every member."""
         urls: dict[str, list[str]] = {}
         for server in self.servers:
-            if server.role is Role.HOMESERVER:
+            if server.role is ProcessRole.HOMESERVER:
                 urls.setdefault(server.instance, []).append(server.rest_url)
         return urls
 
     def simserver_urls(self) -> dict[str, str]:
         """Where the REST of each simulation server is."""
-        return {server.name: server.rest_url for server in self.servers if server.role is Role.SIMSERVER}
+        return {server.name: server.rest_url for server in self.servers if server.role is ProcessRole.SIMSERVER}
 
     def rest_client(self, patience_s: float = CALL_PATIENCE_S) -> RestClient:
         """A client of every instance, let in, as patient as that; the caller closes it."""
@@ -340,7 +340,9 @@ class LocalCluster:
             ClusterFailed: one ended, or none became ready in time; the sentence repeats the reasons they gave.
         """
         with trio.move_on_after(timeout_s) as patience:
-            waiting = _Waiting(dict.fromkeys(names or self._plans, _NO_ANSWER), self._progress, patience, timeout_s)
+            waiting = _WaitingUntilReady(
+                dict.fromkeys(names or self._plans, _NO_ANSWER), self._progress, patience, timeout_s
+            )
             # Only loopback, hence no proxies from the environment.
             client = httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=HEALTH_TIMEOUT_S)
             async with client, trio.open_nursery() as nursery:
@@ -363,7 +365,7 @@ class LocalCluster:
 
     def _launch(self, plan: ServerPlan, forks: ForkServer | None = None) -> None:
         argv = self._launcher(plan)
-        command = Command(plan.name, argv, plan.log_file, wave=_WAVES[plan.role], environment=self._environment)
+        command = ChildCommand(plan.name, argv, plan.log_file, wave=_WAVES[plan.role], environment=self._environment)
         self._children[plan.name] = self._processes.start(command, forks if as_fork(argv) else None)
 
     async def _take_down(self) -> list[ChildExit]:
@@ -375,7 +377,7 @@ class LocalCluster:
         return unclean
 
     async def _until_ready(
-        self, name: str, client: httpx.AsyncClient, waiting: "_Waiting", all_waits: trio.CancelScope
+        self, name: str, client: httpx.AsyncClient, waiting: "_WaitingUntilReady", all_waits: trio.CancelScope
     ) -> None:
         child, url = self._children[name], self._plans[name].rest_url
         while True:
@@ -400,7 +402,7 @@ class LocalCluster:
 
 def _was_let_go(end: ChildExit, plan: ServerPlan) -> bool:
     """Whether a homeserver has ended because it is no member of its instance any more, since an operator said so."""
-    return plan.role is Role.HOMESERVER and end.returncode == REMOVED
+    return plan.role is ProcessRole.HOMESERVER and end.returncode == REMOVED
 
 
 @dataclass
@@ -452,7 +454,7 @@ def _only_ends(error: BaseException) -> bool:
     return isinstance(error, trio.Cancelled | KeyboardInterrupt | GeneratorExit)
 
 
-class _Waiting:
+class _WaitingUntilReady:
     """Who is waited for, and the last reason each gave; shared by the tasks of one `wait_ready`.
 
     `patience` ends `timeout_s` after the last of them that became ready.

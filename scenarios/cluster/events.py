@@ -9,13 +9,13 @@ from batonpass.scenarios.cluster.processes import ChildExit
 __all__ = [
     "Added",
     "ClusterEvent",
-    "Crashed",
     "Kept",
     "Left",
     "NotInPeace",
     "Progress",
     "Ready",
     "Removed",
+    "ServerCrashed",
     "Started",
     "Stopping",
 ]
@@ -74,7 +74,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Crashed:
+class ServerCrashed:
     """A server ended that nobody asked to end; the others go on. By the command `again` it is started again."""
 
     exit: ChildExit
@@ -134,6 +134,6 @@ class Kept:
         return f"logs and state are kept in {self.directory}"
 
 
-ClusterEvent = Started | Ready | Added | Removed | Crashed | Stopping | NotInPeace | Kept | Left
+ClusterEvent = Started | Ready | Added | Removed | ServerCrashed | Stopping | NotInPeace | Kept | Left
 Progress = Callable[[ClusterEvent], None]
 """Called with each event as it happens. Must not raise."""

@@ -24,7 +24,7 @@ import trio
 from batonpass.scenarios.cluster.fork_server import ForkServer, ForkServerFailed
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
-__all__ = ["BATON", "Child", "ChildExit", "ChildProcesses", "Command", "SpawnError", "as_fork"]
+__all__ = ["BATON", "ChildCommand", "ChildExit", "ChildProcesses", "RunningChild", "SpawnError", "as_fork"]
 
 BATON: Final = (sys.executable, "-m", "batonpass.scenarios.cli.main")
 """How `baton` is run in a process of its own."""
@@ -45,7 +45,7 @@ class SpawnError(EnvironmentFailed):
 
 
 @dataclass(frozen=True)
-class Command:
+class ChildCommand:
     """What to start: a name for people, the program with its arguments, and where its output goes.
 
     `wave` orders the end: a higher wave is stopped, and gone, before a lower one is asked to stop.
@@ -103,7 +103,7 @@ def as_fork(argv: Sequence[str]) -> tuple[str | None, Sequence[str]] | None:
     return (network, argv[len(BATON) :]) if tuple(argv[: len(BATON)]) == BATON else None
 
 
-class _Process(Protocol):
+class _Popen(Protocol):
     """What is needed of `subprocess.Popen`, or of a fork."""
 
     @property
@@ -115,7 +115,7 @@ class _Process(Protocol):
     def wait(self) -> int: ...
 
 
-def _spawned(command: Command, log: IO[bytes]) -> _Process:
+def _spawned(command: ChildCommand, log: IO[bytes]) -> _Popen:
     # Not trio's open_process: that forks in a worker thread, and the parent-death signal that the child asks for is
     # bound to the *thread*, so the child would be killed when the idle worker retires.
     try:
@@ -134,7 +134,7 @@ def _spawned(command: Command, log: IO[bytes]) -> _Process:
 class _Forked:
     """A process that a fork server made."""
 
-    def __init__(self, command: Command, log: IO[bytes], forks: ForkServer) -> None:
+    def __init__(self, command: ChildCommand, log: IO[bytes], forks: ForkServer) -> None:
         self._forks = forks
         stdin, ours = os.pipe()
         self.stdin: IO[bytes] = os.fdopen(ours, "wb")
@@ -159,10 +159,10 @@ class _Forked:
             return -signal.SIGKILL
 
 
-class Child:
+class RunningChild:
     """One running (or ended) child process. Made by `ChildProcesses.start`."""
 
-    def __init__(self, command: Command, forks: ForkServer | None) -> None:
+    def __init__(self, command: ChildCommand, forks: ForkServer | None) -> None:
         self.command = command
         self.name = command.name
         self.stop_requested = False
@@ -271,7 +271,7 @@ class ChildProcesses:
         self._on_crash = on_crash
         self._grace_s = grace_s
         self._impatient = impatient
-        self._children: list[Child] = []
+        self._children: list[RunningChild] = []
 
     @classmethod
     @asynccontextmanager
@@ -303,7 +303,7 @@ class ChildProcesses:
         if raised is not None:
             raise raised
 
-    def start(self, command: Command, forks: ForkServer | None = None) -> Child:
+    def start(self, command: ChildCommand, forks: ForkServer | None = None) -> RunningChild:
         """Start a child. Its output is appended to its log file.
 
         Args:
@@ -314,7 +314,7 @@ class ChildProcesses:
             SpawnError: the program cannot be run.
             ForkServerFailed: there is no fork to be had.
         """
-        child = Child(command, forks)
+        child = RunningChild(command, forks)
         self._children.append(child)
         self._nursery.start_soon(child._watch, self._on_crash, name=f"watch {command.name}")
         return child
@@ -330,7 +330,7 @@ class ChildProcesses:
             unclean += await self.stop(*(child for child in self._children if child.command.wave == wave))
         return unclean
 
-    async def stop(self, *children: Child) -> list[ChildExit]:
+    async def stop(self, *children: RunningChild) -> list[ChildExit]:
         """Stop some children: SIGTERM in reverse order, the grace period for all of them together, then SIGKILL.
 
         Returns:
@@ -346,7 +346,7 @@ class ChildProcesses:
         exits = [await child.wait() for child in asked]
         return [end for end in exits if end.returncode not in (0, -signal.SIGTERM)]
 
-    async def _gone_or_impatient(self, children: Sequence[Child]) -> None:
+    async def _gone_or_impatient(self, children: Sequence[RunningChild]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_when_impatient, nursery.cancel_scope)
             for child in children:

@@ -17,8 +17,8 @@ __all__ = [
     "RELAY_INSTANCE",
     "BadSpec",
     "ClusterSpec",
+    "InstanceRoute",
     "NextHop",
-    "Route",
     "parse_instances",
     "parse_route",
 ]
@@ -40,7 +40,7 @@ class BadSpec(ValueError):
 
 
 @dataclass(frozen=True)
-class Route:
+class InstanceRoute:
     """The way between two instances, in both directions: through these relays, `first`'s side first."""
 
     first: str
@@ -88,7 +88,7 @@ class ClusterSpec:
     simservers: int = 2
     simserver_numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     relays: int = 0
-    routes: tuple[Route, ...] = ()
+    routes: tuple[InstanceRoute, ...] = ()
     world: str | None = None
     world_options: Mapping[str, Any] = field(default_factory=dict)
     tick_hz: float | None = None
@@ -174,7 +174,7 @@ class ClusterSpec:
         table: dict[str, dict[str, NextHop]] = {name: {} for name in (*self.instances, *self.relay_names)}
         through = {frozenset((route.first, route.last)): route for route in self.routes}
         for first, last in combinations(self.instances, 2):
-            route = through.get(frozenset((first, last)), Route(first, last, ()))
+            route = through.get(frozenset((first, last)), InstanceRoute(first, last, ()))
             _enter(table, (route.first, *route.through, route.last))
             _enter(table, (route.last, *reversed(route.through), route.first))
         for relay in self.relay_names:
@@ -182,7 +182,7 @@ class ClusterSpec:
                 table[relay].setdefault(instance, NextHop(via=None, hops=1))
         return table
 
-    def _check_route(self, route: Route) -> None:
+    def _check_route(self, route: InstanceRoute) -> None:
         where = f"route {route.first}:{route.last}"
         for end in (route.first, route.last):
             if end not in self.instances:
@@ -223,7 +223,7 @@ def parse_instances(text: str) -> dict[str, int]:
     return instances
 
 
-def parse_route(text: str) -> Route:
+def parse_route(text: str) -> InstanceRoute:
     """Read `alpha:gamma=r1,r2`: alpha and gamma reach each other through relay.r1 and relay.r2 only.
 
     Raises:
@@ -233,7 +233,7 @@ def parse_route(text: str) -> Route:
     if match is None:
         raise BadSpec(f"route: cannot read {text[:60]!r}; write first:last=relays, for example alpha:gamma=r1,r2")
     first, last, relays = match.groups()
-    return Route(first, last, tuple(f"{RELAY_INSTANCE}.{relay}" for relay in relays.split(",")))
+    return InstanceRoute(first, last, tuple(f"{RELAY_INSTANCE}.{relay}" for relay in relays.split(",")))
 
 
 def _check_instance(name: str) -> None:

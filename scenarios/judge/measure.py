@@ -13,7 +13,7 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.phase_timings import timings_ms
 from batonpass.scenarios.report import statistics
-from batonpass.scenarios.report.model import CaseName, CaseResult, Hop, Mark, SampleTransfer, Transport
+from batonpass.scenarios.report.model import CaseName, CaseResult, ReportedHop, ReportedMark, SampleTransfer, Transport
 
 __all__ = ["Measured", "case_result", "read_transfer"]
 
@@ -116,7 +116,7 @@ def _sample(measured: Sequence[Measured]) -> SampleTransfer | None:
         return None
     chosen = sorted(measured, key=lambda transfer: transfer.latency_ms)[(len(measured) - 1) // 2]
     hops = [
-        Hop(
+        ReportedHop(
             number=hop.number,
             kind=hop.kind,
             src=hop.src,
@@ -128,13 +128,13 @@ def _sample(measured: Sequence[Measured]) -> SampleTransfer | None:
         for hop in chosen.trace.hops
     ]
     marks = [
-        Mark.model_validate({"server": mark.server, "label": mark.label, "at_ns": mark.at_ns})
+        ReportedMark.model_validate({"server": mark.server, "label": mark.label, "at_ns": mark.at_ns})
         for mark in chosen.trace.marks
         if mark.label in _MARKS
     ]
     sent, staged = _mark(chosen.trace, "state_sent"), _mark(chosen.trace, "staged")
     if sent is not None and staged is not None:
-        state = Hop(
+        state = ReportedHop(
             number=0,
             kind="state",
             src=sent.server,

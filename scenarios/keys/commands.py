@@ -14,7 +14,14 @@ from batonpass.crypto.key_store import RING_FILE, SIGNING_FILE
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.keys.forms import FORMATS, USES, describe, private_text, public_text
-from batonpass.scenarios.keys.places import Files, Place, Running, files_options, operator_options, place_options
+from batonpass.scenarios.keys.places import (
+    Files,
+    Place,
+    RunningServerKeys,
+    files_options,
+    operator_options,
+    place_options,
+)
 from batonpass.scenarios.remote.connection import show as show_json
 
 __all__ = ["export", "forget", "new", "reset", "revoke", "rotate", "show"]
@@ -76,7 +83,7 @@ def show(place: Place, other: str | None, json_wanted: bool) -> int:
     """
     if other is None:
         shown = place.show()
-    elif isinstance(place, Running):
+    elif isinstance(place, RunningServerKeys):
         shown = place.show_other(other)
     else:
         raise click.UsageError("a NAME is looked up in the directory of a running homeserver: give its --url")
@@ -192,7 +199,7 @@ def export(place: Place, form: str, use: str, out: Path | None, private: bool, y
 @click.option("--reason", required=True, metavar="TEXT", help="Why, for all to read.")
 @_as_json
 @operator_options
-def reset(place: Running, name: str, keys_file: Path, reason: str, json_wanted: bool) -> int:
+def reset(place: RunningServerKeys, name: str, keys_file: Path, reason: str, json_wanted: bool) -> int:
     """Give NAME, a server or player of the instance at --url, keys in the place of others that are lost or stolen.
 
     The homeserver that is asked attests them in NAME's place, and every reader sees that and why. The old keys are

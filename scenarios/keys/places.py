@@ -20,9 +20,9 @@ from batonpass.crypto.keys import PublicIdentity
 from batonpass.crypto.pin_file import PinFile
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange
-from batonpass.scenarios.remote.connection import Server
+from batonpass.scenarios.remote.connection import RemoteServer
 
-__all__ = ["Files", "Place", "Running", "Shown", "files_options", "operator_options", "place_options"]
+__all__ = ["Files", "Place", "RunningServerKeys", "Shown", "files_options", "operator_options", "place_options"]
 
 PINS_FILE: Final = "pins.jsonl"
 KEY_FILES: Final = (SIGNING_FILE, RING_FILE)
@@ -94,10 +94,10 @@ class _Directory(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Running:
-    """The keys of a server that runs. Raises as `Server`."""
+class RunningServerKeys:
+    """The keys of a server that runs. Raises as `RemoteServer`."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RemoteServer) -> None:
         self.server: Final = server
 
     def show(self) -> Shown:
@@ -133,7 +133,7 @@ class Running:
             raise EnvironmentFailed(f"{self.server.url} is no server of ours: it answers other keys") from error
 
 
-Place = Files | Running
+Place = Files | RunningServerKeys
 
 
 def files_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,8 +151,8 @@ def operator_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, token_file: Path | None, timeout_s: float, **flags: Any) -> Any:
         if url is None:
             raise click.UsageError("say which server: --url http://127.0.0.1:17103, or set BATON_URL")
-        with Server(url, token_file, timeout_s) as server:
-            return command(place=Running(server), **flags)
+        with RemoteServer(url, token_file, timeout_s) as server:
+            return command(place=RunningServerKeys(server), **flags)
 
     return _with(run, command, _REMOTE)
 
@@ -176,8 +176,8 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(place=_files(config_file, directory, name), **flags)
         if url is None:
             raise click.UsageError("say whose keys: --url of a server that runs, or --config or --dir of its files")
-        with Server(url, token_file, timeout_s) as server:
-            return command(place=Running(server), **flags)
+        with RemoteServer(url, token_file, timeout_s) as server:
+            return command(place=RunningServerKeys(server), **flags)
 
     return _with(run, command, (*_FILES, *_REMOTE))
 

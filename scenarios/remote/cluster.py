@@ -8,7 +8,7 @@ import click
 from batonpass.scenarios.common.asking import require_yes
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
-from batonpass.scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
+from batonpass.scenarios.remote.connection import RemoteServer, print_table, remote_options, show, show_went_back, table
 
 __all__ = ["accept_loss", "add", "remove", "replace", "status", "transfer"]
 
@@ -27,7 +27,7 @@ _wait = click.option(
 @click.command(short_help="Who the members are, who leads, how far each is.")
 @_as_json
 @_operator()
-def status(server: Server, json_wanted: bool) -> int:
+def status(server: RemoteServer, json_wanted: bool) -> int:
     """Show the members of the instance as this one sees them. Needs no token.
 
     Only the leader knows how far the others are: ask it for `match` and `lag`.
@@ -42,7 +42,7 @@ def status(server: Server, json_wanted: bool) -> int:
 @_wait
 @_as_json
 @_operator()
-def add(server: Server, name: str, address: str, wait_s: float, json_wanted: bool) -> int:
+def add(server: RemoteServer, name: str, address: str, wait_s: float, json_wanted: bool) -> int:
     """Let a new member in, and wait until it has caught up and votes.
 
     Start it with `join = true` and an empty directory, before or after. May be repeated.
@@ -61,7 +61,7 @@ def add(server: Server, name: str, address: str, wait_s: float, json_wanted: boo
 @_wait
 @_as_json
 @_operator()
-def replace(server: Server, old: str, name: str, address: str, wait_s: float, json_wanted: bool) -> int:
+def replace(server: RemoteServer, old: str, name: str, address: str, wait_s: float, json_wanted: bool) -> int:
     """Let NAME in, and OLD go as soon as NAME has caught up. This is how a member that lost its disk comes back.
 
     \b
@@ -76,7 +76,7 @@ def replace(server: Server, old: str, name: str, address: str, wait_s: float, js
 @_wait
 @_as_json
 @_operator()
-def remove(server: Server, name: str, wait_s: float, json_wanted: bool) -> int:
+def remove(server: RemoteServer, name: str, wait_s: float, json_wanted: bool) -> int:
     """Let a member go, and wait until it is gone; the leader hands its leadership over first."""
     _show(server.call("DELETE", f"/v1/cluster/members/{name}", params=_within(server, wait_s)), json_wanted)
     return 0
@@ -87,7 +87,7 @@ def remove(server: Server, name: str, wait_s: float, json_wanted: bool) -> int:
 @_wait
 @_as_json
 @_operator()
-def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool) -> int:
+def transfer(server: RemoteServer, name: str | None, wait_s: float, json_wanted: bool) -> int:
     """Have NAME lead, or the best prepared member."""
     answer = server.call("POST", "/v1/cluster/leader", json={"name": name}, params=_within(server, wait_s))
     if json_wanted:
@@ -102,7 +102,7 @@ def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool)
 @click.option("--dry-run", is_flag=True, help="Say what is concerned, and change nothing.")
 @_as_json
 @_operator()
-def accept_loss(server: Server, yes: bool, dry_run: bool, json_wanted: bool) -> int:
+def accept_loss(server: RemoteServer, yes: bool, dry_run: bool, json_wanted: bool) -> int:
     """Accept a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
 
     Says first how many entities are concerned, and asks. Every entity goes on from the newest state that a server can
@@ -137,7 +137,7 @@ def accept_loss(server: Server, yes: bool, dry_run: bool, json_wanted: bool) -> 
 _COMPARED: Final = 4096
 
 
-def _concerned(server: Server) -> dict[str, Any]:
+def _concerned(server: RemoteServer) -> dict[str, Any]:
     """The alarm, and of each simulation server what it has by this log and otherwise; None of one that is silent."""
     alarm: dict[str, Any] = server.call("GET", "/v1/cluster/log-alarm")
     if not alarm["why"]:
@@ -147,7 +147,7 @@ def _concerned(server: Server) -> dict[str, Any]:
         if row["role"] != "simserver":
             continue
         try:
-            with Server(row["rest_url"], None, server.timeout_s) as one:
+            with RemoteServer(row["rest_url"], None, server.timeout_s) as one:
                 ids = one.call("GET", "/v1/local/entities")
         except (EnvironmentFailed, RemoteRefused, click.UsageError):
             servers[row["name"]] = None
@@ -176,7 +176,7 @@ def _tell(concerned: dict[str, Any]) -> None:
     )
 
 
-def _within(server: Server, wait_s: float) -> dict[str, float]:
+def _within(server: RemoteServer, wait_s: float) -> dict[str, float]:
     """How long the server is to wait: it must answer before it is given up."""
     if wait_s >= server.timeout_s:
         text = f"--wait ({wait_s:g} s) must be less than --timeout ({server.timeout_s:g} s): give a longer --timeout"
@@ -184,7 +184,9 @@ def _within(server: Server, wait_s: float) -> dict[str, float]:
     return {"timeout_s": wait_s}
 
 
-def _admit(server: Server, name: str, address: str, replaces: str | None, wait_s: float, json_wanted: bool) -> int:
+def _admit(
+    server: RemoteServer, name: str, address: str, replaces: str | None, wait_s: float, json_wanted: bool
+) -> int:
     host, colon, port = address.rpartition(":")
     # A number of more than 4,300 digits is not even read (CVE-2020-10735).
     is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 1 << 16

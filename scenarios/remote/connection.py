@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from batonpass.actors.http.client import Answer, BlockingClient, HttpFailed, Streamed
+from batonpass.actors.http.client import BlockingClient, HttpAnswer, HttpFailed, Streamed
 from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.common.options import FiniteRange
@@ -20,7 +20,7 @@ from batonpass.tree.data.errors import BadPath
 from batonpass.tree.data.path import parse_path
 
 __all__ = [
-    "Server",
+    "RemoteServer",
     "as_json",
     "need_url",
     "path_url",
@@ -38,7 +38,7 @@ _MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 _SERVER_ERROR: Final = 500
 
 
-class Server:
+class RemoteServer:
     """One server, spoken to by a command.
 
     Raises from every call:
@@ -54,7 +54,7 @@ class Server:
         self.timeout_s = timeout_s
         self._http = BlockingClient(url, headers, timeout_s=timeout_s, max_bytes=_MAX_ANSWER_BYTES)
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> "RemoteServer":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +74,7 @@ class Server:
     def stream(self, path: str, *, min_patience_s: float = 0.0, **more: Any) -> Iterator[Streamed]:
         """One request whose answer is read as it comes; silence is waited out for `min_patience_s` at least."""
         with self._reaching(), self._http.stream(path, min_patience_s=min_patience_s, **more) as answer:
-            if isinstance(answer, Answer):
+            if isinstance(answer, HttpAnswer):
                 self._check(answer)
                 raise EnvironmentFailed(f"{self.url} is no server of ours: it answers {answer.status}")
             yield answer
@@ -86,7 +86,7 @@ class Server:
         except HttpFailed as error:
             raise EnvironmentFailed(f"{self.url} does not answer: {error}") from error
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: HttpAnswer) -> None:
         """Raise what an error says."""
         if answer.is_success:
             return
@@ -125,11 +125,12 @@ def _token(file: Path) -> str:
 
 
 def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options that say where a homeserver is and how to be let in; the command gets a `Server` as `server`."""
+    """The options that say where a homeserver is and how to be let in; the command gets a `RemoteServer` as
+    `server`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         def run(url: str, token_file: Path | None, timeout_s: float, **flags: Any) -> Any:
-            with Server(url, token_file, timeout_s) as server:
+            with RemoteServer(url, token_file, timeout_s) as server:
                 return command(server=server, **flags)
 
         run.__doc__, run.__name__ = command.__doc__, command.__name__

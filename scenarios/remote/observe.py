@@ -15,9 +15,17 @@ from rich.text import Text
 from batonpass.actors.http.client import HttpFailed
 from batonpass.authority.names import BadName, check_name
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
-from batonpass.scenarios.remote.connection import Server, as_json, need_url, print_table, show, stream_lines, table
+from batonpass.scenarios.remote.connection import (
+    RemoteServer,
+    as_json,
+    need_url,
+    print_table,
+    show,
+    stream_lines,
+    table,
+)
 
-__all__ = ["ACTIONS", "Action", "Wanted", "observe"]
+__all__ = ["ACTIONS", "Action", "ObserveOptions", "observe"]
 
 Action = Literal["state", "replace", "suspend", "resume", "trace", "statistics", "terminate"]
 ACTIONS: Final[tuple[Action, ...]] = ("state", "replace", "suspend", "resume", "trace", "statistics", "terminate")
@@ -37,7 +45,7 @@ _RUNNING: Final = {"service": "serves", "task": "runs"}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ObserveOptions:
     """What was asked for on the command line."""
 
     json_wanted: bool
@@ -55,7 +63,7 @@ def observe(
     node: str,
     action: Action | None,
     actor: str | None,
-    wanted: Wanted,
+    wanted: ObserveOptions,
     *,
     url: str | None,
     token_file: Path | None,
@@ -65,7 +73,7 @@ def observe(
 
     Raises:
         click.UsageError: `node` is a name and there is no `url`; the arguments do not fit; `actor` is ambiguous.
-        RemoteRefused, EnvironmentFailed: as `Server`.
+        RemoteRefused, EnvironmentFailed: as `RemoteServer`.
     """
     if wanted.off and action != "statistics":
         raise click.UsageError(f"--off switches statistics off: baton observe {node} statistics PID_OR_NAME --off")
@@ -78,7 +86,7 @@ def observe(
     if wanted.to is not None:
         as_json(wanted.to, "--to")
     # The overview needs no token, so it is not shown to a server that somebody only looks at.
-    with Server(_url_of(node, url, timeout_s), token_file if action else None, timeout_s) as server:
+    with RemoteServer(_url_of(node, url, timeout_s), token_file if action else None, timeout_s) as server:
         if action is None or actor is None:
             return _overview(server, wanted)
         return _DO[action](server, _pid_of(server, actor), wanted)
@@ -95,7 +103,7 @@ def _url_of(node: str, homeserver_url: str | None, timeout_s: float) -> str:
         check_name(node)
     except BadName as error:
         raise click.UsageError(str(error)) from error
-    with Server(homeserver_url, None, timeout_s) as home:
+    with RemoteServer(homeserver_url, None, timeout_s) as home:
         rest_url = home.call("GET", f"/v1/servers/{node}")["rest_url"]
     if not rest_url:
         raise EnvironmentFailed(f"{homeserver_url} does not know where the REST of {node} is")
@@ -105,7 +113,7 @@ def _url_of(node: str, homeserver_url: str | None, timeout_s: float) -> str:
 # ---- the overview ----
 
 
-def _overview(server: Server, wanted: Wanted) -> int:
+def _overview(server: RemoteServer, wanted: ObserveOptions) -> int:
     while True:
         view = _fetch(server)
         if wanted.json_wanted:
@@ -120,7 +128,7 @@ def _overview(server: Server, wanted: Wanted) -> int:
         time.sleep(wanted.every_s)  # noqa: TID251 - a command of its own, in which nothing else runs
 
 
-def _fetch(server: Server) -> dict[str, Any]:
+def _fetch(server: RemoteServer) -> dict[str, Any]:
     view: dict[str, Any] = server.call("GET", "/v1/actors", params={"limit": PAGE})
     after = view.pop("next")
     while after is not None and len(view["actors"]) < MAX_ACTORS:
@@ -201,7 +209,7 @@ def _text(text: str) -> Text:
 # ---- one actor ----
 
 
-def _pid_of(server: Server, actor: str) -> int:
+def _pid_of(server: RemoteServer, actor: str) -> int:
     number = actor.removeprefix("#")
     if number.isascii() and number.isdigit():
         return int(number)
@@ -237,16 +245,16 @@ def _is_below(row: dict[str, Any], parents: list[str], by_pid: dict[int, dict[st
     return True
 
 
-def _state(server: Server, pid: int, wanted: Wanted) -> int:
+def _state(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
     return _show_inside(server.call("GET", f"/v1/actors/{pid}"), wanted)
 
 
-def _replace(server: Server, pid: int, wanted: Wanted) -> int:
+def _replace(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
     body = {"state": as_json(wanted.to or "", "--to")}
     return _show_inside(server.call("PUT", f"/v1/actors/{pid}/state", json=body), wanted)
 
 
-def _show_inside(view: dict[str, Any], wanted: Wanted) -> int:
+def _show_inside(view: dict[str, Any], wanted: ObserveOptions) -> int:
     if wanted.json_wanted:
         show(view)
     elif view["state_known"]:
@@ -260,8 +268,8 @@ def _show_inside(view: dict[str, Any], wanted: Wanted) -> int:
     return 0
 
 
-def _change(method: str, what: str) -> Callable[[Server, int, Wanted], int]:
-    def change(server: Server, pid: int, wanted: Wanted) -> int:
+def _change(method: str, what: str) -> Callable[[RemoteServer, int, ObserveOptions], int]:
+    def change(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
         row = server.call(method, f"/v1/actors/{pid}/{what}")
         if wanted.json_wanted:
             show(row)
@@ -272,7 +280,7 @@ def _change(method: str, what: str) -> Callable[[Server, int, Wanted], int]:
     return change
 
 
-def _statistics(server: Server, pid: int, wanted: Wanted) -> int:
+def _statistics(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
     path = f"/v1/actors/{pid}"
     if wanted.off:
         return _change("DELETE", "statistics")(server, pid, wanted)
@@ -292,7 +300,7 @@ def _statistics(server: Server, pid: int, wanted: Wanted) -> int:
     return 0
 
 
-def _terminate(server: Server, pid: int, wanted: Wanted) -> int:
+def _terminate(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
     rows = {row["pid"]: row for row in _fetch(server)["actors"]}
     try:
         ended = server.call("DELETE", f"/v1/actors/{pid}")
@@ -307,7 +315,7 @@ def _terminate(server: Server, pid: int, wanted: Wanted) -> int:
     return 0
 
 
-def _ended_after_all(server: Server, row: dict[str, Any] | None, error: EnvironmentFailed) -> dict[str, Any]:
+def _ended_after_all(server: RemoteServer, row: dict[str, Any] | None, error: EnvironmentFailed) -> dict[str, Any]:
     """What became of an actor whose end cut the connection. Raises `EnvironmentFailed` if nobody can say."""
     # Refused while it is reached, a timeout of the actor: then that is the answer.
     if row is None or not isinstance(error.__cause__, HttpFailed):
@@ -327,7 +335,7 @@ def _ended_after_all(server: Server, row: dict[str, Any] | None, error: Environm
     raise EnvironmentFailed(f"{row['label']} was told to end, which cut the connection; nobody can say more: {error}")
 
 
-def _trace(server: Server, pid: int, wanted: Wanted) -> int:
+def _trace(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
     params = {"seconds": wanted.seconds, "events": wanted.events}
     whole = False
     first_s: float | None = None
@@ -355,7 +363,7 @@ def _event_line(event: dict[str, Any], since_s: float) -> str:
     return f"{since_s:9.4f} s  {event['kind']:5}  {event['callback']:15}  {_text(content).plain}"
 
 
-_DO: Final[dict[Action, Callable[[Server, int, Wanted], int]]] = {
+_DO: Final[dict[Action, Callable[[RemoteServer, int, ObserveOptions], int]]] = {
     "state": _state,
     "replace": _replace,
     "suspend": _change("POST", "suspend"),

@@ -10,7 +10,7 @@ import click
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.remote.connection import print_table, table
 from batonpass.simserver.durability.put_aside import Aside, read_aside
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 
 __all__ = ["put_aside"]
 
@@ -60,7 +60,7 @@ def put_aside(directory: Path, entity: str | None, json_wanted: bool) -> int:
 
 def _state_of(one: Aside) -> str:
     try:
-        return repr(Snapshot.decode(one.state).world)
+        return repr(EntitySnapshot.decode(one.state).world)
     except Exception as error:  # what a world gave once may be read in no other way than as bytes
         return f"the state cannot be read ({type(error).__name__}); --json has its bytes"
 

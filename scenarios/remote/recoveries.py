@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from batonpass.scenarios.remote.connection import Server, print_table, remote_options, show, show_went_back, table
+from batonpass.scenarios.remote.connection import RemoteServer, print_table, remote_options, show, show_went_back, table
 
 __all__ = ["recoveries"]
 
@@ -17,7 +17,7 @@ _reader = partial(remote_options, "the operator token; none is needed", "BATON_O
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows of each table.")
 @click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON, all of it.")
 @_reader()
-def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
+def recoveries(server: RemoteServer, limit: int, json_wanted: bool) -> int:
     """Show the entities that simulation servers left which died, and from which copies others took them over.
 
     What waits is in the instance's log, and every homeserver knows it. What was taken over is known to the one that

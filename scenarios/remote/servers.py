@@ -17,7 +17,7 @@ from rich.text import Text
 from batonpass.scenarios.cluster.control import ask_cluster
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
-from batonpass.scenarios.remote.connection import Server, print_table, remote_options, show, table
+from batonpass.scenarios.remote.connection import RemoteServer, print_table, remote_options, show, table
 
 __all__ = ["add", "balance", "drain", "load", "remove"]
 
@@ -46,7 +46,9 @@ _within = click.option(
 @click.option("--json", "json_wanted", is_flag=True, help="A JSON object per line, whenever something has changed.")
 @_within
 @_operator()
-def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wanted: bool, within_s: float) -> int:
+def drain(
+    server: RemoteServer, server_name: str, cancel: bool, no_wait: bool, json_wanted: bool, within_s: float
+) -> int:
     """Move everything away from SERVER while players play on, and let nothing come to it; wait until it is empty.
 
     The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
@@ -91,7 +93,7 @@ def _telling_that_it_goes_on(server_name: str, again: str) -> Iterator[None]:
 
 
 def _wait(
-    server: Server, path: str, view: dict[str, Any], json_wanted: bool, within_s: float, *, removing: bool = False
+    server: RemoteServer, path: str, view: dict[str, Any], json_wanted: bool, within_s: float, *, removing: bool = False
 ) -> int:
     """Wait until a server is empty; if it is `removing`, no longer for what only waits for the server itself."""
     since_s = moved_s = time.monotonic()
@@ -129,7 +131,7 @@ def _may_stay(view: dict[str, Any]) -> bool:
     return not view["targets"] or bool(view.get("too_large") or view.get("waiting"))
 
 
-def _views(server: Server, path: str, first: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _views(server: RemoteServer, path: str, first: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The view that is known, and then the present one again and again; who does not answer for a moment is waited for.
 
     Raises:
@@ -208,7 +210,7 @@ class _Progress:
 @click.command(short_help="How much every simulation server has to do.")
 @_as_json
 @_operator()
-def load(server: Server, json_wanted: bool) -> int:
+def load(server: RemoteServer, json_wanted: bool) -> int:
     """Show the load of the instance's simulation servers, as they reported it to this homeserver. Needs no token."""
     _show_load(server.call("GET", "/v1/servers/load"), json_wanted)
     return 0
@@ -219,7 +221,7 @@ def load(server: Server, json_wanted: bool) -> int:
 @click.option("--resume", is_flag=True, help="Let it go on.")
 @_as_json
 @_operator()
-def balance(server: Server, pause: bool, resume: bool, json_wanted: bool) -> int:
+def balance(server: RemoteServer, pause: bool, resume: bool, json_wanted: bool) -> int:
     """Hold still what moves entities from hot to cool servers, for the whole instance, or let it go on.
 
     A pause is in the instance's log, so it lasts whichever member leads, until --resume. Drains go on, and so does
@@ -316,7 +318,7 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
 @click.option("--json", "json_wanted", is_flag=True, help="JSON: a line per change, then the server's row.")
 @_within
 @_operator()
-def remove(server: Server, server_name: str, directory: Path | None, json_wanted: bool, within_s: float) -> int:
+def remove(server: RemoteServer, server_name: str, directory: Path | None, json_wanted: bool, within_s: float) -> int:
     """Drain SERVER, wait until it is empty, and take it out of the directory: no server knows it any more.
 
     Without --dir its process runs on, with nothing to do: stop it. May be repeated after it was broken off. A dead
@@ -360,7 +362,7 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
     return 0
 
 
-def _check_runs_in(directory: Path, server: Server, server_name: str) -> None:
+def _check_runs_in(directory: Path, server: RemoteServer, server_name: str) -> None:
     """Before anything is done: the cluster of the directory runs, and is the one that is spoken to."""
     asked = {"do": "look", "instance": server_name.partition(".")[0]}
     known: list[str] = ask_cluster(directory, asked, server.timeout_s)["homeservers"]

@@ -13,7 +13,7 @@ import click
 from batonpass.actors.http.client import Streamed
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.remote.connection import (
-    Server,
+    RemoteServer,
     as_json,
     path_url,
     print_table,
@@ -47,7 +47,7 @@ _if_version = click.option("--if-version", type=int, metavar="N", help="Only whi
 @_low_latency
 @_as_json
 @_options()
-def get(server: Server, path: str, low_latency: bool, json_wanted: bool) -> int:
+def get(server: RemoteServer, path: str, low_latency: bool, json_wanted: bool) -> int:
     """Show a node: its data as JSON; with --json, its versions and children too.
 
     \b
@@ -69,7 +69,7 @@ def get(server: Server, path: str, low_latency: bool, json_wanted: bool) -> int:
 @_low_latency
 @_as_json
 @_options()
-def ls(server: Server, path: str, pattern: str, limit: int, low_latency: bool, json_wanted: bool) -> int:
+def ls(server: RemoteServer, path: str, pattern: str, limit: int, low_latency: bool, json_wanted: bool) -> int:
     """List the nodes below a node, or those that match a pattern.
 
     \b
@@ -106,7 +106,7 @@ def ls(server: Server, path: str, pattern: str, limit: int, low_latency: bool, j
 @click.option("--keep-while", metavar="JSON", help="List of [pattern, condition]; see docs/rest.md.")
 @_as_json
 @_options()
-def put(server: Server, path: str, data: str, json_wanted: bool, **flags: Any) -> int:
+def put(server: RemoteServer, path: str, data: str, json_wanted: bool, **flags: Any) -> int:
     """Set a node's data, which is JSON; `-` reads it from stdin. Missing parents are made.
 
     \b
@@ -136,7 +136,9 @@ def put(server: Server, path: str, data: str, json_wanted: bool, **flags: Any) -
 @_condition
 @_as_json
 @_options()
-def delete(server: Server, path: str, if_version: int | None, conditions: tuple[str, ...], json_wanted: bool) -> int:
+def delete(
+    server: RemoteServer, path: str, if_version: int | None, conditions: tuple[str, ...], json_wanted: bool
+) -> int:
     """Remove a node and everything below it. That there is none is no error.
 
     The exit status is 1 when a condition does not hold.
@@ -153,7 +155,7 @@ def delete(server: Server, path: str, if_version: int | None, conditions: tuple[
 @click.command(short_help="Several operations as one, under conditions.")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, exists=True, path_type=Path))
 @_options()
-def tx(server: Server, file: Path) -> int:
+def tx(server: RemoteServer, file: Path) -> int:
     """Apply a transaction, which is JSON in a file (`-`: stdin); the answer is JSON.
 
     \b
@@ -175,7 +177,7 @@ def tx(server: Server, file: Path) -> int:
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after this many events.")
 @_as_json
 @_options()
-def watch(server: Server, pattern: str, since: int | None, count: int | None, json_wanted: bool) -> int:
+def watch(server: RemoteServer, pattern: str, since: int | None, count: int | None, json_wanted: bool) -> int:
     """Follow what happens to the nodes that match, until Ctrl-C; goes on by itself when the connection breaks.
 
     \b
@@ -197,7 +199,7 @@ def watch(server: Server, pattern: str, since: int | None, count: int | None, js
     return 0
 
 
-def _events(server: Server, pattern: str, since: int | None) -> Iterator[dict[str, Any]]:
+def _events(server: RemoteServer, pattern: str, since: int | None) -> Iterator[dict[str, Any]]:
     """The events without end, each once: a commit that broke off half-way comes again, and is told from there on."""
     params: dict[str, Any] = {"pattern": pattern, "heartbeat_s": HEARTBEAT_S}
     last_id = since
@@ -235,7 +237,7 @@ def _fields(answer: Streamed) -> Iterator[tuple[str, str]]:
 @click.argument("pattern", default="**")
 @click.option("--reserved", is_flag=True, help="The rows of authority too, which cannot be imported.")
 @_options()
-def export(server: Server, pattern: str, reserved: bool) -> int:
+def export(server: RemoteServer, pattern: str, reserved: bool) -> int:
     """Write the nodes that match, as they are at one moment, as JSON lines to stdout.
 
     \b
@@ -259,7 +261,7 @@ def export(server: Server, pattern: str, reserved: bool) -> int:
 @click.option("--mode", type=click.Choice(["merge", "replace"]), default="merge", help="[default: merge]")
 @_as_json
 @_options()
-def import_(server: Server, file: Path, mode: str, json_wanted: bool) -> int:
+def import_(server: RemoteServer, file: Path, mode: str, json_wanted: bool) -> int:
     """Write the nodes of an export (`-`: stdin).
 
     `merge` writes them; `replace` also removes what matches the exported pattern and is not among them. What fits one

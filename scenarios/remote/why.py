@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from batonpass.scenarios.common.options import QualifiedName
-from batonpass.scenarios.remote.connection import Server, remote_options, show
+from batonpass.scenarios.remote.connection import RemoteServer, remote_options, show
 
 __all__ = ["why"]
 
@@ -16,7 +16,7 @@ _reader = partial(remote_options, "the operator token; none is needed", "BATON_O
 @click.argument("entity", type=QualifiedName())
 @click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
 @_reader()
-def why(server: Server, entity: str, json_wanted: bool) -> int:
+def why(server: RemoteServer, entity: str, json_wanted: bool) -> int:
     """Say whether ENTITY runs, and if not, which one cause is to be seen to first, and what to do.
 
     Ask a homeserver of the instance that the entity's name begins with. It looks into its log and asks the simulation

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from batonpass.scenarios.report import charts, timeline
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.report.model import CaseResult, Report
+from batonpass.scenarios.report.model import CaseResult, CasesReport
 from batonpass.scenarios.report.verdict import case_problems, hops_as_expected, measured_text, report_problems
 from batonpass.scenarios.report.words import (
     AGAIN_MEANS,
@@ -27,7 +27,7 @@ from batonpass.scenarios.report.words import (
 )
 
 
-def cases_page(report: Report) -> str:
+def cases_page(report: CasesReport) -> str:
     """The whole page for a report of the transfer cases, as HTML text (about 5 MB, nearly all of it plotly.js)."""
     sections = [_case_section(position, case) for position, case in enumerate(report.cases)]
     figures: dict[str, Any] = {
@@ -54,7 +54,7 @@ def cases_page(report: Report) -> str:
     )
 
 
-def write_cases_page(path: Path, report: Report) -> None:
+def write_cases_page(path: Path, report: CasesReport) -> None:
     """Write the page to `path`, atomically. Raises OSError."""
     write_atomically(path, cases_page(report))
 

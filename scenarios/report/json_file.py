@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.report.model import Report, SectorsReport
+from batonpass.scenarios.report.model import CasesReport, SectorsReport
 from batonpass.scenarios.report.verdict import report_problems, sectors_problems
 
 CASES_KIND = "batonpass.cases"
@@ -25,7 +25,7 @@ class ReportFileError(Exception):
     """The file is not a report that this version of batonpass can read; the message says why."""
 
 
-def cases_data(report: Report, *, with_samples: bool = False) -> dict[str, Any]:
+def cases_data(report: CasesReport, *, with_samples: bool = False) -> dict[str, Any]:
     """The report of the transfer cases as JSON data. `with_samples` keeps every single latency."""
     data = report.model_dump(mode="json")
     for case in data["cases"]:
@@ -40,7 +40,7 @@ def sectors_data(report: SectorsReport) -> dict[str, Any]:
     return _headed(SECTORS_KIND, sectors_problems(report), report.model_dump(mode="json"))
 
 
-def write_cases(path: Path, report: Report, *, with_samples: bool = False) -> None:
+def write_cases(path: Path, report: CasesReport, *, with_samples: bool = False) -> None:
     """Write the report of the transfer cases to `path`, atomically. Raises OSError."""
     write_atomically(path, _text(cases_data(report, with_samples=with_samples)))
 
@@ -50,7 +50,7 @@ def write_sectors(path: Path, report: SectorsReport) -> None:
     write_atomically(path, _text(sectors_data(report)))
 
 
-def read_cases(path: Path) -> Report:
+def read_cases(path: Path) -> CasesReport:
     """Read what `write_cases` wrote. Raises ReportFileError, or OSError when the file cannot be read."""
     data = _read_headed(path, CASES_KIND)
     cases = data.get("cases")
@@ -58,7 +58,7 @@ def read_cases(path: Path) -> Report:
         if isinstance(case, dict):
             case["latencies_ms"] = case.pop("samples", [])
     try:
-        return Report.model_validate(data)
+        return CasesReport.model_validate(data)
     except ValidationError as error:
         raise _unreadable(path, error) from error
 

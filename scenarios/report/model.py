@@ -64,7 +64,7 @@ class PhaseMedians(ReportModel):
     activation: Quantity | None = None
 
 
-class Hop(ReportModel):
+class ReportedHop(ReportModel):
     """One message that crossed from one server process to another, as it was seen on the wire.
 
     `on_path` hops are numbered 1, 2, 3, … and are the ones the formula counts. Messages beside the path (state
@@ -80,7 +80,7 @@ class Hop(ReportModel):
     on_path: bool
 
 
-class Mark(ReportModel):
+class ReportedMark(ReportModel):
     """A moment in the life of a transfer at one server, for instance when the entity was frozen there."""
 
     server: str
@@ -92,8 +92,8 @@ class SampleTransfer(ReportModel):
     """One real transfer of a case with its whole timeline."""
 
     transfer_id: str
-    hops: tuple[Hop, ...]
-    marks: tuple[Mark, ...] = ()
+    hops: tuple[ReportedHop, ...]
+    marks: tuple[ReportedMark, ...] = ()
 
 
 class CaseResult(ReportModel):
@@ -181,7 +181,7 @@ class RunFacts(ReportModel):
     cluster: tuple[ServerEntry, ...] = ()
 
 
-class Report(RunFacts):
+class CasesReport(RunFacts):
     """The result of `baton run cases`."""
 
     cases: tuple[CaseResult, ...]

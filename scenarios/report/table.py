@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from batonpass.scenarios.report.model import CaseResult, HopRange, Invariants, Report, RunFacts, SectorsReport
+from batonpass.scenarios.report.model import CaseResult, CasesReport, HopRange, Invariants, RunFacts, SectorsReport
 from batonpass.scenarios.report.verdict import hops_as_expected, measured_text, report_problems, sectors_problems
 from batonpass.scenarios.report.words import AGAIN_MEANS, case_title, counted, number_text, whole_text
 
@@ -13,7 +13,7 @@ TABLE_WIDTH = 100
 """The tables fit a terminal this many columns wide."""
 
 
-def cases_table(report: Report) -> RenderableType:
+def cases_table(report: CasesReport) -> RenderableType:
     """Everything `baton run cases` shows when it is done; print it with a rich Console."""
     return Group(
         _hops_table(report),
@@ -36,7 +36,7 @@ def sectors_table(report: SectorsReport) -> RenderableType:
     )
 
 
-def _hops_table(report: Report) -> Table:
+def _hops_table(report: CasesReport) -> Table:
     table = _table("Transfer cases: hops and latency")
     for name in ("case", "via", "mode"):
         table.add_column(name)
@@ -64,7 +64,7 @@ def _hops_table(report: Report) -> Table:
     return table
 
 
-def _phases_table(report: Report) -> Table:
+def _phases_table(report: CasesReport) -> Table:
     table = _table("Where the time goes: median ms per phase, and messages beside the path")
     table.add_column("case")
     for name in ("request", "rule", "commit", "state", "activation", "bytes", "resent"):

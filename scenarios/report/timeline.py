@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batonpass.scenarios.report.charts import OFF_PATH_COLOUR, ON_PATH_COLOUR, Figure, plain
-from batonpass.scenarios.report.model import Hop, Mark, MarkLabel, SampleTransfer
+from batonpass.scenarios.report.model import MarkLabel, ReportedHop, ReportedMark, SampleTransfer
 from batonpass.scenarios.report.words import number_text
 
 NS_PER_MS = 1_000_000
@@ -126,7 +126,7 @@ def describe_sample(sample: SampleTransfer) -> str:
     return f"Transfer {sample.transfer_id}: {steps or 'no hop on its path'}."
 
 
-def _arrow(hop: Hop, axis: TimeAxis, row: dict[str, int]) -> dict[str, Any]:
+def _arrow(hop: ReportedHop, axis: TimeAxis, row: dict[str, int]) -> dict[str, Any]:
     colour = ON_PATH_COLOUR if hop.on_path else OFF_PATH_COLOUR
     took = number_text((hop.received_ns - hop.sent_ns) / axis.ns_per_unit)
     what = f"hop {hop.number}: " if hop.on_path else "beside the path: "
@@ -160,7 +160,7 @@ def _show_once_in_legend(arrows: Sequence[dict[str, Any]]) -> None:
         seen.add(arrow["legendgroup"])
 
 
-def _numbers(hops: Sequence[Hop], axis: TimeAxis, row: dict[str, int]) -> dict[str, Any]:
+def _numbers(hops: Sequence[ReportedHop], axis: TimeAxis, row: dict[str, int]) -> dict[str, Any]:
     """The hop numbers, each in a disc in the middle of its arrow."""
     path = [hop for hop in hops if hop.on_path]
     return {
@@ -176,7 +176,7 @@ def _numbers(hops: Sequence[Hop], axis: TimeAxis, row: dict[str, int]) -> dict[s
     }
 
 
-def _mark_traces(marks: Sequence[Mark], axis: TimeAxis, row: dict[str, int]) -> list[dict[str, Any]]:
+def _mark_traces(marks: Sequence[ReportedMark], axis: TimeAxis, row: dict[str, int]) -> list[dict[str, Any]]:
     places = _label_places(marks, row)
     traces = []
     for label, (symbol, colour) in _MARK_SYMBOLS.items():
@@ -201,14 +201,14 @@ def _mark_traces(marks: Sequence[Mark], axis: TimeAxis, row: dict[str, int]) -> 
     return traces
 
 
-def _label_places(marks: Sequence[Mark], row: dict[str, int]) -> dict[Mark, str]:
+def _label_places(marks: Sequence[ReportedMark], row: dict[str, int]) -> dict[ReportedMark, str]:
     """On which side of its lifeline each mark is labelled: outwards, or opposite to a close neighbour's label."""
     if not marks:
         return {}
     moments_ns = [mark.at_ns for mark in marks]
     close_ns = 0.12 * (max(moments_ns) - min(moments_ns))
-    places: dict[Mark, str] = {}
-    latest: dict[str, Mark] = {}
+    places: dict[ReportedMark, str] = {}
+    latest: dict[str, ReportedMark] = {}
     for mark in sorted(marks, key=lambda mark: mark.at_ns):
         below = row[mark.server] == len(row) - 1
         neighbour = latest.get(mark.server)
@@ -219,7 +219,7 @@ def _label_places(marks: Sequence[Mark], row: dict[str, int]) -> dict[Mark, str]
     return places
 
 
-def _gap(marks: Sequence[Mark]) -> tuple[int, int] | None:
+def _gap(marks: Sequence[ReportedMark]) -> tuple[int, int] | None:
     frozen_ns = [mark.at_ns for mark in marks if mark.label == "frozen"]
     activated_ns = [mark.at_ns for mark in marks if mark.label == "activated"]
     if not frozen_ns or not activated_ns or max(activated_ns) <= min(frozen_ns):
@@ -227,7 +227,7 @@ def _gap(marks: Sequence[Mark]) -> tuple[int, int] | None:
     return min(frozen_ns), max(activated_ns)
 
 
-def _gap_band(marks: Sequence[Mark], axis: TimeAxis) -> list[dict[str, Any]]:
+def _gap_band(marks: Sequence[ReportedMark], axis: TimeAxis) -> list[dict[str, Any]]:
     gap = _gap(marks)
     if gap is None:
         return []
@@ -246,7 +246,7 @@ def _gap_band(marks: Sequence[Mark], axis: TimeAxis) -> list[dict[str, Any]]:
     ]
 
 
-def _gap_label(marks: Sequence[Mark], axis: TimeAxis) -> list[dict[str, Any]]:
+def _gap_label(marks: Sequence[ReportedMark], axis: TimeAxis) -> list[dict[str, Any]]:
     gap = _gap(marks)
     if gap is None:
         return []

@@ -1,6 +1,6 @@
 """What is wrong with a report, in sentences a user reads. A report with no problems passed. Pure."""
 
-from batonpass.scenarios.report.model import CaseResult, HopRange, Invariants, Report, SectorsReport
+from batonpass.scenarios.report.model import CaseResult, CasesReport, HopRange, Invariants, SectorsReport
 from batonpass.scenarios.report.words import case_title, counted, hop_range_text
 
 _BROKEN = {
@@ -55,7 +55,7 @@ def invariant_problems(invariants: Invariants) -> tuple[str, ...]:
     )
 
 
-def report_problems(report: Report) -> tuple[str, ...]:
+def report_problems(report: CasesReport) -> tuple[str, ...]:
     """What is wrong with a run of the transfer cases; empty when it passed."""
     nothing = () if report.cases else ("no case was run",)
     cases = tuple(

@@ -17,7 +17,7 @@ from batonpass.scenarios.players.input_stream import InputStream, Players
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.sectors.plan import Aircraft, SectorsPlan
 
-__all__ = ["Feed", "Flown", "Progress"]
+__all__ = ["Feed", "FeedProgress", "Flown"]
 
 # A spawn takes a round through the log of its home. So far ahead of its first report an aircraft is put in its place.
 SPAWN_LEAD_S: Final = 1.0
@@ -26,7 +26,7 @@ PROGRESS_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FeedProgress:
     """How far a run is."""
 
     at_ms: int
@@ -68,7 +68,7 @@ class Feed:
         self._spawning = trio.CapacityLimiter(MAX_SPAWNS_AT_ONCE)
         self._began_s = 0.0
 
-    async def fly_all(self, progress: Callable[[Progress], None]) -> None:
+    async def fly_all(self, progress: Callable[[FeedProgress], None]) -> None:
         """Fly every aircraft to the end of its flight; returns when the last report has been sent.
 
         Aircraft that are in the air from the beginning are put there before the flights' time begins to run.
@@ -124,15 +124,15 @@ class Feed:
         """When a moment of the flights' time comes, by trio's clock."""
         return self._began_s + (at_ms - self._plan.start_ms) / 1000 / self._plan.speedup
 
-    async def _tell(self, progress: Callable[[Progress], None]) -> None:
+    async def _tell(self, progress: Callable[[FeedProgress], None]) -> None:
         while True:
             progress(self._progress())
             await trio.sleep(PROGRESS_S)
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> FeedProgress:
         passed_ms = round((trio.current_time() - self._began_s) * 1000 * self._plan.speedup)
         finished = len(self.flown.finished_ns)
-        return Progress(
+        return FeedProgress(
             at_ms=min(self._plan.start_ms + passed_ms, self._plan.end_ms),
             flying=len(self._spawned) - finished,
             finished=finished,

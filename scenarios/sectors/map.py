@@ -57,7 +57,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class AirspaceBounds:
     """The edges of an airspace in degrees. It may not cross the 180th meridian."""
 
     south_deg: float
@@ -95,7 +95,7 @@ class Bounds:
 class SectorMap:
     """Which sector a position belongs to, and when an aircraft is to be handed on. See the module's docstring."""
 
-    bounds: Bounds
+    bounds: AirspaceBounds
     grid: Grid
     hysteresis_km: float = 1.0
 
@@ -125,14 +125,14 @@ class SectorMap:
         column = _slice_of(longitude_deg, bounds.west_deg, bounds.east_deg, grid.columns)
         return row * grid.columns + column
 
-    def bounds_of(self, sector: int) -> Bounds:
+    def bounds_of(self, sector: int) -> AirspaceBounds:
         """The edges of a sector. Raises SectorMapError when there is no such sector."""
         self._check_sector(sector)
         row, column = divmod(sector, self.grid.columns)
         bounds = self.bounds
         south_deg, north_deg = _edges(bounds.south_deg, bounds.north_deg, self.grid.rows, row)
         west_deg, east_deg = _edges(bounds.west_deg, bounds.east_deg, self.grid.columns, column)
-        return Bounds(south_deg, west_deg, north_deg, east_deg)
+        return AirspaceBounds(south_deg, west_deg, north_deg, east_deg)
 
     def km_outside(self, sector: int, latitude_deg: float, longitude_deg: float) -> float:
         """How far a position is outside a sector, in kilometres; 0.0 inside it.
@@ -186,7 +186,7 @@ class SectorMap:
         """Read what `to_data` made. Raises SectorMapError, and nothing else, whatever `data` is."""
         if not isinstance(data, Mapping):
             raise SectorMapError(f"a sector map is an object, not {type(data).__name__}")
-        bounds = Bounds(*(_number(data, key) for key in ("south_deg", "west_deg", "north_deg", "east_deg")))
+        bounds = AirspaceBounds(*(_number(data, key) for key in ("south_deg", "west_deg", "north_deg", "east_deg")))
         return cls(bounds, Grid(_whole(data, "rows"), _whole(data, "columns")), _number(data, "hysteresis_km"))
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, Final
 from batonpass.authority.names import check_name, instance_of
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec
 from batonpass.scenarios.report.model import CaseName
-from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.map import AirspaceBounds, Grid, SectorMap
 from batonpass.scenarios.sectors.position import PositionReport
 from batonpass.scenarios.sectors.tracks import HOUR_MS, Flight, busiest_hour, clip
 from batonpass.scenarios.sectors.world import KIND
@@ -116,7 +116,7 @@ def flights_of_hour(flights: Sequence[Flight], hour: str) -> tuple[Flight, ...]:
 
 def make_plan(
     flights: Sequence[Flight],
-    bounds: Bounds,
+    bounds: AirspaceBounds,
     grid: Grid,
     homes: Mapping[str, int],
     speedup: float,

@@ -31,9 +31,9 @@ from batonpass.scenarios.report.json_file import write_sectors
 from batonpass.scenarios.report.model import SectorsReport, ServerEntry
 from batonpass.scenarios.report.table import sectors_table
 from batonpass.scenarios.report.verdict import sectors_problems
-from batonpass.scenarios.sectors.feed import Feed, Progress
+from batonpass.scenarios.sectors.feed import Feed, FeedProgress
 from batonpass.scenarios.sectors.judge import Observed, sectors_report
-from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMapError
+from batonpass.scenarios.sectors.map import AirspaceBounds, Grid, SectorMapError
 from batonpass.scenarios.sectors.plan import SectorsPlan, flights_of_hour, make_plan
 from batonpass.scenarios.sectors.synthetic_tracks import Traffic, generate_flights
 from batonpass.scenarios.sectors.tracks import Flight, TracksError, read_tracks
@@ -41,7 +41,7 @@ from batonpass.scenarios.sectors.tracks import Flight, TracksError, read_tracks
 __all__ = ["command", "run_sectors"]
 
 # Where and when made-up flights fly: over Switzerland, on a summer's day.
-GENERATED_BOUNDS: Final = Bounds(45.8, 5.9, 47.8, 10.5)
+GENERATED_BOUNDS: Final = AirspaceBounds(45.8, 5.9, 47.8, 10.5)
 GENERATED_START_MS: Final = int(datetime(2018, 8, 1, 11, 0, tzinfo=UTC).timestamp() * 1000)
 GENERATED_DURATION_S: Final = 3600
 GENERATED: Final = "generated flights"
@@ -121,7 +121,7 @@ async def run_sectors(
     *,
     source: str,
     seed: int,
-    progress: Callable[[Progress], None] = lambda _progress: None,
+    progress: Callable[[FeedProgress], None] = lambda _progress: None,
 ) -> tuple[SectorsReport, list[str]]:
     """Fly a plan on its running cluster; the report, and sentences about what was not as it should be."""
     started_at = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
@@ -242,11 +242,11 @@ def command(
     return 1 if sectors_problems(report) else 0
 
 
-def _recorded(file: Path) -> tuple[tuple[Flight, ...], Bounds, str]:
+def _recorded(file: Path) -> tuple[tuple[Flight, ...], AirspaceBounds, str]:
     try:
         flights = read_tracks(file).flights
         # The edges are those of the whole recording, so that the sectors do not depend on the hour.
-        bounds = Bounds.around((point.latitude_deg, point.longitude_deg) for f in flights for point in f.points)
+        bounds = AirspaceBounds.around((point.latitude_deg, point.longitude_deg) for f in flights for point in f.points)
     except TracksError as error:
         raise BadSpec(f"tracks: {error}") from error
     except SectorMapError as error:
@@ -254,7 +254,7 @@ def _recorded(file: Path) -> tuple[tuple[Flight, ...], Bounds, str]:
     return flights, bounds, file.name
 
 
-def _made_up(flights: int, seed: int) -> tuple[tuple[Flight, ...], Bounds, str]:
+def _made_up(flights: int, seed: int) -> tuple[tuple[Flight, ...], AirspaceBounds, str]:
     traffic = Traffic(GENERATED_BOUNDS, flights, GENERATED_START_MS, GENERATED_DURATION_S)
     return generate_flights(traffic, random.Random(seed)), GENERATED_BOUNDS, GENERATED
 

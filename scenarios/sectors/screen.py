@@ -6,7 +6,7 @@ from typing import Final
 from rich.progress import TaskID
 
 from batonpass.scenarios.cli.progress import RunScreen
-from batonpass.scenarios.sectors.feed import Progress
+from batonpass.scenarios.sectors.feed import FeedProgress
 from batonpass.scenarios.sectors.plan import SectorsPlan
 
 __all__ = ["SectorsScreen"]
@@ -25,7 +25,7 @@ class SectorsScreen(RunScreen):
         self._bar: TaskID | None = None
         self._logged_minutes = -1
 
-    def flown(self, progress: Progress) -> None:
+    def flown(self, progress: FeedProgress) -> None:
         """The flights have come so far."""
         text = (
             f"{datetime.fromtimestamp(progress.at_ms / 1000, UTC):%H:%M:%S}  {progress.flying:,} flying, "

@@ -9,7 +9,7 @@ import math
 import random
 from dataclasses import dataclass
 
-from batonpass.scenarios.sectors.map import KM_PER_DEGREE, Bounds
+from batonpass.scenarios.sectors.map import KM_PER_DEGREE, AirspaceBounds
 from batonpass.scenarios.sectors.tracks import Flight, Point
 
 KM_PER_KNOT_SECOND = 1.852 / 3600
@@ -34,7 +34,7 @@ class Traffic:
     Raises ValueError when the number of flights, the size of the airspace or a time makes no sense.
     """
 
-    bounds: Bounds
+    bounds: AirspaceBounds
     flights: int
     start_ms: int
     """Milliseconds since 1970 at which the first flights may appear."""
@@ -108,7 +108,7 @@ def _flight(number: int, traffic: Traffic, dice: random.Random) -> Flight:
     return Flight(f"{callsign}-{icao24}-1", icao24, callsign, points)
 
 
-def _leg(bounds: Bounds, dice: random.Random) -> tuple[_Position, _Position, _Profile]:
+def _leg(bounds: AirspaceBounds, dice: random.Random) -> tuple[_Position, _Position, _Profile]:
     """From where to where, and how high: overflights are most of the traffic over a small country."""
     cruise_ft = 1_000.0 * dice.randint(28, 40)
     cruise_kt, climb_ft_min = dice.uniform(410, 490), dice.uniform(1_500, 2_500)
@@ -123,7 +123,7 @@ def _leg(bounds: Bounds, dice: random.Random) -> tuple[_Position, _Position, _Pr
     return border, far_border, _Profile(cruise_ft, cruise_ft, cruise_ft, cruise_kt, climb_ft_min)
 
 
-def _on_border(bounds: Bounds, side: int, dice: random.Random) -> _Position:
+def _on_border(bounds: AirspaceBounds, side: int, dice: random.Random) -> _Position:
     """A position on one side of the airspace: 0 south, 1 west, 2 north, 3 east; never at a corner."""
     share = dice.uniform(0.1, 0.9)
     latitude_deg = bounds.south_deg + share * (bounds.north_deg - bounds.south_deg)
@@ -133,7 +133,7 @@ def _on_border(bounds: Bounds, side: int, dice: random.Random) -> _Position:
     return _Position(latitude_deg, bounds.west_deg if side == 1 else bounds.east_deg)
 
 
-def _inside(bounds: Bounds, dice: random.Random) -> _Position:
+def _inside(bounds: AirspaceBounds, dice: random.Random) -> _Position:
     """A position well inside the airspace."""
     return _Position(
         bounds.south_deg + dice.uniform(0.25, 0.75) * (bounds.north_deg - bounds.south_deg),

@@ -20,7 +20,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.table import Holding, Holdings
 
-__all__ = ["MAX_ASKERS", "PATIENCE_NS", "Newborns", "Store"]
+__all__ = ["MAX_ASKERS", "PATIENCE_NS", "CheckpointStore", "Newborns"]
 
 PATIENCE_NS: Final = 1_000_000_000
 TOGETHER_S: Final = 0.005
@@ -31,7 +31,7 @@ _LOOK_AGAIN_S: Final = 0.25
 MAX_ASKERS: Final = 16
 
 
-class Copies(Protocol):
+class EntityCopies(Protocol):
     """Who copies entities to other servers, and writes them to the own store (`replication.Copier`)."""
 
     def first_of(self, entity: str) -> None:
@@ -50,7 +50,7 @@ class Copies(Protocol):
         """Whether something of it was not given to the own store yet."""
 
 
-class Store(Protocol):
+class CheckpointStore(Protocol):
     """The own store (`simserver.durability.ledger.Ledger`)."""
 
     async def flush(self) -> None:
@@ -75,7 +75,9 @@ class Newborns:
         store: where checkpoints are written; those of which a copier says that it owes none any more.
     """
 
-    def __init__(self, holdings: Holdings, copies: Copies, store: Store, clock: Clock, counts: Counter[str]) -> None:
+    def __init__(
+        self, holdings: Holdings, copies: EntityCopies, store: CheckpointStore, clock: Clock, counts: Counter[str]
+    ) -> None:
         self._holdings: Final = holdings
         self._copies: Final = copies
         self._store: Final = store

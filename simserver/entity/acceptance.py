@@ -13,8 +13,8 @@ from batonpass.authority.model.ownership import UNTOLD, InputVerdict, Ownership,
 from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Change
-from batonpass.simserver.entity.inputs import Admission, Inbox
-from batonpass.simserver.entity.journal import Journal
+from batonpass.simserver.entity.inputs import EntityInbox, InputAdmission
+from batonpass.simserver.entity.journal import FreezeJournal
 from batonpass.simserver.world.pending_input import PendingInput
 
 __all__ = ["InputAcceptance"]
@@ -27,7 +27,7 @@ class _Recipient(Protocol):
     fence: Fence
     frozen: bool
     over: bool
-    inbox: Inbox
+    inbox: EntityInbox
 
     @property
     def tick(self) -> int:
@@ -59,7 +59,7 @@ class InputAcceptance:
         """What was heard of its owner since the freeze, if that is news."""
         self.durable: Final[dict[str, int]] = {}
         """Up to which number the inputs of each source are in a copy."""
-        self._journal: Journal | None = None
+        self._journal: FreezeJournal | None = None
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class InputAcceptance:
         """
         if entity.frozen:
             item = InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data, base=base, floor=floor)
-            self._journal = self._journal or Journal()
+            self._journal = self._journal or FreezeJournal()
             if not self._journal.keep(item):
                 self._env.count("input_journal_full")
             return
@@ -84,11 +84,11 @@ class InputAcceptance:
         if entity.broken or self.ownership.suspended:
             # Else a tick is to come, which says so.
             entity.has(Change.ALTERED)
-        if admission is Admission.ACCEPTED:
+        if admission is InputAdmission.ACCEPTED:
             entity.wake()
             return
         self._env.count(f"input_{admission}")
-        if admission in (Admission.DUPLICATE, Admission.GAP):
+        if admission in (InputAdmission.DUPLICATE, InputAdmission.GAP):
             # Its acknowledgement may have been lost with the session of a server that is gone, or with an actor; or
             # what it gave before was lost with the last authority, and this says from where on to give it again.
             self.acknowledge(entity, source, entity.applied(source) or 0)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
-from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.passivated import Passive
 from batonpass.simserver.entity.sleep import Sleep
 from batonpass.simserver.world.portability import NotPortable, portable
@@ -39,7 +39,7 @@ class _Describable(Protocol):
         """How many ticks it has had."""
 
 
-def described(entity: _Describable, inbox: Inbox) -> dict[str, Any]:
+def described(entity: _Describable, inbox: EntityInbox) -> dict[str, Any]:
     """An entity and its inbox as plain data, without the world's state."""
     return {
         "id": entity.id,

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import cbor2
 
 from batonpass.authority.model.ownership import Ownership
-from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.quarantine import Quarantine
 from batonpass.simserver.world.portability import Glance, NotPortable, a_state, glance, portable
 from batonpass.simserver.world.step import Carried
@@ -41,7 +41,7 @@ class _Encodable(Protocol):
     kind: str
     world: Any
     schema: int
-    inbox: Inbox
+    inbox: EntityInbox
     carried: Carried
     quarantine: Quarantine
 
@@ -132,7 +132,7 @@ class LifeEncoder:
         around: tuple[bytes, bytes] = beside[5]
         return around
 
-    def _inbox_of(self, inbox: Inbox) -> bytes:
+    def _inbox_of(self, inbox: EntityInbox) -> bytes:
         """From after the tick up to the world."""
         changes = inbox.changes
         if self._inbox[0] != changes:

@@ -24,9 +24,9 @@ __all__ = [
     "MAX_PENDING",
     "MAX_PENDING_BYTES",
     "MAX_SOURCES",
-    "Admission",
     "Cursor",
-    "Inbox",
+    "EntityInbox",
+    "InputAdmission",
     "check_inbox",
     "fold",
 ]
@@ -41,7 +41,7 @@ _START: Final = b"\0" * 16
 _MAX_SEQ: Final = 2**63
 
 
-class Admission(StrEnum):
+class InputAdmission(StrEnum):
     """What became of an input that arrived."""
 
     ACCEPTED = "accepted"
@@ -64,7 +64,7 @@ def fold(digest: bytes, seq: int, data: bytes) -> bytes:
     return hashlib.blake2b(digest + seq.to_bytes(8, "big") + data, digest_size=16).digest()
 
 
-class Inbox:
+class EntityInbox:
     """The inputs of one entity: cursors and what waits for the next tick. Moves with the entity."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Inbox:
         """How often something may have changed in it."""
         self._pending_bytes = 0
 
-    def offer(self, source: str, seq: int, data: bytes, base: int = 0, floor: int = 0) -> Admission:
+    def offer(self, source: str, seq: int, data: bytes, base: int = 0, floor: int = 0) -> InputAdmission:
         """Accept an input if it is its source's next one and there is room.
 
         What is not above `floor` is of ownerships that are over: the next one after it may come, and what waits of
@@ -91,22 +91,22 @@ class Inbox:
         if cursor is None:
             base = max(base, floor) if self.has_forgotten else floor
             if seq != base + 1:
-                return Admission.GAP
+                return InputAdmission.GAP
             if len(self.cursors) >= MAX_SOURCES and not self._forget_idle():
-                return Admission.FULL
+                return InputAdmission.FULL
             cursor = self.cursors[source] = Cursor(base, base)
         if cursor.accepted <= floor and seq == floor + 1:
             self._begin_anew(source, cursor, floor)
         if seq <= cursor.accepted:
-            return Admission.DUPLICATE
+            return InputAdmission.DUPLICATE
         if seq != cursor.accepted + 1:
-            return Admission.GAP
+            return InputAdmission.GAP
         if len(self.pending) >= MAX_PENDING or self._pending_bytes + len(data) > MAX_PENDING_BYTES:
-            return Admission.FULL
+            return InputAdmission.FULL
         cursor.accepted = seq
         self._pending_bytes += len(data)
         self.pending.append(PendingInput(source, seq, data))
-        return Admission.ACCEPTED
+        return InputAdmission.ACCEPTED
 
     def take(self) -> list[PendingInput]:
         """Everything that waits, now counted as applied; the caller applies it in this order, in one tick."""
@@ -181,7 +181,7 @@ class Inbox:
 
 
 def check_inbox(data: Any) -> None:
-    """See that this is what `Inbox.to_data` writes; raises `ValueError`, `TypeError` or `KeyError` if not.
+    """See that this is what `EntityInbox.to_data` writes; raises `ValueError`, `TypeError` or `KeyError` if not.
 
     Its integrity is checked with the state's hash, but whoever has written that may be of another instance.
     """

@@ -5,7 +5,7 @@ from typing import Final
 
 from batonpass.authority.wire.transfer import MAX_INPUTS, InputItem
 
-__all__ = ["MAX_JOURNAL", "MAX_JOURNAL_BYTES", "Journal"]
+__all__ = ["MAX_JOURNAL", "MAX_JOURNAL_BYTES", "FreezeJournal"]
 
 # Counted from the freeze until the entity resumes or retires, whether it was taken meanwhile or not: all of it must fit
 # one message (2 MiB, with about 130 bytes around each input). A freeze lasts milliseconds; sources repeat what found no
@@ -14,7 +14,7 @@ MAX_JOURNAL: Final = MAX_INPUTS
 MAX_JOURNAL_BYTES: Final = 1024 * 1024
 
 
-class Journal:
+class FreezeJournal:
     """Of one freeze of one entity."""
 
     __slots__ = ("_count", "_items", "_size_bytes")

@@ -5,7 +5,7 @@ A tick makes them void. `simserver.world.participants` says what parts are.
 
 from collections.abc import Callable, Mapping
 
-from batonpass.simserver.world.participants import NO_PARTS, Parts, with_parts
+from batonpass.simserver.world.participants import NO_PARTS, EntityParts, with_parts
 
 __all__ = ["PartsAtRest"]
 
@@ -16,9 +16,9 @@ class PartsAtRest:
     __slots__ = ("kept",)
 
     def __init__(self, tick: int, parts: Mapping[str, bytes]) -> None:
-        self.kept = Parts(tick, parts) if parts else None
+        self.kept = EntityParts(tick, parts) if parts else None
 
-    def present(self, tick: int) -> Parts | None:
+    def present(self, tick: int) -> EntityParts | None:
         """Those of this very tick: as they came, or as they were when it was frozen. They are part of what it is."""
         if self.kept is not None and self.kept.tick != tick:
             self.kept = None
@@ -45,10 +45,10 @@ class PartsAtRest:
             ready = instead
         elif ready is None:
             ready = dehydrated()
-        self.kept = Parts(tick, shown, ready) if shown or ready else None
+        self.kept = EntityParts(tick, shown, ready) if shown or ready else None
         return ready
 
     def frozen(self, tick: int) -> None:
         """It is frozen with those that were ready, and shows them from now on."""
         if self.kept is not None:
-            self.kept = Parts(tick, self.kept.ready or NO_PARTS, self.kept.ready)
+            self.kept = EntityParts(tick, self.kept.ready or NO_PARTS, self.kept.ready)

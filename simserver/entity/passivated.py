@@ -14,8 +14,8 @@ from typing import Final, Self
 
 import cbor2
 
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 
 __all__ = ["Passive"]
 
@@ -40,7 +40,7 @@ class Passive:
     immovable: bool | None = None
 
     @classmethod
-    def of(cls, around_tick: tuple[bytes, bytes], inbox: Inbox) -> Self:
+    def of(cls, around_tick: tuple[bytes, bytes], inbox: EntityInbox) -> Self:
         """`around_tick` is the encoded entity up to the number of its tick, and from there on."""
         front, rest = around_tick
         compressed = zlib.compress(rest, _LEVEL) if len(rest) <= MAX_COMPRESSED_BYTES else rest
@@ -56,9 +56,9 @@ class Passive:
         """How many inputs of a source were applied; None if it is not known."""
         return next((applied for name, _, applied in self.heard if name == source), None)
 
-    def inbox(self, snapshot: Snapshot) -> Inbox:
+    def inbox(self, snapshot: EntitySnapshot) -> EntityInbox:
         """Its inbox, with those in front that are idle for the longest time: that is in no snapshot."""
-        inbox = Inbox.from_data(snapshot.inbox)
+        inbox = EntityInbox.from_data(snapshot.inbox)
         cursors: Mapping[str, object] = inbox.cursors
         if list(cursors) != [name for name, *_ in self.heard]:
             inbox.cursors = {name: inbox.cursors[name] for name, *_ in self.heard}

@@ -11,7 +11,7 @@ from batonpass.actors.base.errors import said
 from batonpass.actors.core.exits import Reason
 from batonpass.actors.core.restart import RestartWindow
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.snapshot import Snapshot, shortened
+from batonpass.simserver.entity.snapshot import EntitySnapshot, shortened
 
 __all__ = ["CRASH_WINDOW_S", "MAX_CRASHES", "Quarantine"]
 
@@ -46,7 +46,7 @@ class Quarantine:
         "why",
     )
 
-    def __init__(self, environment: EntityEnvironment, entity: str, snapshot: Snapshot) -> None:
+    def __init__(self, environment: EntityEnvironment, entity: str, snapshot: EntitySnapshot) -> None:
         self._env: Final = environment
         self._entity: Final = entity
         self._kind: Final = snapshot.kind

@@ -15,7 +15,7 @@ from batonpass.simserver.world.participants import KEY, NO_PARTS, read_parts
 from batonpass.simserver.world.portability import is_text
 from batonpass.simserver.world.step import NOTHING_CARRIED, Carried
 
-__all__ = ["MAX_BROKEN_CHARS", "Frozen", "Snapshot", "shortened", "state_hash"]
+__all__ = ["MAX_BROKEN_CHARS", "EntitySnapshot", "Frozen", "shortened", "state_hash"]
 
 # Of why an entity stands still: it moves with it.
 MAX_BROKEN_CHARS: Final = 512
@@ -23,7 +23,7 @@ _MAX_TICK: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class EntitySnapshot:
     """A whole entity at rest: everything that moves with it."""
 
     kind: str

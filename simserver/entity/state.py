@@ -27,12 +27,12 @@ from batonpass.simserver.entity.description import described, shown
 from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Change
-from batonpass.simserver.entity.inputs import Inbox
+from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.parts_at_rest import PartsAtRest
 from batonpass.simserver.entity.passivated import Passive
 from batonpass.simserver.entity.quarantine import Quarantine
 from batonpass.simserver.entity.sleep import Sleep, may_sleep
-from batonpass.simserver.entity.snapshot import Frozen, Snapshot, state_hash
+from batonpass.simserver.entity.snapshot import EntitySnapshot, Frozen, state_hash
 from batonpass.simserver.world.api import schema_version, takes
 from batonpass.simserver.world.migration import UP_TO_DATE, brought_up_to_date, is_up_to_date
 from batonpass.simserver.world.participants import NO_PARTS, dehydrated, rehydrate, release, with_parts
@@ -91,7 +91,13 @@ class Life:
     )
 
     def __init__(
-        self, environment: EntityEnvironment, entity: str, fence: Fence, snapshot: Snapshot, *, begins: bool = True
+        self,
+        environment: EntityEnvironment,
+        entity: str,
+        fence: Fence,
+        snapshot: EntitySnapshot,
+        *,
+        begins: bool = True,
     ) -> None:
         """Begins from the snapshot: from here on this server is in custody.
 
@@ -110,7 +116,7 @@ class Life:
         self.schema = snapshot.schema
         self._migrated: Any = UP_TO_DATE
         self.carried = snapshot.carried
-        self.inbox = Inbox.from_data(snapshot.inbox)
+        self.inbox = EntityInbox.from_data(snapshot.inbox)
         self.acceptance = InputAcceptance(environment, snapshot.ownership)
         self.step_ns = 0
         self.frozen = self.over = False
@@ -391,7 +397,7 @@ class Life:
             return False
         passive = Passive.of(self._encoder.around_tick(self), self.inbox)
         # What can be encoded need not be readable: a reader takes fewer levels. Nobody could bring it back.
-        Snapshot.decode(passive.encoded(self.tick))
+        EntitySnapshot.decode(passive.encoded(self.tick))
         self.passive = passive
         del self._encoder, self.carried, self.inbox, self.world
         ref, self.ref = self.ref, None
@@ -402,7 +408,7 @@ class Life:
 
     def _bring_back(self, passive: Passive) -> None:
         """It is as it was before, but for the actor, which is there a moment later."""
-        snapshot = Snapshot.decode(passive.encoded(self.tick))
+        snapshot = EntitySnapshot.decode(passive.encoded(self.tick))
         self.world, self.carried, self.inbox = snapshot.world, snapshot.carried, passive.inbox(snapshot)
         self._encoder = LifeEncoder()
         self.passive = None
@@ -424,7 +430,7 @@ class Life:
 
     @property
     def heard(self) -> tuple[tuple[str, int, int], ...]:
-        """As `Inbox.heard`."""
+        """As `EntityInbox.heard`."""
         return self.inbox.heard() if self.passive is None else self.passive.heard
 
     def applied(self, source: str) -> int | None:
@@ -547,11 +553,11 @@ class Life:
         self.stint = Stint(self.id, self._env.server, fence.epoch, fence.sub, tick, digest, now_ns)
         self._env.custody.start(self.stint)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> EntitySnapshot:
         """As it stands between two ticks."""
         if self.passive is not None:
-            return Snapshot.decode(self.encoded())
-        return Snapshot(
+            return EntitySnapshot.decode(self.encoded())
+        return EntitySnapshot(
             self.kind,
             self.tick,
             self.world,

@@ -23,8 +23,8 @@ from batonpass.simserver.entity.actor import Inspect, NewInput, TickNow
 from batonpass.simserver.entity.crash_guard import BlackBox
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Feed
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import require_kind, schema_version
 from batonpass.simserver.world.portability import a_state, portable
@@ -318,7 +318,9 @@ class Holdings:
             raise WorldFailed(error) from error
         try:
             schema = schema_version(self._environment.world)
-            snapshot = Snapshot(kind, 0, state, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
+            snapshot = EntitySnapshot(
+                kind, 0, state, EntityInbox().to_data(), ownership, schema, Carried.of_new(entity)
+            )
             portable(a_state("spawn", state))
             size_bytes = len(snapshot.encode())
         except BaseException as error:
@@ -345,7 +347,7 @@ class Holdings:
         self,
         entity: str,
         fence: Fence,
-        snapshot: Snapshot,
+        snapshot: EntitySnapshot,
         inputs: Iterable[InputItem] = (),
         ownership: Ownership = UNTOLD,
     ) -> Holding:
@@ -361,7 +363,7 @@ class Holdings:
         self._hold(holding)
         return holding
 
-    def begin(self, entity: str, fence: Fence, snapshot: Snapshot) -> Holding:
+    def begin(self, entity: str, fence: Fence, snapshot: EntitySnapshot) -> Holding:
         """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`).
 
         That is one step: nobody else may look in between, when the entity is not found here yet.

@@ -21,7 +21,7 @@ from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import Copier, new_copy
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
@@ -31,7 +31,7 @@ from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.portability import NotPortable
 
-__all__ = ["Recovery"]
+__all__ = ["Adoption"]
 
 _log = logging.getLogger("batonpass.simserver.failover.adoption")
 
@@ -42,7 +42,7 @@ MAX_STAGED: Final = 16_384
 """Of so many entities the staged state is kept that home was told of; the oldest go first, also of too many bytes."""
 
 
-class Recovery:
+class Adoption:
     """What there is to go on from, and going on from it."""
 
     def __init__(
@@ -313,7 +313,7 @@ class Recovery:
             self._counts["adopt_without_copy"] += 1
             return "without_copy"
         try:
-            snapshot = Snapshot.decode(copy.state)
+            snapshot = EntitySnapshot.decode(copy.state)
         except BaseException as error:
             if is_stopping(error):
                 raise

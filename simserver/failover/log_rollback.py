@@ -31,7 +31,7 @@ from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import Aside, PutAside
 from batonpass.simserver.durability.replication import Copier, new_copy
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.departures import Departures
@@ -57,7 +57,7 @@ class Astray:
         copier: Copier,
         arrivals: Arrivals,
         departures: Departures,
-        recovery: Recovery,
+        recovery: Adoption,
         stages: Stages,
         put_aside: PutAside,
     ) -> None:

@@ -11,7 +11,7 @@ from batonpass.actors.base.errors import said, traceback_of
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Despawn, Despawned, NotHere, Spawn, Spawned
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.creation_barrier import Newborns
@@ -21,7 +21,7 @@ from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 
-__all__ = ["MAX_REFUSED", "Births", "Refusal"]
+__all__ = ["MAX_REFUSED", "EntitySpawns", "SpawnRefusal"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,14 +29,14 @@ _log: Final = logging.getLogger(__name__)
 MAX_REFUSED: Final = 4096
 
 
-class Refusal(NamedTuple):
+class SpawnRefusal(NamedTuple):
     """Why an entity does not begin here, and the stable code of that, if it has one. Without a text, it does or did."""
 
     text: str = ""
     code: Literal["", "state_too_large"] = ""
 
 
-class Births:
+class EntitySpawns:
     """One server's part. Who may say so is checked by whoever hands a message in.
 
     Args:
@@ -62,9 +62,9 @@ class Births:
         self._fence_raised: Final = fence_raised
         self._counts: Final = ports.counts
         self._newborns: Final = newborns
-        self._refused: LruTable[str, tuple[int, Refusal]] = LruTable(MAX_REFUSED)
+        self._refused: LruTable[str, tuple[int, SpawnRefusal]] = LruTable(MAX_REFUSED)
 
-    def spawn(self, message: Spawn, opened: Opened) -> None:
+    def spawn(self, message: Spawn, opened: OpenedMessage) -> None:
         """The home instance has created an entity and gives it to this server to simulate first."""
         if message.incarnation and message.incarnation != self._lease.incarnation:
             self._counts["leave_of_another_life"] += 1
@@ -82,9 +82,9 @@ class Births:
         else:
             self._newborns.when_kept(message.entity, opened.sender, tell)
 
-    def _why_not(self, message: Spawn) -> Refusal | None:
+    def _why_not(self, message: Spawn) -> SpawnRefusal | None:
         """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
-        epoch, refusal = self._refused.get(message.entity, (0, Refusal()))
+        epoch, refusal = self._refused.get(message.entity, (0, SpawnRefusal()))
         if epoch >= message.epoch:
             # Whoever asked first may have taken the entity back by now: there must be one answer, whoever asks again.
             return refusal
@@ -92,42 +92,44 @@ class Births:
         holding, gone, lived = self._holdings.get(entity), self._holdings.gone(entity), self._holdings.lived(entity)
         if holding is not None:
             if holding.fence >= fence:
-                return Refusal()
+                return SpawnRefusal()
             # The log has forgotten the deletion of an earlier one of this name before this server had heard of it.
             is_over = self._ended(entity, fence)
-            return None if is_over else self._keep(message, Refusal("an earlier entity of its name is still leaving"))
+            return (
+                None if is_over else self._keep(message, SpawnRefusal("an earlier entity of its name is still leaving"))
+            )
         # What is known of lower fences is of an earlier one of this name, which the log has forgotten.
         if gone is not None and gone.fence >= fence:
-            return Refusal() if gone.moved_to else Refusal("it has ended")
+            return SpawnRefusal() if gone.moved_to else SpawnRefusal("it has ended")
         # What lived here before a restart is given back by its home instance, with what is left of it.
-        return Refusal() if lived is not None and lived >= fence else None
+        return SpawnRefusal() if lived is not None and lived >= fence else None
 
-    def _begun(self, message: Spawn) -> Refusal:
+    def _begun(self, message: Spawn) -> SpawnRefusal:
         try:
             if self._reception.is_full():
                 raise ValueError("this server has no room for another entity")
             ownership = Ownership(message.owner, message.owner_rev)
             self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch), ownership)
         except StateTooLarge as error:
-            return self._keep(message, Refusal(str(error), "state_too_large"))
+            return self._keep(message, SpawnRefusal(str(error), "state_too_large"))
         except ValueError as error:
-            return self._keep(message, Refusal(_sentence(error) or "the world would not have it"))
+            return self._keep(message, SpawnRefusal(_sentence(error) or "the world would not have it"))
         except WorldFailed as error:
             # Without an answer the record would stay, of an entity that nobody simulates.
             self._counts["spawn_failed"] += 1
             text = "the world failed to spawn %s, a %s\n%s"
             _log.error(text, message.entity, message.kind, traceback_of(error))
-            return self._keep(message, Refusal(_sentence(error)))
+            return self._keep(message, SpawnRefusal(_sentence(error)))
         self._refused.pop(message.entity, None)
         if self._newborns is not None:
             self._newborns.born(message.entity, Fence(message.epoch))
-        return Refusal()
+        return SpawnRefusal()
 
-    def _keep(self, message: Spawn, refusal: Refusal) -> Refusal:
+    def _keep(self, message: Spawn, refusal: SpawnRefusal) -> SpawnRefusal:
         self._refused[message.entity] = (message.epoch, refusal)
         return refusal
 
-    def despawn(self, message: Despawn, opened: Opened) -> None:
+    def despawn(self, message: Despawn, opened: OpenedMessage) -> None:
         """The entity was deleted: it ends here, and never begins under an earlier fence.
 
         Unless it is on its way out: then the log says so to who asks, and home hears of it when it says so again.

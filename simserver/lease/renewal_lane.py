@@ -18,13 +18,13 @@ from batonpass.authority.errors import MessageError
 from batonpass.authority.model.records import DirectoryRow
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
 from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 
-__all__ = ["ASK_NEXT_NS", "PATIENCE_NS", "Question", "RenewalLane"]
+__all__ = ["ASK_NEXT_NS", "PATIENCE_NS", "RenewalLane", "RenewalQuestion"]
 
 _log = logging.getLogger("batonpass.simserver.lease.renewal_lane")
 
@@ -33,7 +33,7 @@ ASK_NEXT_NS: Final = 500_000_000
 PATIENCE_NS: Final = 2_000_000_000
 
 
-class Question:
+class RenewalQuestion:
     """One renewal, and what the members that were asked have said to it. No input or output.
 
     A member that does not grant leases says which one does (`elsewhere`). That is no answer as long as the one that it
@@ -43,7 +43,7 @@ class Question:
     def __init__(self, trace_id: str) -> None:
         self._trace_id = trace_id
         self._waited_for: set[str] = set()
-        self._elsewhere: Opened | None = None
+        self._elsewhere: OpenedMessage | None = None
         self.why = "no homeserver is known"
         """Why there is no answer, as far as anybody said."""
 
@@ -61,7 +61,7 @@ class Question:
         """A member cannot be asked."""
         self.why = why
 
-    def heard(self, opened: Opened) -> Opened | None:
+    def heard(self, opened: OpenedMessage) -> OpenedMessage | None:
         """A member says something; the answer to be returned, if that is one."""
         if opened.trace.transfer_id != self._trace_id or opened.sender not in self._waited_for:
             return None
@@ -78,7 +78,7 @@ class Question:
         return None
 
     @property
-    def pointer(self) -> Opened | None:
+    def pointer(self) -> OpenedMessage | None:
         """The answer that another member grants leases, once that one cannot be expected to answer any more."""
         said = self._elsewhere
         if said is None or not isinstance(said.message, RenewReply) or said.message.officer in self._waited_for:
@@ -89,24 +89,24 @@ class Question:
 class RenewalLane:
     """Asks the home instance to renew the lease, and takes its answers."""
 
-    def __init__(self, home: Home, sealer: Sealer, link: LinkService, clock: Clock) -> None:
+    def __init__(self, home: HomeClient, sealer: Sealer, link: LinkService, clock: Clock) -> None:
         self._home = home
         self._sealer = sealer
         self._link = link
         self._clock = clock
-        self._question: Question | None = None
-        self._answer: Opened | None = None
+        self._question: RenewalQuestion | None = None
+        self._answer: OpenedMessage | None = None
         self._heard: Bell = clock.bell()
         # Members of which something is being opened that needs keys which are not at hand.
         self._opening: set[str] = set()
 
-    async def ask(self, message: Renew, trace: Trace) -> Opened:
+    async def ask(self, message: Renew, trace: Trace) -> OpenedMessage:
         """Ask for a renewal, of each member in turn; the answer. One question at a time.
 
         Raises:
             HomeUnreachable: nobody has decided it.
         """
-        question = self._question = Question(trace.transfer_id)
+        question = self._question = RenewalQuestion(trace.transfer_id)
         self._answer = None
         try:
             answer = await self._asked_of_each(question, list(self._home.members()), message, trace)
@@ -125,8 +125,8 @@ class RenewalLane:
         return answer
 
     async def _asked_of_each(
-        self, question: Question, members: Sequence[DirectoryRow], message: Renew, trace: Trace
-    ) -> Opened | None:
+        self, question: RenewalQuestion, members: Sequence[DirectoryRow], message: Renew, trace: Trace
+    ) -> OpenedMessage | None:
         end_ns = self._clock.monotonic_ns() + PATIENCE_NS
         for number, member in enumerate(members, 1):
             if not self._sent_to(member, question, message, trace):
@@ -140,7 +140,7 @@ class RenewalLane:
                 return answer
         return await self._answered(question, end_ns)
 
-    async def _answered(self, question: Question, until_ns: int) -> Opened | None:
+    async def _answered(self, question: RenewalQuestion, until_ns: int) -> OpenedMessage | None:
         """Wait for an answer for so long, or until all that were asked have said something that is none."""
         while self._answer is None and question.is_open and question.pointer is None:
             left_ns = until_ns - self._clock.monotonic_ns()
@@ -149,7 +149,7 @@ class RenewalLane:
             await self._heard.wait(left_ns / 1e9)
         return self._answer or question.pointer
 
-    def _sent_to(self, member: DirectoryRow, question: Question, message: Renew, trace: Trace) -> bool:
+    def _sent_to(self, member: DirectoryRow, question: RenewalQuestion, message: Renew, trace: Trace) -> bool:
         keys = self._home.keys_known(member.name)
         if keys is None or not member.link_port:
             question.not_asked(f"there are no usable keys of {member.name}, or no address of its link")
@@ -197,7 +197,7 @@ class RenewalLane:
         finally:
             self._opening.discard(received.peer)
 
-    async def _opened_untrusted(self, received: Received) -> Opened:
+    async def _opened_untrusted(self, received: Received) -> OpenedMessage:
         parcel = decode_link_untrusted(received.message)
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a {parcel.type} renews nothing")
@@ -213,7 +213,7 @@ class RenewalLane:
             parcel, sender=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )
 
-    def _hear(self, opened: Opened) -> None:
+    def _hear(self, opened: OpenedMessage) -> None:
         if self._question is not None:
             self._answer = self._answer or self._question.heard(opened)
             self._heard.ring()

@@ -34,7 +34,7 @@ from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import digest_of_members
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
 from batonpass.crypto import jose
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
@@ -42,7 +42,7 @@ from batonpass.crypto.continuity import Published
 from batonpass.crypto.errors import CryptoError, KeyConflict
 from batonpass.crypto.keys import PublicIdentity
 
-__all__ = ["Home", "HomeRefused", "HomeUnreachable"]
+__all__ = ["HomeClient", "HomeRefused", "HomeUnreachable"]
 
 _log = logging.getLogger("batonpass.simserver.net.home_client")
 
@@ -92,18 +92,18 @@ class HomeRefused(Exception):
         self.code: Final = code
 
 
-class Handshakes:
+class HomeHandshakeKeys:
     """The key directory as the link asks it: what the home instance shows now, if it was not asked a moment ago."""
 
-    def __init__(self, home: "Home") -> None:
+    def __init__(self, home: "HomeClient") -> None:
         self._home: Final = home
 
     async def keys_of(self, name: str) -> PublicIdentity | None:
-        """As `Home.keys_of`."""
+        """As `HomeClient.keys_of`."""
         return await self._home.keys_of(name, max_age_ns=FRESH_NS)
 
 
-class Home:
+class HomeClient:
     """One simulation server's way to its home instance.
 
     Args:
@@ -139,12 +139,12 @@ class Home:
         """Whether the directory had this server's row when it was last looked at: when a renewal was not answered."""
         self._rows: LruTable[str, tuple[int, DirectoryRow | None]] = LruTable(MAX_ROWS)
         self._keys: LruTable[str, tuple[int, PublicIdentity]] = LruTable(MAX_ROWS)
-        self._lanes: FifoTable[frozenset[str], Combiner[_Asked, Opened | None]] = FifoTable(MAX_LANES)
+        self._lanes: FifoTable[frozenset[str], Combiner[_Asked, OpenedMessage | None]] = FifoTable(MAX_LANES)
         self._lookups: Final = trio.CapacityLimiter(MAX_LOOKUPS)
         self.pins: Final = Pins() if pins is None else pins
         self._why_not_asked: Callable[[], str] | None = None
         self._is_silent: Final = is_silent
-        self.handshakes: Final = Handshakes(self)
+        self.handshakes: Final = HomeHandshakeKeys(self)
 
     def bind(self, why_not_asked: Callable[[], str]) -> None:
         """Ask as a server that has a lease, or has none. Once; before it, nothing is asked that needs one.
@@ -391,7 +391,7 @@ class Home:
 
     async def ask(
         self, message: Message, trace: Trace, *, on_path: bool, is_wanted: Callable[[], bool] = _always
-    ) -> Opened | None:
+    ) -> OpenedMessage | None:
         """Send a sealed message to a member and return its sealed answer, opened; None when it takes another way.
 
         What is asked at the same moment travels as one parcel, and so do the answers. When it is its turn to leave and
@@ -403,7 +403,7 @@ class Home:
         """
         return await self._lane(message).do(_Asked(Letter(message, trace, on_path), is_wanted))
 
-    def _lane(self, message: Message) -> Combiner[_Asked, Opened | None]:
+    def _lane(self, message: Message) -> Combiner[_Asked, OpenedMessage | None]:
         """Where it waits for its turn, with what may have to wait for the same instances."""
         fields = vars(message)
         names = (fields.get("entity", ""), fields.get("target", ""))
@@ -413,28 +413,28 @@ class Home:
             lane = self._lanes[concerned] = Combiner(self._ask_wanted, most=MAX_BATCH, at_once=AT_ONCE)
         return lane
 
-    async def _ask_wanted(self, asked: Sequence[_Asked]) -> list[Opened | Exception | None]:
+    async def _ask_wanted(self, asked: Sequence[_Asked]) -> list[OpenedMessage | Exception | None]:
         wanted = [one.letter for one in asked if one.is_wanted()]
         outcomes = iter(await self.ask_each(wanted))
         letters = set(map(id, wanted))
         nobody = HomeUnreachable("nobody waits for it any more")
         return [next(outcomes) if id(one.letter) in letters else nobody for one in asked]
 
-    async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
+    async def ask_alone(self, message: Message, trace: Trace) -> OpenedMessage | None:
         """As `ask`, in a parcel of its own: nothing else has to be decided before it is answered."""
         (outcome,) = await self._ask_each([Letter(message, trace, on_path=False)])
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
+    async def ask_each(self, letters: Sequence[Letter]) -> list[OpenedMessage | Exception | None]:
         """`ask` of each of these, in as few parcels as they fit: its answer, None, or what `ask` would raise."""
         if why := self.why_not_asked():
             return [HomeUnreachable(why)] * len(letters)
         return await self._ask_each(letters)
 
-    async def _ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
-        outcomes: list[Opened | Exception | None] = []
+    async def _ask_each(self, letters: Sequence[Letter]) -> list[OpenedMessage | Exception | None]:
+        outcomes: list[OpenedMessage | Exception | None] = []
         waiting = deque(letters)
         while together := take_batch(waiting):
             try:
@@ -443,7 +443,7 @@ class Home:
                 outcomes += [error] * len(together)
         return outcomes
 
-    async def _ask_some(self, letters: list[Letter]) -> list[Opened | Exception | None]:
+    async def _ask_some(self, letters: list[Letter]) -> list[OpenedMessage | Exception | None]:
         """One parcel, to each member in turn until one answers."""
         problem: Exception = HomeUnreachable("no homeserver is known")
         for member in list(self._members):
@@ -462,7 +462,7 @@ class Home:
             problem = error
         raise problem
 
-    async def _ask_member(self, member: DirectoryRow, letters: list[Letter]) -> list[Opened | Exception | None]:
+    async def _ask_member(self, member: DirectoryRow, letters: list[Letter]) -> list[OpenedMessage | Exception | None]:
         keys = await self.keys_of(member.name)
         if keys is None:
             raise HomeUnreachable(f"there are no usable keys of {member.name}")
@@ -540,7 +540,7 @@ class Home:
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
 
 
-def _answered(opened: Opened, member: str) -> Opened | Exception | None:
+def _answered(opened: OpenedMessage, member: str) -> OpenedMessage | Exception | None:
     """One of the answers in a batch."""
     match opened.message:
         case NoAnswer(why="elsewhere"):

@@ -17,13 +17,13 @@ from batonpass.actors.link import LARGE_MESSAGE_BYTES
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
 from batonpass.actors.net.link_service import LinkService
 from batonpass.authority.limits import INLINE_STATE_BYTES
-from batonpass.authority.wire.batch import Letter, Outbox
+from batonpass.authority.wire.batch import BatchQueue, Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import KeyAhead, LinkMessage, Message, encode_link
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.in_flight import UnderWay
 from batonpass.simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, Whereabouts
 
@@ -58,7 +58,7 @@ class Courier:
     def __init__(
         self,
         sealer: Sealer,
-        home: Home,
+        home: HomeClient,
         link: LinkService,
         clock: Clock,
         counts: Counter[str],
@@ -71,7 +71,7 @@ class Courier:
         self._nursery: trio.Nursery | None = None
         self._counts = counts
         self._whereabouts = whereabouts
-        self._outbox = Outbox()
+        self._outbox = BatchQueue()
         self._sent_ns: LruTable[_Destination, int] = LruTable(MAX_KNOWN_ADDRESSES)
         # Bounded by how many something can be sent to in `_READY_AFTER_S`.
         self._wants_key: set[str] = set()
@@ -82,7 +82,7 @@ class Courier:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             # What an earlier life of this left behind is lost, as if on the way.
-            self._outbox = Outbox()
+            self._outbox = BatchQueue()
             self._wants_key.clear()
             self._large.forget()
             task_status.started()

@@ -13,15 +13,15 @@ from batonpass.authority.node.spans import Spans
 from batonpass.authority.trust.certificate_reader import CertificateReader
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.simserver.net.home_client import Home
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.outbox import Courier
 
 __all__ = ["Ports", "certificate_reader"]
 
 
-def certificate_reader(home: Home) -> CertificateReader:
+def certificate_reader(home: HomeClient) -> CertificateReader:
     """Reads certificates by the keys that the home instance shows."""
 
     async def signer_of(name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
@@ -41,8 +41,8 @@ class Ports:
     """The ways out of one server, and its time. A simulation gives others, and all parts above are the same."""
 
     sealer: Sealer
-    home: Home
-    renew: Callable[[Renew, Trace], Awaitable[Opened | None]]
+    home: HomeClient
+    renew: Callable[[Renew, Trace], Awaitable[OpenedMessage | None]]
     """Asks the home instance to renew the lease, by a way of its own (`simserver.lease.renewal_lane`)."""
     link: LinkService
     courier: Courier

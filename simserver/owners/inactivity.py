@@ -39,7 +39,7 @@ _NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedOwnership:
     """One ownership during one stay: since when it is watched, and after how long a silence home is asked (again)."""
 
     fence: Fence
@@ -81,7 +81,7 @@ class Silences:
         self._first_silence_s: Final = first_silence_s
         self._sweep_s: Final = sweep_s
         self._heard_ns: dict[str, int] = {}
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _WatchedOwnership] = {}
 
     def heard(self, player: str) -> None:
         """Something came from this player."""
@@ -130,9 +130,9 @@ class Silences:
         self._heard_ns = {player: at_ns for player, at_ns in self._heard_ns.items() if player in owners}
         return asked + unsure
 
-    def _new_watch(self, fence: Fence, owner_rev: int, now_ns: int) -> _Watched:
+    def _new_watch(self, fence: Fence, owner_rev: int, now_ns: int) -> _WatchedOwnership:
         wait_s = CONFIRM_SILENCES * self._first_silence_s
-        return _Watched(fence, owner_rev, now_ns, self._first_silence_s, now_ns + wait_s * _NS, wait_s)
+        return _WatchedOwnership(fence, owner_rev, now_ns, self._first_silence_s, now_ns + wait_s * _NS, wait_s)
 
     def answered(self, request: OwnerRequest, word: OwnerWord) -> None:
         """Home said who owns it, and how long that one may be silent: the next question comes when it is too long."""

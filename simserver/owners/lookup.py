@@ -16,9 +16,9 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 
-__all__ = ["ASK_AGAIN_NS", "MAX_WAITING", "Owners"]
+__all__ = ["ASK_AGAIN_NS", "MAX_WAITING", "OwnerLookup"]
 
 _log = logging.getLogger("batonpass.simserver.owners.lookup")
 
@@ -28,14 +28,14 @@ _MAX_REMEMBERED: Final = 10_000
 _AT_ONCE: Final = 4
 
 
-class Owners:
+class OwnerLookup:
     """Asks the home instance who owns entities, while it is served.
 
     Args:
         told: what is done with an answer.
     """
 
-    def __init__(self, home: Home, clock: Clock, counts: Counter[str], told: Callable[[OwnerWord], None]) -> None:
+    def __init__(self, home: HomeClient, clock: Clock, counts: Counter[str], told: Callable[[OwnerWord], None]) -> None:
         self._home = home
         self._clock = clock
         self._counts = counts

@@ -17,21 +17,21 @@ from batonpass.simserver.durability.replication import Copier
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
 from batonpass.simserver.entity.table import Holdings, Tombstone
-from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.failover.foreign_entities import Visitors
 from batonpass.simserver.failover.log_rollback import Astray
-from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Silences
-from batonpass.simserver.owners.lookup import Owners
+from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
-from batonpass.simserver.server.dispatch import Durable, Node
+from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
-from batonpass.simserver.transfer.source.admission import Admissions, Reception
+from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
 from batonpass.simserver.transfer.target.unresolved import LooseEnds
 from batonpass.simserver.world.api import World, schema_version
 
@@ -51,9 +51,9 @@ class PartTypes:
     lease: type[LeaseKeeper] = LeaseKeeper
     copier: type[Copier] = Copier
     table: type[CopyTable] = CopyTable
-    recovery: type[Recovery] = Recovery
+    recovery: type[Adoption] = Adoption
     silences: type[Silences] = Silences
-    births: type[Births] = Births
+    births: type[EntitySpawns] = EntitySpawns
     newborns: type[Newborns] = Newborns
 
 
@@ -73,7 +73,7 @@ def build(
     durable: Durable,
     types: PartTypes = PartTypes(),
     limits: Limits = Limits(),
-) -> Node:
+) -> SimserverNode:
     """Wire the parts of one simulation server; nothing runs yet. The only place where that is done."""
     clock, counts, courier, home = ports.clock, ports.counts, ports.courier, ports.home
     lease = types.lease(ports, durable.nonces, durable.home_log)
@@ -103,7 +103,7 @@ def build(
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
     )
     holdings = types.holdings(environment, durable.ledger)
-    admissions = Admissions(courier, clock, counts)
+    admissions = TargetAdmissions(courier, clock, counts)
     reception = Reception(ports, lease, world, holdings, Vacancies(config.max_entities), config.max_state_bytes)
     copier = types.copier(
         ports,
@@ -135,7 +135,7 @@ def build(
         has_shared=copier.has_shared,
         home_is_back=departures.home_is_back,
     )
-    owners = Owners(home, clock, counts, arrivals.owned)
+    owners = OwnerLookup(home, clock, counts, arrivals.owned)
     newborns = types.newborns(holdings, copier, durable.ledger, clock, counts)
     loads = Loads(
         ports,
@@ -147,7 +147,7 @@ def build(
         reception.is_full,
         schema_version(world),
     )
-    return Node(
+    return SimserverNode(
         config=config,
         ports=ports,
         durable=durable,
@@ -157,7 +157,7 @@ def build(
         arrivals=arrivals,
         admissions=admissions,
         reception=reception,
-        inquiries=Inquiries(ports, lease, holdings, durable.stages, arrivals.stage_word),
+        inquiries=StagedOutcomeQueries(ports, lease, holdings, durable.stages, arrivals.stage_word),
         owners=owners,
         lease=lease,
         births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, newborns),
@@ -180,7 +180,7 @@ def build(
     )
 
 
-def remember(node: Node) -> None:
+def remember(node: SimserverNode) -> None:
     """Know what the disk knows of earlier lives of this server: where what lived here went, and what there is of it."""
     for entity, moved_to, fence in node.ledger.moved():
         if node.holdings.get(entity) is None and node.holdings.gone(entity) is None:
@@ -193,7 +193,7 @@ def remember(node: Node) -> None:
     node.recovery.remember(node.ledger)
 
 
-def services(node: Node) -> tuple[tuple[str, AsyncService], ...]:
+def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
     """What runs of the parts, by names for people, in the order of starting.
 
     Not among them is what has to do with sockets, nor the entities and their ticks, which need a system of actors

@@ -17,7 +17,7 @@ from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.rejected_peers import Audit
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
@@ -51,9 +51,9 @@ from batonpass.authority.wire.transfer import (
     Reserve,
     Reserved,
     Spawn,
-    Stage,
     Staged,
     StageDiscard,
+    StageState,
     StandingInquiry,
     StateTransfer,
     decode_link_untrusted,
@@ -70,27 +70,27 @@ from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.failover.foreign_entities import Visitors
-from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import HomeLog
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.owners.inactivity import Silences
-from batonpass.simserver.owners.lookup import Owners
+from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
-from batonpass.simserver.server.standings import Standings
-from batonpass.simserver.transfer.source.admission import Admissions, Reception
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.server.standings import StandingAnswers
+from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.transfer.target.unresolved import LooseEnds
 
-__all__ = ["Durable", "Node"]
+__all__ = ["Durable", "SimserverNode"]
 
 _log = logging.getLogger("batonpass.simserver")
 
@@ -99,7 +99,7 @@ MAX_CONCURRENT_PARCELS: Final = 256
 # What an entity stands still for until it has been taken: the leave to begin with it, and the answer.
 _AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
 # What one simulation server says to another, and what is acted on before any certificate proves that it may.
-_OF_SERVERS: Final = (StateTransfer, Stage, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
+_OF_SERVERS: Final = (StateTransfer, StageState, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Durable:
 
 
 @dataclass(kw_only=True)
-class Node:
+class SimserverNode:
     """Everything that the link's inbox, the tick and the status routes need; whole as soon as it is there."""
 
     config: SimserverConfig
@@ -126,16 +126,16 @@ class Node:
     holdings: Holdings
     departures: Departures
     arrivals: Arrivals
-    admissions: Admissions
+    admissions: TargetAdmissions
     reception: Reception
-    inquiries: Inquiries
-    owners: Owners
+    inquiries: StagedOutcomeQueries
+    owners: OwnerLookup
     lease: LeaseKeeper
-    births: Births
+    births: EntitySpawns
     newborns: Newborns
     loads: Loads
     copier: Copier
-    recovery: Recovery
+    recovery: Adoption
     passivation: Passivation
     silences: Silences
     loose_ends: LooseEnds
@@ -323,7 +323,7 @@ class Node:
             return True
         return self._done_at_once(opened, received)
 
-    def _done_at_once(self, opened: Opened, received: Received) -> bool:
+    def _done_at_once(self, opened: OpenedMessage, received: Received) -> bool:
         """Do what somebody waits for, if nobody has to be asked for keys; whether that is so."""
         message = opened.message
         try:
@@ -349,13 +349,13 @@ class Node:
             if not self._done_at_once(one, received):
                 await self._dispatch_guarded(one, received)
 
-    async def _dispatch_guarded(self, opened: Opened, received: Received) -> None:
+    async def _dispatch_guarded(self, opened: OpenedMessage, received: Received) -> None:
         try:
             await self.take(opened)
         except Exception as error:
             self._failed(received, error)
 
-    async def take(self, opened: Opened) -> None:
+    async def take(self, opened: OpenedMessage) -> None:
         """Do what a message of a proved sender says.
 
         Raises:
@@ -367,7 +367,7 @@ class Node:
         else:
             await self._dispatch(opened)
 
-    async def _open_untrusted(self, parcel: Parcel) -> list[Opened]:
+    async def _open_untrusted(self, parcel: Parcel) -> list[OpenedMessage]:
         sender, kid = jose.peek_untrusted(parcel.sealed)
         keys = await self.home.keys_of(sender, kid)
         if keys is None:
@@ -376,7 +376,7 @@ class Node:
             parcel, sender=keys, now_ns=self.clock.monotonic_ns(), now_s=self.clock.unix_s()
         )
 
-    async def _dispatch(self, opened: Opened) -> None:
+    async def _dispatch(self, opened: OpenedMessage) -> None:
         if isinstance(opened.message, _OF_SERVERS):
             await self._check_simserver(opened.sender)
         match opened.message:
@@ -392,7 +392,7 @@ class Node:
                 await self.arrivals.forwarded(message, opened)
             case OwnerHint() as message:
                 self.arrivals.hints.came(message)
-            case Stage() as message:
+            case StageState() as message:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:
                 self.arrivals.precopy(message, opened)
@@ -401,7 +401,7 @@ class Node:
             case _:
                 await self._dispatch_to_departures(opened)
 
-    async def _dispatch_to_departures(self, opened: Opened) -> None:
+    async def _dispatch_to_departures(self, opened: OpenedMessage) -> None:
         """Answers to what this server asked for its own entities."""
         match opened.message:
             case Precopied() as message:
@@ -420,7 +420,7 @@ class Node:
             case _:
                 await self._dispatch_of_home(opened)
 
-    async def _dispatch_of_home(self, opened: Opened) -> None:
+    async def _dispatch_of_home(self, opened: OpenedMessage) -> None:
         """What only homeservers of an entity's instance say."""
         match opened.message:
             case Order() as message:
@@ -451,7 +451,7 @@ class Node:
             case StandingInquiry() as message:
                 for instance in sorted({instance_of(entity) for entity in message.entities}):
                     await self._check_homeserver(opened.sender, instance)
-                asked = Standings(self.holdings, self.departures, self.clock, self.lease.why_unleased)
+                asked = StandingAnswers(self.holdings, self.departures, self.clock, self.lease.why_unleased)
                 self.courier.send(asked.answer(message), Trace("standing"), opened.sender, on_path=False)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
@@ -491,9 +491,9 @@ def _check_peer(sender: str, received: Received) -> None:
         raise MessageError(f"sealed by {sender}, not by the peer that sent it")
 
 
-def _plan(order: Order) -> Plan:
+def _plan(order: Order) -> DeparturePlan:
     mode = Mode(order.mode)
-    return Plan(
+    return DeparturePlan(
         order.transfer_id,
         order.entity,
         order.target,

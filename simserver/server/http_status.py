@@ -18,12 +18,12 @@ from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.certificates import Name
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 
 __all__ = ["make_status_app"]
 
 
-class Health(BaseModel):
+class SimserverHealth(BaseModel):
     """Whether this server is ready for work."""
 
     status: str = Field(description="`ok`; or `clock_off`: it works, and its clock is to be looked at")
@@ -32,7 +32,7 @@ class Health(BaseModel):
     clock: str = Field(default="", description="what is wrong with the clock of its host; empty if nothing is")
 
 
-class Stats(BaseModel):
+class SimserverStats(BaseModel):
     """Counters since the start."""
 
     name: str
@@ -62,7 +62,7 @@ class Quarantined(BaseModel):
     error: str = Field(description="what went wrong, or why it is not tried any more")
 
 
-class ReleaseBody(RequestBody):
+class SimserverReleaseBody(RequestBody):
     """Simulate it again."""
 
     discard_inputs: bool = Field(
@@ -70,7 +70,7 @@ class ReleaseBody(RequestBody):
     )
 
 
-def _quarantine_routes(node: Node, operator_token: bytes | None) -> APIRouter:
+def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> APIRouter:
     routes = APIRouter(tags=["quarantine"])
 
     @routes.get("/v1/local/quarantine")
@@ -92,7 +92,7 @@ def _quarantine_routes(node: Node, operator_token: bytes | None) -> APIRouter:
         return sorted(found, key=lambda row: row.entity)
 
     @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(operator_token))])
-    async def release(entity_id: Name, body: ReleaseBody) -> dict[str, bool]:
+    async def release(entity_id: Name, body: SimserverReleaseBody) -> dict[str, bool]:
         """An operator has looked at it: simulate it again. If the world fails again, it is quarantined again.
 
         One that sleeps is woken by this for a tick.
@@ -104,7 +104,7 @@ def _quarantine_routes(node: Node, operator_token: bytes | None) -> APIRouter:
     return routes
 
 
-def _why_not_ready(node: Node) -> tuple[str, str]:
+def _why_not_ready(node: SimserverNode) -> tuple[str, str]:
     """What keeps it from simulating, as a stable code and a sentence; empty if nothing does."""
     home, lease, why = f"its home instance {node.config.instance}", node.lease, ""
     if not node.registered:
@@ -121,7 +121,7 @@ def _why_not_ready(node: Node) -> tuple[str, str]:
     return "not_ready" if why else "", why
 
 
-def make_status_app(node: Node, keys: KeyService, operator_token: bytes | None) -> FastAPI:
+def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes | None) -> FastAPI:
     """The status API of one simulation server."""
     app = FastAPI(
         title="batonpass simulation server", version="1", docs_url=None, redoc_url=None, responses=ERROR_RESPONSES
@@ -129,18 +129,20 @@ def make_status_app(node: Node, keys: KeyService, operator_token: bytes | None) 
     prepare_app(app)
 
     @app.get("/healthz")
-    async def healthz() -> Health:
+    async def healthz() -> SimserverHealth:
         """Ready when it is registered with its home instance, has its lease, and can be given entities by it."""
         code, reason = _why_not_ready(node)
         off = node.clock.why
         if code:
             raise ApiError(503, code, f"{reason}; {off}" if off else reason)
-        return Health(status="clock_off" if off else "ok", name=node.config.name, role=Role.SIMSERVER, clock=off)
+        return SimserverHealth(
+            status="clock_off" if off else "ok", name=node.config.name, role=Role.SIMSERVER, clock=off
+        )
 
     @app.get("/v1/local/stats")
-    async def stats() -> Stats:
+    async def stats() -> SimserverStats:
         """Counters."""
-        return Stats(
+        return SimserverStats(
             name=node.config.name,
             entities=len(node.holdings),
             leaving=len(node.departures),

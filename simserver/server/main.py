@@ -45,13 +45,13 @@ from batonpass.simserver.entity.custody_log import CustodyLog, custody_file
 from batonpass.simserver.lease.keeper import Nonces
 from batonpass.simserver.lease.log_watermark import HomeLog
 from batonpass.simserver.lease.renewal_lane import RenewalLane
-from batonpass.simserver.net.home_client import Home, HomeRefused
+from batonpass.simserver.net.home_client import HomeClient, HomeRefused
 from batonpass.simserver.net.outbox import Courier
 from batonpass.simserver.net.peer_addresses import Whereabouts
 from batonpass.simserver.net.ports import Ports, certificate_reader
 from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
-from batonpass.simserver.server.dispatch import Durable, Node
+from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.api import load_world
@@ -73,7 +73,7 @@ ENTITY_RESTARTS_WINDOW_S: Final = 5.0
 class Shell:
     """One server as a process: its parts, and what only a process has."""
 
-    node: Node
+    node: SimserverNode
     keys: KeyService
     renewals: RenewalLane
     telemetry: Telemetry
@@ -96,7 +96,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity, agrees_ahead=True)
     whereabouts = Whereabouts()
-    home = Home(
+    home = HomeClient(
         sealer,
         config.instance,
         config.home_urls,
@@ -201,7 +201,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
     )
 
 
-async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+async def _serve_ledger(node: SimserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """The ledger; when it is opened for the first time, what it knows of earlier lives of this server is remembered.
 
     When the server is stopped, everything that lives here is written to it, so that it goes on from there.

@@ -14,10 +14,10 @@ from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.transfer.source.departure import Departure
 from batonpass.simserver.transfer.source.departures import Departures
 
-__all__ = ["Standings"]
+__all__ = ["StandingAnswers"]
 
 
-class Standings:
+class StandingAnswers:
     """One server's answers.
 
     Args:

@@ -32,8 +32,8 @@ __all__ = [
     "MAX_PARTS_BYTES",
     "MAX_PART_NAME",
     "NO_PARTS",
+    "EntityParts",
     "Participant",
-    "Parts",
     "dehydrated",
     "read_parts",
     "rehydrate",
@@ -75,7 +75,7 @@ class Participant(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class EntityParts:
     """The parts of one entity at one tick: those in its encoding, and those with which it would be frozen, if known."""
 
     tick: int

@@ -33,8 +33,8 @@ from batonpass.authority.wire.transfer import (
     Order,
     Report,
     ReportReply,
-    Stage,
     StageDiscard,
+    StageState,
     StateTransfer,
 )
 from batonpass.homeserver.transfer.certificates import args_of_pass, commit_certificate, delegation_grant
@@ -132,7 +132,7 @@ class HandoverWorld:
                     self._note_report(report)
                 finally:  # refused or not: the old authority does not ask again
                     self.send(HOME, report.source, ReportReply(transfer_id=report.transfer_id))
-            case StateTransfer() | Stage() | StageDiscard() | Activated():
+            case StateTransfer() | StageState() | StageDiscard() | Activated():
                 pass  # the old authority was told to move the entity to a homeserver; the log will not have it
             case other:
                 raise AssertionError(f"nobody sends {other.type} to a homeserver")

@@ -35,9 +35,9 @@ from batonpass.authority.wire.transfer import (
     Order,
     Report,
     ReportReply,
-    Stage,
     Staged,
     StageDiscard,
+    StageState,
     StateTransfer,
 )
 
@@ -149,12 +149,12 @@ class ModelServer:
                     self._event(departure, outgoing.PeerActive(message.fence))
             case StateTransfer() as message:
                 self._offer(message, message.fence)
-            case Stage() as message:
+            case StageState() as message:
                 self._stage(message, envelope.sender)
             case Staged() as message:
                 departure = self._departure(message.transfer_id)
                 if departure is not None and envelope.sender == departure.order.target:
-                    self._event(departure, outgoing.Staged())
+                    self._event(departure, outgoing.StateStaged())
             case StageDiscard():
                 pass
             case Grant(certificate=token) | Activate(certificate=token):
@@ -223,13 +223,13 @@ class ModelServer:
         elif reply.authority != self.name:
             event = outgoing.Lost(reply.authority, reply.fence)
         else:
-            event = outgoing.Refusal(reply.reason, reply.fence)
+            event = outgoing.TransferRefused(reply.reason, reply.fence)
         self._event(departure, event)
 
     def time_passed(self) -> None:
         """The timers of the departure under way, and the repetition of reports."""
         if self.departure is not None:
-            self._event(self.departure, outgoing.Tick())
+            self._event(self.departure, outgoing.TimePassed())
         for report in self.reports.values():
             self.world.send(self.name, HOME, report)
 
@@ -261,13 +261,13 @@ class ModelServer:
                     self._retire(authority, fence)
                 case outgoing.Resume(fence):
                     self._resume(departure, fence)
-                case outgoing.Report():
+                case outgoing.ReportTransfer():
                     self._report(departure)
 
     def _perform_staging(self, departure: Departure, effect: outgoing.Effect) -> None:
         match effect:
             case outgoing.SendStage():
-                self.world.send(self.name, departure.order.target, self._state(departure, Stage))
+                self.world.send(self.name, departure.order.target, self._state(departure, StageState))
             case outgoing.AskAbort(reason):
                 self.world.send(self.name, HOME, self._abort(departure, reason))
             case _:
@@ -303,7 +303,7 @@ class ModelServer:
             chain=list(chain) if len(chain) > 1 else [],
         )
 
-    def _state(self, departure: Departure, kind: type[Stage] | type[StateTransfer]) -> Stage | StateTransfer:
+    def _state(self, departure: Departure, kind: type[StageState] | type[StateTransfer]) -> StageState | StateTransfer:
         state = departure.holding.life.encode()
         return kind(
             transfer_id=departure.order.transfer_id,
@@ -365,7 +365,7 @@ class ModelServer:
             self.incoming.fence_raised(self.gone[1])
         return self.incoming
 
-    def _stage(self, message: Stage, sender: str) -> None:
+    def _stage(self, message: StageState, sender: str) -> None:
         self._offer(message, message.fence)
         self.staged.add(message.state_hash)
         answer = Staged(
@@ -377,7 +377,7 @@ class ModelServer:
         )
         self.world.send(self.name, sender, answer)
 
-    def _offer(self, message: StateTransfer | Stage | DirectHandoff, fence: Fence) -> None:
+    def _offer(self, message: StateTransfer | StageState | DirectHandoff, fence: Fence) -> None:
         offer = Offer(message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, 0)
         self._act(self._known().offered(offer))
 
@@ -397,7 +397,7 @@ class ModelServer:
 
     def _act(self, effect: incoming.Effect, chain: tuple[str, ...] = (), group: tuple[str, ...] = ()) -> None:
         match effect:
-            case incoming.Activate(offer, permission):
+            case incoming.ActivateOffer(offer, permission):
                 self.world.check(_hash(offer.state) == permission.state_hash, "activated from another state")
                 is_mine = self.world.given.get(permission.fence) == self.name
                 self.world.check(is_mine, f"{self.name} began under {permission.fence}, which nobody gave to it")
@@ -409,7 +409,7 @@ class ModelServer:
                 self._answer(permission)
             case incoming.AnswerAgain(permission):
                 self._answer(permission)
-            case incoming.Wait() | incoming.Drop():
+            case incoming.AwaitOtherHalf() | incoming.Drop():
                 pass
 
     def _answer(self, permission: Permission) -> None:

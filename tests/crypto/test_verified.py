@@ -23,13 +23,13 @@ class Counting:
         from batonpass.crypto import jws
 
         self.times = 0
-        real = jws.Compact.verify_untrusted
+        real = jws.CompactJws.verify_untrusted
 
-        def counted(compact: jws.Compact, key: object) -> bytes:
+        def counted(compact: jws.CompactJws, key: object) -> bytes:
             self.times += 1
             return real(compact, key)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(jws.Compact, "verify_untrusted", counted)
+        monkeypatch.setattr(jws.CompactJws, "verify_untrusted", counted)
 
 
 def test_what_was_verified_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:

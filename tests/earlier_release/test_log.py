@@ -12,7 +12,7 @@ from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.homeserver.log.store import replicated_procedures
 from batonpass.tree import Member, NodeView, Replica, ReplicaConfig, Store, parse_pattern
 from batonpass.tree.data.data import decode, encode
-from batonpass.tree.machine.commands import Answer, Machine
+from batonpass.tree.machine.commands import CommandAnswer, Machine
 from batonpass.tree.store.export import export
 from batonpass.tree.store.procedures import BUILT_IN
 from tests.earlier_release.vectors import neutral, recorded, unpacked
@@ -41,7 +41,7 @@ def same(encoded: str, found: bytes) -> None:
     """Two answers to one command. A refusal has the same code and details; its sentence is for people."""
     if found.hex() == encoded:
         return
-    before, now = Answer.from_encoded(bytes.fromhex(encoded)), Answer.from_encoded(found)
+    before, now = CommandAnswer.from_encoded(bytes.fromhex(encoded)), CommandAnswer.from_encoded(found)
     assert before.code is not None
     assert (now.code, neutral(now.value), neutral(now.details)) == (
         before.code,
@@ -90,7 +90,7 @@ def carried_out() -> Iterator[str]:
         entry = decode(bytes.fromhex(row["entry"]).removeprefix(COMMANDS)) if answers else []
         recordings += zip(map(encode, entry), answers, strict=True)
     for command, answer in recordings:
-        if Answer.from_encoded(bytes.fromhex(answer)).ok:
+        if CommandAnswer.from_encoded(bytes.fromhex(answer)).ok:
             yield decode(command)[0]
 
 

@@ -18,14 +18,14 @@ from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.authority.trust.certificates import PassCertificate, token_hash
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     HandoffRequest,
     Message,
     Report,
 )
 from batonpass.crypto import jose
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.node.composition import Settings, build
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.homeserver.transfer.asked import letter_of
@@ -148,7 +148,7 @@ class Home:
 
     async def _far(self, _instance: str, letters: Any, **_: Any) -> Any:
         self.asked_far.append([letter.message for letter in letters])
-        return [PeerUnreachable("beta is silent")] * len(letters)
+        return [InstanceUnreachable("beta is silent")] * len(letters)
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         await self.post_all(to, [Letter(message, trace, on_path)])
@@ -158,22 +158,22 @@ class Home:
 
     async def post_all(self, to: str, letters: Any) -> list[None]:
         if to in self.unreachable:
-            raise PeerUnreachable(f"{to} has no address")
+            raise InstanceUnreachable(f"{to} has no address")
         self.parcels += 1
         self.sent += [(to, letter.message) for letter in letters]
         return [None] * len(letters)
 
 
-def opened(message: Any) -> Opened:
-    return Opened(message, message.source, Trace(message.transfer_id), in_batch=True)
+def opened(message: Any) -> OpenedMessage:
+    return OpenedMessage(message, message.source, Trace(message.transfer_id), in_batch=True)
 
 
-def handoff(transfer_id: str, entity: str = BALL, target: str = S2, **changes: Any) -> Opened:
+def handoff(transfer_id: str, entity: str = BALL, target: str = S2, **changes: Any) -> OpenedMessage:
     fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "target": target, "epoch": 1, "sub": 0}
     return opened(HandoffRequest.model_validate(fields | {"tick": 7, "state_hash": "0" * 64} | changes))
 
 
-def report(transfer_id: str, entity: str = BALL, **changes: Any) -> Opened:
+def report(transfer_id: str, entity: str = BALL, **changes: Any) -> OpenedMessage:
     fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "trace": Trace(transfer_id).to_data()}
     return opened(Report.model_validate(fields | {"off_path": {}, "counters": {"copies": 1}} | changes))
 
@@ -183,7 +183,7 @@ def told(message: Message) -> dict[str, Any]:
     return {name: value for name, value in message.model_dump().items() if name not in ("certificate", "grant")}
 
 
-def one_after_the_other(messages: list[Opened]) -> list[Opened]:
+def one_after_the_other(messages: list[OpenedMessage]) -> list[OpenedMessage]:
     """No entity is wanted both here and abroad: there others are asked first, and what is decided first is open."""
     wanted = Counter(one.message.entity for one in messages if isinstance(one.message, HandoffRequest))
     return [
@@ -208,23 +208,23 @@ MESSAGES = st.lists(
 ).map(one_after_the_other)
 
 
-async def alone(home: Home, messages: list[Opened]) -> list[Any]:
+async def alone(home: Home, messages: list[OpenedMessage]) -> list[Any]:
     answers = []
     for one in messages:
         answer: Letter | Exception | None
         try:
             answer = await home.reply(one)
-        except (MessageError, Refused, PeerUnreachable, NoQuorum) as error:
+        except (MessageError, Refused, InstanceUnreachable, NoQuorum) as error:
             answer = error
         answers.append(letter_of(one, answer).message)
     return answers
 
 
-async def together(home: Home, messages: list[Opened]) -> list[Any]:
+async def together(home: Home, messages: list[OpenedMessage]) -> list[Any]:
     return [letter.message for letter in await home.replies(messages)]
 
 
-def passed_to_and_fro(home: Home, entity: str, passes: int) -> list[Opened]:
+def passed_to_and_fro(home: Home, entity: str, passes: int) -> list[OpenedMessage]:
     """Reports of direct passes under a grant, each with the chain up to it."""
     record = EntityRecord.from_data(home.kept.log.run("entity.delegate", entity=entity, group=[S1, S2]))
     chain, reports = [home.certificates.grant(record)], []

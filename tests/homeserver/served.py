@@ -22,11 +22,11 @@ from batonpass.authority.node.config import Address
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.homeserver.config import HomeserverConfig, MemberConfig, PeerConfig
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.server.main import run as run_homeserver
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.simserver.server.config import SimserverConfig
-from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.server.dispatch import SimserverNode as SimNode
 from batonpass.simserver.server.main import Shell
 from batonpass.simserver.server.main import run as run_simserver
 from tests.homeserver.openapi import Contract
@@ -123,7 +123,9 @@ class Api:
 class Home:
     """A running instance: one homeserver, and simulation servers as a test needs them."""
 
-    def __init__(self, node: Node, directory: Path, api: Api, clock: MovableClock, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, node: HomeserverNode, directory: Path, api: Api, clock: MovableClock, nursery: trio.Nursery
+    ) -> None:
         self.node = node
         self.directory = directory
         self.api = api
@@ -225,7 +227,7 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
     clock = MovableClock()
     async with trio.open_nursery() as nursery:
         with patch("batonpass.homeserver.server.main.Clock", lambda: clock):
-            node: Node = await nursery.start(run_homeserver, config)
+            node: HomeserverNode = await nursery.start(run_homeserver, config)
         # With the last of what it writes by itself.
         await until(lambda: node.registered and node.leases.granter.office > 0)
         async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities()) as client:

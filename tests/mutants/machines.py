@@ -10,7 +10,7 @@ from typing import Final
 
 from batonpass.authority.machines.lease import Granter
 from batonpass.scenarios.simulation.machines.keeping import Keeping
-from batonpass.scenarios.simulation.machines.parts import Parts
+from batonpass.scenarios.simulation.machines.parts import MachineParts
 from tests.mutants import search
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -22,7 +22,7 @@ class Mutant:
 
     name: str
     sentence: str
-    parts: Parts
+    parts: MachineParts
 
 
 _MACHINES: Final = (
@@ -44,8 +44,8 @@ _MACHINES: Final = (
 def _of_hand_overs(name: str) -> Mutant:
     mutant = search.MUTANTS[name]
     weak = mutant.parts
-    procedures = {**Parts().procedures, **weak.procedures}
-    return Mutant(name, mutant.sentence, Parts(weak.outgoing, weak.incoming, procedures=procedures))
+    procedures = {**MachineParts().procedures, **weak.procedures}
+    return Mutant(name, mutant.sentence, MachineParts(weak.outgoing, weak.incoming, procedures=procedures))
 
 
 class _NeverStops(Keeping):
@@ -69,21 +69,25 @@ class _HastyGranter(Granter):
 
 
 _DEATHS: Final = (
-    Mutant("never-stops", "a server goes on when its lease has run out", Parts(keeping=_NeverStops)),
+    Mutant("never-stops", "a server goes on when its lease has run out", MachineParts(keeping=_NeverStops)),
     Mutant(
         "acts-for-another-life",
         "a server that came back begins with what an earlier life of it was given",
-        Parts(keeping=_ActsForAnotherLife),
+        MachineParts(keeping=_ActsForAnotherLife),
     ),
-    Mutant("keeps-its-entities", "a server whose lease is over keeps what it has", Parts(keeping=_KeepsItsEntities)),
-    Mutant("hasty-granter", "leases are ended before those who have them have stopped", Parts(granter=_HastyGranter)),
+    Mutant(
+        "keeps-its-entities", "a server whose lease is over keeps what it has", MachineParts(keeping=_KeepsItsEntities)
+    ),
+    Mutant(
+        "hasty-granter", "leases are ended before those who have them have stopped", MachineParts(granter=_HastyGranter)
+    ),
 )
 
 _ALL: Final = (
     *_DEATHS,
     *map(_of_hand_overs, _MACHINES),
-    Mutant("forgets-on-arrival", "how far inputs had come stays behind", Parts(keeps_cursors=False)),
-    Mutant("goes-on-after-freezing", "an entity goes on while it is on its way", Parts(freezes=False)),
+    Mutant("forgets-on-arrival", "how far inputs had come stays behind", MachineParts(keeps_cursors=False)),
+    Mutant("goes-on-after-freezing", "an entity goes on while it is on its way", MachineParts(freezes=False)),
 )
 
 MUTANTS: Final[Mapping[str, Mutant]] = MappingProxyType({mutant.name: mutant for mutant in _ALL})

@@ -15,13 +15,13 @@ from batonpass.authority.machines.source import Outgoing, OutgoingPhase
 from batonpass.authority.machines.target import Incoming, Offer, Permission
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.procedures import table as procedures
-from batonpass.authority.wire.transfer import Stage, StageWord
-from batonpass.scenarios.simulation.search.handover import Bounds
+from batonpass.authority.wire.transfer import StageState, StageWord
+from batonpass.scenarios.simulation.search.handover import SearchBounds
 from batonpass.scenarios.simulation.search.home import ENTITY
-from batonpass.scenarios.simulation.search.host import Parts
+from batonpass.scenarios.simulation.search.host import SearchParts
 from batonpass.scenarios.simulation.search.keys import HOME
 from batonpass.simserver.entity.table import Holding
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.seen_orders import Begun
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -35,8 +35,8 @@ class Mutant:
 
     name: str
     sentence: str
-    parts: Parts
-    bounds: Bounds = field(default_factory=lambda: Bounds(repeats=0, inputs=0))
+    parts: SearchParts
+    bounds: SearchBounds = field(default_factory=lambda: SearchBounds(repeats=0, inputs=0))
     kind: str = "safety"
 
 
@@ -58,12 +58,12 @@ class _AnyCertificate(Incoming):
     def _try(self) -> incoming.Effect:
         permission = self._permission
         if permission is None or not self._offers:
-            return incoming.Wait()
+            return incoming.AwaitOtherHalf()
         offer = next(reversed(self._offers.values()))
         self.seen = permission.fence
         self._acted_on, self._permission = permission, None
         self._offers.clear()
-        return incoming.Activate(offer, permission)
+        return incoming.ActivateOffer(offer, permission)
 
 
 class _ActivatesAtOnce(Incoming):
@@ -80,7 +80,7 @@ class _AnswersOnce(Incoming):
 
 class _ResumesOnTimeout(Outgoing):
     def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
-        if isinstance(event, outgoing.Tick) and self.attempt >= 1 and not self.over:
+        if isinstance(event, outgoing.TimePassed) and self.attempt >= 1 and not self.over:
             self.phase = OutgoingPhase.RESUMED
             return [outgoing.Resume(self.fence.raised(), "timeout")]
         return super().handle(event, now_ns)
@@ -98,7 +98,7 @@ class _DeletesAtCommit(Outgoing):
 class _DeletesBeforeCommit(Outgoing):
     def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
         effects = super().handle(event, now_ns)
-        if isinstance(event, outgoing.Tick) and not self.over:
+        if isinstance(event, outgoing.TimePassed) and not self.over:
             self.phase = OutgoingPhase.RETIRED
             return [*effects, outgoing.Retire(self.leads_to)]
         return effects
@@ -112,8 +112,8 @@ class _AsksOnce(Outgoing):
 class _AsksBeforeStaged(Outgoing):
     def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
         effects = super().handle(event, now_ns)
-        if isinstance(event, outgoing.Tick) and self.phase is OutgoingPhase.STAGING:
-            return [*effects, *super().handle(outgoing.Staged(), now_ns)]
+        if isinstance(event, outgoing.TimePassed) and self.phase is OutgoingPhase.STAGING:
+            return [*effects, *super().handle(outgoing.StateStaged(), now_ns)]
         return effects
 
 
@@ -127,7 +127,7 @@ class _ResumesWithoutTheLog(Outgoing):
 
 
 class _AnswersBeforeItIsOnDisk(Arrivals):
-    async def _keep(self, message: Stage, source: str) -> str:
+    async def _keep(self, message: StageState, source: str) -> str:
         return ""
 
 
@@ -141,10 +141,10 @@ class _HearsNoWord(Arrivals):
 
 
 class _Memory(Begun):
-    def is_repeated(self, plan: Plan, holding: Holding) -> bool:
+    def is_repeated(self, plan: DeparturePlan, holding: Holding) -> bool:
         return self.is_repetition(plan.transfer_id, holding.fence.epoch)
 
-    def may_be_passed(self, plan: Plan, holding: Holding) -> bool:
+    def may_be_passed(self, plan: DeparturePlan, holding: Holding) -> bool:
         return plan.transfer_id not in self
 
 
@@ -154,9 +154,9 @@ class _TrustsItsMemory(Departures):
         self._begun.__class__ = _Memory
 
 
-def _with(name: str, procedure: Callable[[Callable[..., Any], Any, Mapping[str, Any]], Any]) -> Parts:
+def _with(name: str, procedure: Callable[[Callable[..., Any], Any, Mapping[str, Any]], Any]) -> SearchParts:
     original = procedures.PROCEDURES[name]
-    return Parts(procedures={**procedures.PROCEDURES, name: lambda rows, args: procedure(original, rows, args)})
+    return SearchParts(procedures={**procedures.PROCEDURES, name: lambda rows, args: procedure(original, rows, args)})
 
 
 def _refuses_without_raising(original: Callable[..., Any], rows: Any, args: Mapping[str, Any]) -> Any:
@@ -182,58 +182,58 @@ def _commits_for_anybody(original: Callable[..., Any], rows: Any, args: Mapping[
     return original(rows, {**args, "source": record.authority, "epoch": record.epoch, "sub": record.sub})
 
 
-_REFUSAL: Final = Bounds(losses=0, repeats=0, inputs=1, refusals=True)
-_STAGED: Final = Bounds(transfers=1, repeats=0, inputs=0, staged=True)
-_CRASH: Final = Bounds(repeats=0, inputs=0, crashes=1)
+_REFUSAL: Final = SearchBounds(losses=0, repeats=0, inputs=1, refusals=True)
+_STAGED: Final = SearchBounds(transfers=1, repeats=0, inputs=0, staged=True)
+_CRASH: Final = SearchBounds(repeats=0, inputs=0, crashes=1)
 
 _ALL: Final = (
     Mutant(
         "fence-not-raised",
         "what arrives is read before the fence of what this server knows itself is raised",
-        Parts(incoming=_FenceNotRaised),
+        SearchParts(incoming=_FenceNotRaised),
         _CRASH,
     ),
     Mutant(
         "stale-certificates",
         "a late state or certificate of an older epoch is taken for a new one",
-        Parts(incoming=_StaleCertificates),
-        Bounds(inputs=0),
+        SearchParts(incoming=_StaleCertificates),
+        SearchBounds(inputs=0),
     ),
     Mutant(
         "any-certificate",
         "a state is simulated with the certificate of another transfer",
-        Parts(incoming=_AnyCertificate),
+        SearchParts(incoming=_AnyCertificate),
         _REFUSAL,
     ),
     Mutant(
         "activates-at-once",
         "a state is taken for permitted before the log has decided",
-        Parts(incoming=_ActivatesAtOnce),
+        SearchParts(incoming=_ActivatesAtOnce),
         kind="recovery",
     ),
     Mutant(
         "answers-once",
         "a certificate that comes again is not answered again",
-        Parts(incoming=_AnswersOnce),
+        SearchParts(incoming=_AnswersOnce),
         kind="recovery",
     ),
-    Mutant("resumes-on-timeout", "silence is taken for a refusal", Parts(outgoing=_ResumesOnTimeout)),
+    Mutant("resumes-on-timeout", "silence is taken for a refusal", SearchParts(outgoing=_ResumesOnTimeout)),
     Mutant(
         "deletes-before-commit",
         "the state is deleted as soon as it was sent, before the commit is seen",
-        Parts(outgoing=_DeletesBeforeCommit),
+        SearchParts(outgoing=_DeletesBeforeCommit),
     ),
     Mutant(
         "deletes-at-commit",
         "the state is deleted when the log has decided, before anybody else has it",
-        Parts(outgoing=_DeletesAtCommit),
+        SearchParts(outgoing=_DeletesAtCommit),
     ),
-    Mutant("asks-once", "nothing that was lost is repeated", Parts(outgoing=_AsksOnce), kind="recovery"),
+    Mutant("asks-once", "nothing that was lost is repeated", SearchParts(outgoing=_AsksOnce), kind="recovery"),
     Mutant(
         "refuses-without-raising",
         "a refusal leaves the epoch as it was",
         _with("transfer.commit", _refuses_without_raising),
-        Bounds(transfers=1, losses=0, repeats=0, inputs=0, refusals=True),
+        SearchBounds(transfers=1, losses=0, repeats=0, inputs=0, refusals=True),
         "recovery",
     ),
     Mutant(
@@ -252,8 +252,8 @@ _LATE: Final = (
     Mutant(
         "trusts-its-memory",
         "an order is followed directly unless this life of the server remembers that it was begun",
-        Parts(departures=_TrustsItsMemory),
-        Bounds(losses=0, inputs=0, crashes=1, delegated=True, only_direct=True, leases=True),
+        SearchParts(departures=_TrustsItsMemory),
+        SearchBounds(losses=0, inputs=0, crashes=1, delegated=True, only_direct=True, leases=True),
     ),
 )
 
@@ -261,7 +261,7 @@ _LIVES: Final = (
     Mutant(
         "acts-for-another-life",
         "a server that came back begins with what an earlier life of it was given",
-        Parts(arrivals=_ActsForAnotherLife),
+        SearchParts(arrivals=_ActsForAnotherLife),
         replace(_CRASH, transfers=1, leases=True, stale_ledger=True),
     ),
     Mutant(
@@ -276,25 +276,25 @@ _STAGING: Final = (
     Mutant(
         "asks-before-staged",
         "in staged mode the commit is asked for before the target has the state",
-        Parts(outgoing=_AsksBeforeStaged),
+        SearchParts(outgoing=_AsksBeforeStaged),
         _STAGED,
     ),
     Mutant(
         "resumes-without-the-log",
         "a state that could not be staged is resumed without asking the log",
-        Parts(outgoing=_ResumesWithoutTheLog),
+        SearchParts(outgoing=_ResumesWithoutTheLog),
         _STAGED,
     ),
     Mutant(
         "answers-before-it-is-on-disk",
         "the target says that a state is staged and has it in memory only",
-        Parts(arrivals=_AnswersBeforeItIsOnDisk),
+        SearchParts(arrivals=_AnswersBeforeItIsOnDisk),
         _STAGED,
     ),
     Mutant(
         "hears-no-word",
         "a target that wonders what became of a staged state does not act on the answer",
-        Parts(arrivals=_HearsNoWord),
+        SearchParts(arrivals=_HearsNoWord),
         replace(_STAGED, crashes=1),
         "recovery",
     ),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from batonpass.scenarios.simulation.tree.disk import SimulatedDisk
-from batonpass.scenarios.simulation.tree.fence import Fence, SimulatedReplica
+from batonpass.scenarios.simulation.tree.fence import RaftFence, SimulatedReplica
 from batonpass.tree.member.read_index import ReadIndex
 from batonpass.tree.net.frames import encode_message
 from batonpass.tree.raft.raft import RaftCore
@@ -28,7 +28,7 @@ class Mutant:
 
     name: str
     sentence: str
-    fence: Callable[[], Fence]
+    fence: Callable[[], RaftFence]
 
 
 class _AcknowledgementsOfAnyTerm(RaftCore):
@@ -151,54 +151,54 @@ _ALL: Final = (
     Mutant(
         "acknowledgements-of-any-term",
         "T5 undone: an acknowledgement counts in whatever term it arrives",
-        partial(Fence, _AcknowledgementsOfAnyTerm),
+        partial(RaftFence, _AcknowledgementsOfAnyTerm),
     ),
     Mutant(
         "commit-index-beside-snapshot",
         "T6 undone: a commit index that comes with a snapshot is believed",
-        partial(Fence, _CommitIndexBesideSnapshot),
+        partial(RaftFence, _CommitIndexBesideSnapshot),
     ),
     Mutant(
         "rejections-forgotten",
         "T7 undone: every message that does not fit is rejected anew, one entry at a time",
-        partial(Fence, _RejectionsForgotten),
+        partial(RaftFence, _RejectionsForgotten),
     ),
     Mutant(
         "eager-truncation",
         "T3 undone in part: entries that a message repeats are dropped first",
-        partial(Fence, _EagerTruncation),
+        partial(RaftFence, _EagerTruncation),
     ),
     Mutant(
         "commits-forgotten",
         "T16 undone in part: nobody remembers that a change of the members is committed",
-        partial(Fence, _CommitsForgotten),
+        partial(RaftFence, _CommitsForgotten),
     ),
     Mutant(
         "several-changes",
         "a leader proposes a change of the members while another one is open",
-        partial(Fence, _SeveralChanges),
+        partial(RaftFence, _SeveralChanges),
     ),
-    Mutant("votes-forgotten", "a vote is not written to the journal", partial(Fence, _VotesForgotten)),
+    Mutant("votes-forgotten", "a vote is not written to the journal", partial(RaftFence, _VotesForgotten)),
     Mutant(
         "speaks-before-sync",
         "votes and acknowledgements leave before the journal is synced",
-        partial(Fence, make_replica=_SpeaksBeforeSync),
+        partial(RaftFence, make_replica=_SpeaksBeforeSync),
     ),
-    Mutant("lying-disk", "fsync returns without having synced", partial(Fence, make_disk=_LyingDisk)),
+    Mutant("lying-disk", "fsync returns without having synced", partial(RaftFence, make_disk=_LyingDisk)),
     Mutant(
         "reads-without-round",
         "a leader answers reads without asking whether it still leads",
-        partial(Fence, make_replica=_ReadsWithoutRound),
+        partial(RaftFence, make_replica=_ReadsWithoutRound),
     ),
     Mutant(
         "reads-before-commit",
         "a new leader answers reads before it committed an entry of its own term",
-        partial(Fence, make_replica=_ReadsBeforeCommit),
+        partial(RaftFence, make_replica=_ReadsBeforeCommit),
     ),
     Mutant(
         "applies-again",
         "a command submitted twice is applied twice",
-        partial(Fence, make_replica=_AppliesAgain),
+        partial(RaftFence, make_replica=_AppliesAgain),
     ),
 )
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.names import instance_of
-from batonpass.scenarios.simulation.servers.cluster import Cluster
-from batonpass.scenarios.simulation.servers.homeserver import Home
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
+from batonpass.scenarios.simulation.servers.homeserver import SimulatedHomeserver
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 
 __all__ = ["FATES", "MIX", "PromiseBroken", "Walk"]
@@ -41,8 +41,8 @@ class PromiseBroken(AssertionError):
 class Walk:
     """The cluster, and everything that may happen to it."""
 
-    def __init__(self, parts: Parts | None = None) -> None:
-        self.cluster: Final = Cluster(MIX, random.Random("walk"), parts)
+    def __init__(self, parts: ServersParts | None = None) -> None:
+        self.cluster: Final = ServersCluster(MIX, random.Random("walk"), parts)
         self.entities: Final = tuple(self.cluster.entities)
         self.servers: Final = tuple(self.cluster.servers)
         self.homes: Final = tuple(self.cluster.homes)
@@ -156,7 +156,7 @@ class Walk:
         cluster.mail.heal()
         for log in cluster.logs.values():
             log.heal()
-        everybody: list[SimulationServer | Home] = [*cluster.servers.values(), *cluster.homes.values()]
+        everybody: list[SimulationServer | SimulatedHomeserver] = [*cluster.servers.values(), *cluster.homes.values()]
         for one in everybody:
             one.process.go_on()
             if not one.process.is_running:

@@ -8,12 +8,12 @@ from typing import Any
 from batonpass.scenarios.report.model import (
     CaseCount,
     CaseResult,
-    Hop,
+    CasesReport,
     HopRange,
     Invariants,
-    Mark,
     PhaseMedians,
-    Report,
+    ReportedHop,
+    ReportedMark,
     Role,
     SampleTransfer,
     SectorRow,
@@ -61,23 +61,27 @@ def make_sample(case: str = "1", h: int | None = 1, *, rng: random.Random | None
     for number, (kind, src, dst) in enumerate(path, start=1):
         sent_ns = now_ns + dice.randint(40_000, 400_000)
         now_ns = sent_ns + dice.randint(120_000, 900_000)
-        hops.append(Hop(number=number, kind=kind, src=src, dst=dst, sent_ns=sent_ns, received_ns=now_ns, on_path=True))
+        hops.append(
+            ReportedHop(number=number, kind=kind, src=src, dst=dst, sent_ns=sent_ns, received_ns=now_ns, on_path=True)
+        )
     old = "alpha.s1"
     new = path[-1][2] if case == "1" else "alpha.s2"
     marks = [
-        Mark(server=old, label="frozen", at_ns=start_ns),
+        ReportedMark(server=old, label="frozen", at_ns=start_ns),
         *(
-            Mark(server=hop.dst, label="committed", at_ns=hop.received_ns + 50_000)
+            ReportedMark(server=hop.dst, label="committed", at_ns=hop.received_ns + 50_000)
             for hop in [hop for hop in hops if hop.dst == "alpha.h1"][-1:]
         ),
-        Mark(server=new, label="activated", at_ns=now_ns + 90_000),
-        Mark(server=old, label="retired", at_ns=now_ns + 900_000),
+        ReportedMark(server=new, label="activated", at_ns=now_ns + 90_000),
+        ReportedMark(server=old, label="retired", at_ns=now_ns + 900_000),
     ]
     beside = [("state", old, new, 150_000), ("retire", new, old, now_ns - start_ns + 200_000)]
     for kind, src, dst, after_ns in beside:
         sent_ns = start_ns + after_ns
         hops.append(
-            Hop(number=0, kind=kind, src=src, dst=dst, sent_ns=sent_ns, received_ns=sent_ns + 350_000, on_path=False)
+            ReportedHop(
+                number=0, kind=kind, src=src, dst=dst, sent_ns=sent_ns, received_ns=sent_ns + 350_000, on_path=False
+            )
         )
     return SampleTransfer(transfer_id=f"t-{case}-{h or 0}", hops=tuple(hops), marks=tuple(marks))
 
@@ -113,7 +117,7 @@ def make_case(case: str = "1", h: int | None = 1, *, transfers: int = 200, **cha
     return CaseResult(**(fields | changes))
 
 
-def make_report(**changes: Any) -> Report:
+def make_report(**changes: Any) -> CasesReport:
     """All cases with H = 1, 2, 3, everything as expected, unless `changes` say otherwise."""
     fields: dict[str, Any] = {
         "cases": (make_case("1", 1), make_case("1", 2), make_case("1", 3), make_case("2", None), make_case("3", None)),
@@ -129,7 +133,7 @@ def make_report(**changes: Any) -> Report:
             for number in range(1, members + 1)
         ),
     }
-    return Report(**(fields | changes))
+    return CasesReport(**(fields | changes))
 
 
 def make_sectors_report(**changes: Any) -> SectorsReport:

@@ -12,8 +12,8 @@ from batonpass.simserver.entity.actor import Entity, Inspect, NewInput, TickNow
 from batonpass.simserver.entity.crash_guard import BlackBox
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Frozen, Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot, Frozen
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import World
 from batonpass.simserver.world.demo_balls import Balls
@@ -89,10 +89,12 @@ class Stage:
     def _count(self, what: str) -> None:
         self.counts[what] += 1
 
-    def fresh(self, kind: str = "ball") -> Snapshot:
-        return Snapshot(kind, 0, self.environment.world.spawn(kind, {}), Inbox().to_data(), Ownership(ADA, 1))
+    def fresh(self, kind: str = "ball") -> EntitySnapshot:
+        return EntitySnapshot(
+            kind, 0, self.environment.world.spawn(kind, {}), EntityInbox().to_data(), Ownership(ADA, 1)
+        )
 
-    def start(self, snapshot: Snapshot | None = None, fence: Fence = Fence(1)) -> "Actor":  # noqa: B008 — immutable
+    def start(self, snapshot: EntitySnapshot | None = None, fence: Fence = Fence(1)) -> "Actor":  # noqa: B008 — immutable
         return self.revive(Life(self.environment, BALL, fence, snapshot or self.fresh()))
 
     def revive(self, life: Life) -> "Actor":

@@ -1,21 +1,21 @@
 """etcd's store of keys without etcd: revisions, guarded transactions and the events of a watch, in memory."""
 
-from batonpass.tree.etcd.keys import Keys
-from batonpass.tree.etcd.mirror import Loading, Mirror, Plan
-from batonpass.tree.etcd.wire import Delete, KeyValue, Put
+from batonpass.tree.etcd.keys import EtcdKeys
+from batonpass.tree.etcd.mirror import EtcdPlan, Loading, Mirror
+from batonpass.tree.etcd.wire import Delete, EtcdPut, KeyValue
 
 
 class FakeEtcd:
     """Keys with the revision of their last change, and everything that ever happened, revision by revision."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: EtcdKeys) -> None:
         self._keys = keys
         self.revision = 1
         self.rows: dict[bytes, KeyValue] = {}
         self.events: list[tuple[int, list[KeyValue]]] = []
         self.operations_of_largest = 0
 
-    def txn(self, plan: Plan) -> int | None:
+    def txn(self, plan: EtcdPlan) -> int | None:
         """The revision at which it happened; None if the guard was another one."""
         guard = self.rows.get(self._keys.guard)
         if (0 if guard is None else guard.mod_revision) != plan.guard_revision:
@@ -25,7 +25,7 @@ class FakeEtcd:
         events: dict[bytes, KeyValue] = {}
         for operation in plan.operations:
             match operation:
-                case Put(key, value):
+                case EtcdPut(key, value):
                     assert key not in events, "etcd refuses two operations on one key in one transaction"
                     events[key] = KeyValue(key, value, self.revision)
                 case Delete(key, end):

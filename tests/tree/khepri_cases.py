@@ -23,7 +23,7 @@ from batonpass.tree.store.conditions import (
     Name,
 )
 from batonpass.tree.store.keep_while import keep_while_to_data
-from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, pattern_to_data
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, PatternStep, pattern_to_data
 
 
 class Refused(Exception):
@@ -102,7 +102,7 @@ def an_identical_put_changes_nothing(backend: Backend) -> None:
 
 def steps_are_resolved_by_form(backend: Backend) -> None:
     """[3]"""
-    put(backend, ("foo", Step.PARENT, "foo", "bar", Step.THIS), "v")
+    put(backend, ("foo", PatternStep.PARENT, "foo", "bar", PatternStep.THIS), "v")
     assert everything(backend) == {("foo",), ("foo", "bar")}
     assert state(backend, ("foo", "bar")) == ("v", 1, 1)
 
@@ -200,7 +200,7 @@ def keep_while_must_hold_at_first(backend: Backend) -> None:
     assert (refused.value.details["node_name"], refused.value.details["node_path"]) == ("baz", ["baz"])
     assert refused.value.details["reason"]["pattern"] == ["foo", "bar"]
     assert state(backend, ("baz",)) is None
-    put(backend, ("foo",), "v", keep_while=kept_while(((Step.THIS,), IfChildListLength(1))))
+    put(backend, ("foo",), "v", keep_while=kept_while(((PatternStep.THIS,), IfChildListLength(1))))
     assert state(backend, ("foo",)) == ("v", 1, 1)
 
 
@@ -208,7 +208,7 @@ def keep_while_of_others_does_not_look_at_a_new_node_too_early(backend: Backend)
     """[11], in a tree where something else is kept"""
     put(backend, ("other",), 1)
     put(backend, ("kept",), 1, keep_while=kept_while((("other",), IfNodeExists())))
-    put(backend, ("foo",), "v", keep_while=kept_while(((Step.THIS,), IfChildListLength(1))))
+    put(backend, ("foo",), "v", keep_while=kept_while(((PatternStep.THIS,), IfChildListLength(1))))
     assert state(backend, ("foo",)) == ("v", 1, 1)
 
 
@@ -223,7 +223,7 @@ def clearing_a_payload_takes_away_what_it_kept(backend: Backend) -> None:
 def keep_while_cascades(backend: Backend) -> None:
     put(backend, ("a",), 1)
     put(backend, ("b",), 2, keep_while=kept_while((("a",), IfDataMatches(1))))
-    put(backend, ("c", "d"), 3, keep_while=kept_while(((Step.PARENT, Step.PARENT, "b"), IfNodeExists())))
+    put(backend, ("c", "d"), 3, keep_while=kept_while(((PatternStep.PARENT, PatternStep.PARENT, "b"), IfNodeExists())))
     answer = put(backend, ("a",), 10)
     assert touched(answer["touched"]) == {
         ("a",): "written",
@@ -235,7 +235,7 @@ def keep_while_cascades(backend: Backend) -> None:
 
 
 def a_node_goes_when_its_own_children_are_not_as_wanted_any_more(backend: Backend) -> None:
-    put(backend, ("foo",), "v", keep_while=kept_while(((Step.THIS,), IfChildListLength(Compare("le", 1)))))
+    put(backend, ("foo",), "v", keep_while=kept_while(((PatternStep.THIS,), IfChildListLength(Compare("le", 1)))))
     put(backend, ("foo", "one"), 1)
     assert everything(backend) == {("foo",), ("foo", "one")}
     put(backend, ("foo", "two"), 2)

@@ -22,7 +22,7 @@ from batonpass.tree.store.conditions import (
     Name,
     NotOf,
 )
-from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Component, Pattern, Step
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Component, Pattern, PatternStep
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 paths = st.lists(names, max_size=6).map(tuple)
@@ -80,7 +80,7 @@ conditions: st.SearchStrategy[Condition] = st.recursive(
     max_leaves=5,
 )
 
-steps = st.sampled_from(list(Step))
+steps = st.sampled_from(list(PatternStep))
 components: st.SearchStrategy[Component] = st.one_of(
     close_names, close_names, st.sampled_from([ANY_NAME, ANY_DEPTH]), steps, conditions
 )
@@ -107,7 +107,10 @@ near_patterns: st.SearchStrategy[Pattern] = st.one_of(
     close_paths,
     close_paths,
     st.lists(close_names | st.sampled_from([ANY_NAME, ANY_DEPTH]), min_size=1, max_size=3).map(tuple),
-    st.tuples(st.sampled_from([Step.THIS, Step.PARENT]), close_names | st.sampled_from([Step.PARENT, ANY_NAME])),
+    st.tuples(
+        st.sampled_from([PatternStep.THIS, PatternStep.PARENT]),
+        close_names | st.sampled_from([PatternStep.PARENT, ANY_NAME]),
+    ),
     st.tuples(st.builds(lambda name, condition: AllOf((name, condition)), close_names, likely_conditions), close_names),
 )
 keep_whiles = st.lists(st.tuples(near_patterns, likely_conditions), max_size=2).map(tuple)

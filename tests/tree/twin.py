@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
 from batonpass.tree.store.conditions import Condition, Name, only_name
-from batonpass.tree.store.pattern import Component, Pattern, Step
+from batonpass.tree.store.pattern import Component, Pattern, PatternStep
 
 Pairs = tuple[tuple[Pattern, Condition], ...]
 
@@ -31,14 +31,14 @@ class Refused(Exception):
 
 
 def absolute(pattern: Pattern, base: Path = ()) -> tuple[Component, ...]:
-    found: list[Component] = list(base) if pattern and pattern[0] in (Step.THIS, Step.PARENT) else []
+    found: list[Component] = list(base) if pattern and pattern[0] in (PatternStep.THIS, PatternStep.PARENT) else []
     for component in pattern:
         match component:
-            case Step.ROOT:
+            case PatternStep.ROOT:
                 found = []
-            case Step.PARENT:
+            case PatternStep.PARENT:
                 found = found[:-1]
-            case Step.THIS:
+            case PatternStep.THIS:
                 pass
             case Name(name):
                 found.append(name)

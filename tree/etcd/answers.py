@@ -14,8 +14,8 @@ from typing import Final
 
 from batonpass.tree.data.data import decode_untrusted, encode
 from batonpass.tree.data.errors import BadData
-from batonpass.tree.etcd.keys import Keys, prefix_end
-from batonpass.tree.etcd.wire import Delete, Operation, Put
+from batonpass.tree.etcd.keys import EtcdKeys, prefix_end
+from batonpass.tree.etcd.wire import Delete, EtcdPut, Operation
 
 __all__ = ["MAX_CHUNK_ANSWERS", "MAX_CHUNK_BYTES", "MAX_DELETES", "Answered", "Answers"]
 
@@ -46,7 +46,7 @@ class _Chunk:
 
 
 @dataclass(slots=True)
-class _Client:
+class _EtcdClientAnswers:
     chunks: dict[int, _Chunk] = field(default_factory=dict)
     by_number: dict[int, bytes] = field(default_factory=dict)
     size_bytes: int = 0
@@ -58,9 +58,9 @@ class _Client:
 class Answers:
     """The answers to all clients, as etcd has them."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: EtcdKeys) -> None:
         self._keys: Final = keys
-        self._clients: dict[str, _Client] = {}  # the longest unused first
+        self._clients: dict[str, _EtcdClientAnswers] = {}  # the longest unused first
         self._size_bytes = 0
 
     def remembered(self, client: str, number: int) -> bytes | None:
@@ -94,8 +94,8 @@ class Answers:
         size_bytes = self._size_bytes + added_bytes - freed_bytes
         return operations + self._plan_clients(by_client, size_bytes, MAX_DELETES - deleted)
 
-    def _plan_for(self, client: str, new: dict[int, bytes], max_deletes: int) -> tuple[Put, list[Delete], int]:
-        known = self._clients.get(client) or _Client()
+    def _plan_for(self, client: str, new: dict[int, bytes], max_deletes: int) -> tuple[EtcdPut, list[Delete], int]:
+        known = self._clients.get(client) or _EtcdClientAnswers()
         newest = known.chunks.get(known.newest)
         together = dict(new) if newest is None or not newest.takes_more else {**newest.answers, **new}
         first = known.newest if newest is not None and newest.takes_more else min(new)
@@ -111,7 +111,7 @@ class Answers:
             forgotten_up_to = max(forgotten_up_to, *chunk.answers)
             deletes.append(Delete(self._keys.answers(client, old)))
         value = encode([forgotten_up_to, [[number, answer] for number, answer in sorted(together.items())]])
-        return Put(self._keys.answers(client, first), value), deletes, freed_bytes
+        return EtcdPut(self._keys.answers(client, first), value), deletes, freed_bytes
 
     def _plan_clients(self, answered: Iterable[str], size_bytes: int, max_deletes: int) -> list[Operation]:
         """Forget the longest unused clients while there are too many, or too much of them."""
@@ -132,7 +132,7 @@ class Answers:
         """What `take_untrusted` has to be told when etcd has done what was planned: client, first number, value."""
         changed: list[tuple[str, int, bytes | None]] = []
         for operation in operations:
-            if isinstance(operation, Put):
+            if isinstance(operation, EtcdPut):
                 client, first = self._keys.read_answers(operation.key) or ("", 0)
                 changed.append((client, first, operation.value))
             elif operation.end is None:
@@ -148,7 +148,7 @@ class Answers:
     def take_untrusted(self, client: str, first: int, value: bytes | None, revision: int) -> None:
         """A chunk was written, or deleted (None), at this revision of etcd's; raises `BadData`."""
         chunk = None if value is None else _read_chunk_untrusted(value)
-        known = self._clients.setdefault(client, _Client())
+        known = self._clients.setdefault(client, _EtcdClientAnswers())
         self._drop(known, first)
         if chunk is not None:
             self._keep(known, first, chunk, revision)
@@ -162,7 +162,7 @@ class Answers:
         """Bring the clients into the order of their last use, after they were read in the order of their names."""
         self._clients = dict(sorted(self._clients.items(), key=lambda item: (item[1].used_at_revision, item[0])))
 
-    def _keep(self, known: _Client, first: int, chunk: _Chunk, revision: int) -> None:
+    def _keep(self, known: _EtcdClientAnswers, first: int, chunk: _Chunk, revision: int) -> None:
         known.chunks[first] = chunk
         known.by_number |= chunk.answers
         known.size_bytes += chunk.size_bytes
@@ -171,7 +171,7 @@ class Answers:
         if revision >= known.used_at_revision:
             known.newest = first
 
-    def _drop(self, known: _Client, first: int) -> None:
+    def _drop(self, known: _EtcdClientAnswers, first: int) -> None:
         chunk = known.chunks.pop(first, None)
         if chunk is not None:
             known.size_bytes -= chunk.size_bytes

@@ -18,12 +18,12 @@ import trio
 from batonpass.tree.etcd.config import EtcdConfig
 from batonpass.tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected, Response
 from batonpass.tree.etcd.wire import (
-    Compare,
+    EtcdCompare,
+    EtcdPut,
     Failure,
     Lines,
     MalformedAnswer,
     Operation,
-    Put,
     Ranged,
     TxnAnswer,
     Watched,
@@ -43,7 +43,7 @@ from batonpass.tree.etcd.wire import (
     request_watch,
 )
 
-__all__ = ["AnswerTooBig", "EtcdClient", "FateUnknown", "NotSent", "RefusedByEtcd", "RevisionCompacted", "Watch"]
+__all__ = ["AnswerTooBig", "EtcdClient", "EtcdWatch", "FateUnknown", "NotSent", "RefusedByEtcd", "RevisionCompacted"]
 
 log = logging.getLogger("batonpass.tree.etcd")
 
@@ -76,7 +76,7 @@ class RevisionCompacted(Exception):
     """etcd does not remember the revision any more that was asked for."""
 
 
-class Watch:
+class EtcdWatch:
     """The messages of one watch, in order, until the connection breaks; an asynchronous iterator.
 
     etcd refuses the token of a watch in a message that cancels it (3.4, 3.5): the next one has a new token then.
@@ -88,7 +88,7 @@ class Watch:
         self._lines: Final = Lines()
         self._ready: deque[bytes] = deque()
 
-    def __aiter__(self) -> "Watch":
+    def __aiter__(self) -> "EtcdWatch":
         return self
 
     async def __anext__(self) -> Watched:
@@ -158,7 +158,7 @@ class EtcdClient:
             self.avoid(endpoint)
             raise FateUnknown(f"{endpoint}: {error}") from error
 
-    async def txn(self, compare: Compare, operations: list[Operation]) -> TxnAnswer:
+    async def txn(self, compare: EtcdCompare, operations: list[Operation]) -> TxnAnswer:
         """Do the operations if the comparison holds. Raises `NotSent`, `FateUnknown`, `RefusedByEtcd`."""
         endpoint = self.endpoint
         body = await self._post("/v3/kv/txn", request_txn(compare, operations))
@@ -192,7 +192,7 @@ class EtcdClient:
 
     async def claim(self, key: bytes, value: bytes, lease: int) -> bool:
         """Write a key that does not exist, for as long as the lease lives; False if it exists. Raises as `txn`."""
-        return (await self.txn(Compare(key, 0), [Put(key, value, lease)])).succeeded
+        return (await self.txn(EtcdCompare(key, 0), [EtcdPut(key, value, lease)])).succeeded
 
     async def _lease(self, path: str, request: dict[str, Any]) -> tuple[int, int]:
         endpoint = self.endpoint
@@ -204,7 +204,7 @@ class EtcdClient:
             raise FateUnknown(f"{endpoint}: {error}") from error
 
     @asynccontextmanager
-    async def watch(self, key: bytes, end: bytes, from_revision: int) -> AsyncIterator[Watch]:
+    async def watch(self, key: bytes, end: bytes, from_revision: int) -> AsyncIterator[EtcdWatch]:
         """Every change of a range from a revision on. Entering raises what `range` does."""
         endpoint = self.endpoint
         # Without a leader, a member would go on telling nothing: better to be told, and to watch another one.
@@ -218,7 +218,7 @@ class EtcdClient:
                     if self._is_renewable(failure, used):
                         raise NotSent(f"{endpoint}: {failure.message}")
                     self._raise_for(endpoint, failure)
-                yield Watch(response, partial(self._renew, used))
+                yield EtcdWatch(response, partial(self._renew, used))
         except (NotConnected, Broken) as error:
             self.avoid(endpoint)
             raise NotSent(f"{endpoint}: {error}") from error

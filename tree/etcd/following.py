@@ -6,9 +6,9 @@ from typing import Final
 import trio
 
 from batonpass.tree.etcd.client import AnswerTooBig, EtcdClient, FateUnknown, NotSent, RevisionCompacted
-from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.keys import EtcdKeys
 from batonpass.tree.etcd.mirror import Loading, Mirror
-from batonpass.tree.etcd.wire import Header, KeyValue, MalformedAnswer, Watched
+from batonpass.tree.etcd.wire import EtcdHeader, KeyValue, MalformedAnswer, Watched
 
 __all__ = ["EtcdReplaced", "Follower"]
 
@@ -28,7 +28,7 @@ class EtcdReplaced(Exception):
 class Follower:
     """Keeps a mirror up to date; others wait here for it to be."""
 
-    def __init__(self, keys: Keys, mirror: Mirror) -> None:
+    def __init__(self, keys: EtcdKeys, mirror: Mirror) -> None:
         self._keys: Final = keys
         self._mirror: Final = mirror
         self._watch_from = 0
@@ -97,7 +97,7 @@ class Follower:
             log.warning("the watch at %s was behind", endpoint)
             client.avoid(endpoint)
 
-    def saw(self, header: Header) -> None:
+    def saw(self, header: EtcdHeader) -> None:
         """An answer came from this cluster; raises `EtcdReplaced` if it is another one than before."""
         if not header.cluster_id:
             return  # left out: some messages of a watch tell less than answers do

@@ -34,7 +34,7 @@ class AnswerTooBig(Exception):
 class Response:
     """An answer whose body is still to come."""
 
-    def __init__(self, connection: "_Connection", status: int) -> None:
+    def __init__(self, connection: "_EtcdConnection", status: int) -> None:
         self._connection: Final = connection
         self.status: Final = status
 
@@ -65,7 +65,7 @@ class HttpServer:
         self._authority: Final = parts.netloc.rpartition("@")[2]
         self._tls: Final = tls if parts.scheme == "https" else None
         self._connect_timeout_s: Final = connect_timeout_s
-        self._idle: list[_Connection] = []
+        self._idle: list[_EtcdConnection] = []
 
     async def post(
         self, path: str, headers: list[tuple[str, str]], body: bytes, *, timeout_s: float, max_bytes: int
@@ -99,7 +99,7 @@ class HttpServer:
         while self._idle:
             await trio.aclose_forcefully(self._idle.pop().stream)
 
-    async def _connect(self) -> "_Connection":
+    async def _connect(self) -> "_EtcdConnection":
         stream: trio.abc.Stream | None = None
         try:
             with trio.fail_after(self._connect_timeout_s):
@@ -116,10 +116,10 @@ class HttpServer:
                 reason = error.__cause__ or error
                 raise NotConnected(str(reason) or f"no connection within {self._connect_timeout_s} s") from error
             raise
-        return _Connection(stream)
+        return _EtcdConnection(stream)
 
 
-class _Connection:
+class _EtcdConnection:
     """One connection, one request at a time."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 from batonpass.tree.data.errors import BadPath
 from batonpass.tree.data.path import Path, check_path
 
-__all__ = ["Keys", "prefix_end"]
+__all__ = ["EtcdKeys", "prefix_end"]
 
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f/%]")
 _ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
@@ -34,7 +34,7 @@ def prefix_end(prefix: bytes) -> bytes:
     return trimmed[:-1] + bytes([trimmed[-1] + 1])
 
 
-class Keys:
+class EtcdKeys:
     """The keys of one instance."""
 
     def __init__(self, root: str, kind: str, instance: str) -> None:

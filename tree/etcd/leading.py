@@ -12,7 +12,7 @@ import trio
 
 from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent, RefusedByEtcd
 
-__all__ = ["LEASE_S", "Leadership"]
+__all__ = ["LEASE_S", "EtcdLeadership"]
 
 log = logging.getLogger("batonpass.tree.etcd")
 
@@ -22,7 +22,7 @@ _RENEW_EVERY_S: Final = LEASE_S / 4
 _GOODBYE_S: Final = 0.5
 
 
-class Leadership:
+class EtcdLeadership:
     """This process's claim to be the one."""
 
     def __init__(self, key: bytes, name: str) -> None:

@@ -17,15 +17,15 @@ from batonpass.tree.data.data import decode_untrusted, encode
 from batonpass.tree.data.errors import BadData, TreeError
 from batonpass.tree.data.path import Path
 from batonpass.tree.etcd.answers import MAX_CHUNK_BYTES, MAX_DELETES, Answered, Answers
-from batonpass.tree.etcd.keys import Keys, prefix_end
+from batonpass.tree.etcd.keys import EtcdKeys, prefix_end
 from batonpass.tree.etcd.mirrored_store import MirroredStore, Rehearsal
-from batonpass.tree.etcd.wire import Delete, KeyValue, Operation, Put, cost_bytes
-from batonpass.tree.machine.commands import Answer, Command, Machine, stale_answer
+from batonpass.tree.etcd.wire import Delete, EtcdPut, KeyValue, Operation, cost_bytes
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, stale_answer
 from batonpass.tree.store.changes import Commit
 from batonpass.tree.store.procedures import Procedure
 from batonpass.tree.store.projections import Projection
 
-__all__ = ["FORMAT", "MAX_PENDING_TRIGGERS", "Damaged", "Limits", "Loading", "Mirror", "Plan"]
+__all__ = ["FORMAT", "MAX_PENDING_TRIGGERS", "Damaged", "EtcdPlan", "Limits", "Loading", "Mirror"]
 
 # The layout of keys and values. A process refuses a tree in any other.
 FORMAT: Final = 1
@@ -61,7 +61,7 @@ class Changes:
     tree_revision: int = 0
     registrations: bytes | None = None
 
-    def add_untrusted(self, keys: Keys, item: KeyValue) -> None:
+    def add_untrusted(self, keys: EtcdKeys, item: KeyValue) -> None:
         """What this key says; raises `Damaged`."""
         try:
             path = keys.read_node(item.key)
@@ -82,7 +82,7 @@ class Changes:
 class Loading:
     """A tree that is being read from etcd, page by page, all of one revision."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: EtcdKeys) -> None:
         self._keys: Final = keys
         self._has_rows = False
         self.store: Final = MirroredStore()
@@ -121,7 +121,7 @@ class Loading:
 
 
 @dataclass
-class Plan:
+class EtcdPlan:
     """What some commands come to. `settled` is so already; the rest is so if the transaction succeeds.
 
     The transaction consists of `operations`, if the guard was changed last at `guard_revision`. Without operations, the
@@ -145,7 +145,7 @@ class Mirror:
 
     def __init__(
         self,
-        keys: Keys,
+        keys: EtcdKeys,
         procedures: Mapping[str, Procedure],
         limits: Limits,
         projections: Mapping[str, Projection] = MappingProxyType({}),
@@ -196,7 +196,7 @@ class Mirror:
                 changes.add_untrusted(self._keys, event)
             self._take(changes, revision)
 
-    def accepted(self, plan: Plan, revision: int) -> None:
+    def accepted(self, plan: EtcdPlan, revision: int) -> None:
         """etcd did what was planned, at this revision."""
         if plan.guard_revision == self.guard_revision:
             self._take(plan.changes, revision)
@@ -238,7 +238,7 @@ class Mirror:
 
     # --- deciding -------------------------------------------------------------------------------------------------
 
-    def rehearse(self, commands: Iterable[Command]) -> Plan:
+    def rehearse(self, commands: Iterable[Command]) -> EtcdPlan:
         """Decide the first of these commands, as many as fit one transaction; at least one, if there is one."""
         commands = list(commands)
         while True:
@@ -248,11 +248,11 @@ class Mirror:
             # Only what triggers fired is not counted before: too much together, or for ever.
             if len(plan.answered) == 1:
                 (client, number, _), _ = plan.answered
-                return Plan(plan.guard_revision, answered=[(client, number, _too_much(self._limits))])
+                return EtcdPlan(plan.guard_revision, answered=[(client, number, _too_much(self._limits))])
             commands = commands[: len(plan.settled) + len(plan.answered) // 2]
 
-    def _rehearse(self, commands: Iterable[Command]) -> Plan:
-        plan = Plan(self.guard_revision)
+    def _rehearse(self, commands: Iterable[Command]) -> EtcdPlan:
+        plan = EtcdPlan(self.guard_revision)
         with self.store.rehearsal() as rehearsal:
             group = _Group(self._keys, self._limits, rehearsal)
             is_alone = False
@@ -288,7 +288,7 @@ class Mirror:
             answer = stale_answer(command.number)
         return answer
 
-    def _decide(self, command: Command, group: "_Group", plan: Plan) -> bool:
+    def _decide(self, command: Command, group: "_Group", plan: EtcdPlan) -> bool:
         """Carry out one command in the rehearsal; False if it has to wait for the next transaction."""
         mark = group.rehearsal.mark()
         answer = self.machine.execute(command.procedure, command.args, f"{command.client}/{command.number}")
@@ -302,23 +302,23 @@ class Mirror:
         plan.answered.append((command.client, command.number, answer))
         return not group.is_only_refused
 
-    def _complete(self, plan: Plan, rows: dict[Path, bytes | None], *, is_only_refused: bool) -> None:
+    def _complete(self, plan: EtcdPlan, rows: dict[Path, bytes | None], *, is_only_refused: bool) -> None:
         if is_only_refused:
             return
         plan.changes.rows = rows
         plan.changes.tree_revision = self.store.revision + bool(rows)
         remember = self._answers.plan(plan.answered)
         plan.changes.answers = self._answers.changed_by(remember)
-        guard = Put(self._keys.guard, encode([FORMAT, plan.changes.tree_revision]))
+        guard = EtcdPut(self._keys.guard, encode([FORMAT, plan.changes.tree_revision]))
         plan.operations = [guard, *_row_operations(self._keys, rows), *remember]
         if plan.changes.registrations is not None:
-            plan.operations.append(Put(self._keys.registrations, plan.changes.registrations))
+            plan.operations.append(EtcdPut(self._keys.registrations, plan.changes.registrations))
 
 
 class _Group:
     """How much the commands of one transaction take, by bounds that are never too low."""
 
-    def __init__(self, keys: Keys, limits: Limits, rehearsal: Rehearsal) -> None:
+    def __init__(self, keys: EtcdKeys, limits: Limits, rehearsal: Rehearsal) -> None:
         self.rehearsal: Final = rehearsal
         self.is_only_refused = False
         self._keys: Final = keys
@@ -369,7 +369,7 @@ class _Group:
         return rows
 
 
-def _row_operations(keys: Keys, rows: Mapping[Path, bytes | None]) -> list[Operation]:
+def _row_operations(keys: EtcdKeys, rows: Mapping[Path, bytes | None]) -> list[Operation]:
     """One put for each row that is there, one delete for each subtree that is gone."""
     operations: list[Operation] = []
     gone: Path | None = None
@@ -378,7 +378,7 @@ def _row_operations(keys: Keys, rows: Mapping[Path, bytes | None]) -> list[Opera
             gone = path
             key = keys.node(path)
             operations.append(Delete(key, prefix_end(key)))
-    puts = (Put(keys.node(path), row) for path, row in rows.items() if row is not None)
+    puts = (EtcdPut(keys.node(path), row) for path, row in rows.items() if row is not None)
     return list(chain(operations, puts))
 
 
@@ -421,4 +421,4 @@ def _too_much(limits: Limits) -> bytes:
         "meaning here"
     )
     details = {"operations": limits.operations, "bytes": limits.request_bytes}
-    return Answer(None, "too_much_for_etcd", message, details).encoded()
+    return CommandAnswer(None, "too_much_for_etcd", message, details).encoded()

@@ -8,10 +8,10 @@ import trio
 from batonpass.tree.machine.commands import Command
 from batonpass.tree.raft.submissions import CommandId
 
-__all__ = ["CommandQueue", "Waiting"]
+__all__ = ["CommandQueue", "QueuedCommand"]
 
 
-class Waiting:
+class QueuedCommand:
     """A command whose answer somebody waits for; several callers may wait for the same one."""
 
     __slots__ = ("answer", "answered", "command", "sent", "waiters")
@@ -34,30 +34,30 @@ class CommandQueue:
     """All commands of this process that have no answer yet."""
 
     def __init__(self) -> None:
-        self._waiting: dict[CommandId, Waiting] = {}
+        self._waiting: dict[CommandId, QueuedCommand] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[QueuedCommand]:
         """The commands in the order in which they came, those without an answer only."""
         return (waiting for waiting in list(self._waiting.values()) if waiting.answer is None)
 
-    def enter(self, command: Command) -> Waiting:
+    def enter(self, command: Command) -> QueuedCommand:
         """Begin to wait for this command; `leave` when done."""
         waiting = self._waiting.get((command.client, command.number))
         if waiting is None:
-            waiting = self._waiting[command.client, command.number] = Waiting(command)
+            waiting = self._waiting[command.client, command.number] = QueuedCommand(command)
         waiting.waiters += 1
         return waiting
 
-    def leave(self, waiting: Waiting) -> None:
+    def leave(self, waiting: QueuedCommand) -> None:
         """One caller waits no more; without any, the command is not carried out any more by this process."""
         waiting.waiters -= 1
         if waiting.waiters == 0:
             del self._waiting[waiting.command_id]
 
-    def get(self, command_id: CommandId) -> Waiting | None:
+    def get(self, command_id: CommandId) -> QueuedCommand | None:
         """The command with this id, if somebody waits for it."""
         return self._waiting.get(command_id)
 

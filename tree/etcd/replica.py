@@ -21,12 +21,12 @@ import trio
 from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent
 from batonpass.tree.etcd.config import EtcdConfig
 from batonpass.tree.etcd.following import EtcdReplaced, Follower
-from batonpass.tree.etcd.keys import Keys
-from batonpass.tree.etcd.leading import Leadership
-from batonpass.tree.etcd.mirror import Limits, Mirror, Plan
-from batonpass.tree.etcd.queue import CommandQueue, Waiting
-from batonpass.tree.etcd.wire import Compare
-from batonpass.tree.machine.commands import Answer, Command, decode_command_untrusted, encode_command
+from batonpass.tree.etcd.keys import EtcdKeys
+from batonpass.tree.etcd.leading import EtcdLeadership
+from batonpass.tree.etcd.mirror import EtcdPlan, Limits, Mirror
+from batonpass.tree.etcd.queue import CommandQueue, QueuedCommand
+from batonpass.tree.etcd.wire import EtcdCompare
+from batonpass.tree.machine.commands import Command, CommandAnswer, decode_command_untrusted, encode_command
 from batonpass.tree.member.local_tree import LocalTree
 from batonpass.tree.member.status import MemberStatus, ReplicaStatus
 from batonpass.tree.member.triggering import TriggerProcedure, run_triggers
@@ -75,14 +75,14 @@ class EtcdReplica(LocalTree):
         `dice` (client id, backoff) and `clock_ns` are for tests.
         """
         self._dice: Final = dice if dice is not None else random.SystemRandom()
-        self._keys: Final = Keys(config.root, config.kind, config.instance)
+        self._keys: Final = EtcdKeys(config.root, config.kind, config.instance)
         limits = Limits(config.max_operations, config.max_request_bytes)
         self._mirror: Final = Mirror(self._keys, procedures, limits, projections or {})
         super().__init__(self._mirror.machine, config.name, self._dice)
         self._config: Final = config
         self._clock_ns: Final = clock_ns
         self._triggers: Final = dict(triggers or {})
-        self._leadership: Final = Leadership(self._keys.leader, config.name)
+        self._leadership: Final = EtcdLeadership(self._keys.leader, config.name)
         self._queue: Final = CommandQueue()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._work = trio.Event()
@@ -149,15 +149,15 @@ class EtcdReplica(LocalTree):
         command = decode_command_untrusted(encode_command(Command(procedure, args, *command_id)))
         if self._mirror.is_read_only(procedure):
             await self.read_barrier(timeout_s)
-            answer = Answer.from_encoded(self._mirror.read(command.procedure, command.args))
+            answer = CommandAnswer.from_encoded(self._mirror.read(command.procedure, command.args))
         else:
             answer = await self._carried_out(command, timeout_s)
         self._latencies.add(self._clock_ns() - began_ns)
         return value_of(answer)
 
-    async def _carried_out(self, command: Command, timeout_s: float) -> Answer:
+    async def _carried_out(self, command: Command, timeout_s: float) -> CommandAnswer:
         """The answer to a command that may change something; raises `NoQuorum` and `OutcomeUnknown`."""
-        waiting: Waiting | None = None
+        waiting: QueuedCommand | None = None
         with trio.move_on_after(timeout_s if self._client is not None else 0.0):
             async with self._slots:
                 waiting = self._queue.enter(command)
@@ -169,7 +169,7 @@ class EtcdReplica(LocalTree):
         if waiting is None or (waiting.answer is None and not waiting.sent):
             reason = "is not running" if self._client is None else f"had no answer of etcd within {timeout_s} s"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
-        answer = None if waiting.answer is None else Answer.from_encoded(waiting.answer)
+        answer = None if waiting.answer is None else CommandAnswer.from_encoded(waiting.answer)
         # What nobody but this call submitted was applied before, if it is too old now: its answer was forgotten.
         if answer is None or (answer.code == "stale_command" and command.client == self._client_id):
             message = f"no answer to {command.procedure} within {timeout_s} s; it may be applied later"
@@ -205,7 +205,7 @@ class EtcdReplica(LocalTree):
             lost_in_a_row += 1
             await trio.sleep(self._dice.uniform(0, min(_MAX_BACKOFF_S, 0.001 * 2 ** min(lost_in_a_row, 10))))
 
-    async def _offer(self, client: EtcdClient, plan: Plan) -> bool:
+    async def _offer(self, client: EtcdClient, plan: EtcdPlan) -> bool:
         """Whether what was planned has happened; raises `NotSent`, `FateUnknown`, `RefusedByEtcd`."""
         if not plan.operations:
             if await self._guard_revision(client) != plan.guard_revision:
@@ -217,7 +217,7 @@ class EtcdReplica(LocalTree):
         for waiting in newly_sent:
             waiting.sent = True
         try:
-            answer = await client.txn(Compare(self._keys.guard, plan.guard_revision), plan.operations)
+            answer = await client.txn(EtcdCompare(self._keys.guard, plan.guard_revision), plan.operations)
         except NotSent:
             for waiting in newly_sent:
                 waiting.sent = False
@@ -230,7 +230,7 @@ class EtcdReplica(LocalTree):
             self._follower.accepted()
         return answer.succeeded
 
-    async def _catch_up(self, client: EtcdClient, plan: Plan) -> None:
+    async def _catch_up(self, client: EtcdClient, plan: EtcdPlan) -> None:
         """Until the mirror knows what happened instead of the plan, or that nothing did."""
         revision = await self._guard_revision_at_last(client)
         await self._follower.until(revision)

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 __all__ = [
     "MAX_LINE_BYTES",
-    "Compare",
     "Delete",
+    "EtcdCompare",
+    "EtcdHeader",
+    "EtcdPut",
     "Failure",
-    "Header",
     "KeyValue",
     "Lines",
     "MalformedAnswer",
     "Operation",
-    "Put",
     "Ranged",
     "TxnAnswer",
     "Watched",
@@ -62,7 +62,7 @@ class KeyValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class EtcdHeader:
     """Which cluster and member answered, at which revision and in which term."""
 
     cluster_id: int
@@ -72,7 +72,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class EtcdPut:
     """Set the value of a key; with a lease, it goes when the lease does."""
 
     key: bytes
@@ -88,11 +88,11 @@ class Delete:
     end: bytes | None = None
 
 
-Operation = Put | Delete
+Operation = EtcdPut | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class EtcdCompare:
     """The key was changed last at `mod_revision` (0: it does not exist)."""
 
     key: bytes
@@ -103,7 +103,7 @@ class Compare:
 class Ranged:
     """The answer to a range: what was found, and whether there is more beyond the limit."""
 
-    header: Header
+    header: EtcdHeader
     found: tuple[KeyValue, ...]
     more: bool
 
@@ -112,7 +112,7 @@ class Ranged:
 class TxnAnswer:
     """The answer to a transaction: whether the comparison held."""
 
-    header: Header
+    header: EtcdHeader
     succeeded: bool
 
 
@@ -120,7 +120,7 @@ class TxnAnswer:
 class Watched:
     """One message of a watch. `compacted` is the oldest revision that can still be watched, when ours is not."""
 
-    header: Header
+    header: EtcdHeader
     events: tuple[KeyValue, ...] = ()
     created: bool = False
     fragment: bool = False
@@ -157,7 +157,7 @@ def request_range(
     return request
 
 
-def request_txn(compare: Compare, operations: Iterable[Operation]) -> dict[str, Any]:
+def request_txn(compare: EtcdCompare, operations: Iterable[Operation]) -> dict[str, Any]:
     """`/v3/kv/txn`: do all operations if the comparison holds, otherwise nothing."""
     condition = {
         "key": _text(compare.key),
@@ -197,13 +197,13 @@ def request_for_lease(lease: int) -> dict[str, Any]:
 
 def cost_bytes(operation: Operation) -> int:
     """An upper bound of what this operation adds to the size of a request, as etcd counts it."""
-    second = operation.value if isinstance(operation, Put) else operation.end or b""
+    second = operation.value if isinstance(operation, EtcdPut) else operation.end or b""
     return len(operation.key) + len(second) + _OPERATION_BYTES
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
     match operation:
-        case Put(key, value, lease):
+        case EtcdPut(key, value, lease):
             put = {"key": _text(key), "value": _text(value)}
             return {"request_put": put | {"lease": str(lease)} if lease else put}
         case Delete(key, None):
@@ -270,7 +270,7 @@ def read_watch_untrusted(line: bytes) -> Watched:
     envelope = _object(_json_untrusted(line), "a message of a watch")
     if "error" in envelope:
         failure = _failure(envelope["error"])
-        return Watched(Header(0, 0, 0, 0), cancelled=True, reason=failure.message)
+        return Watched(EtcdHeader(0, 0, 0, 0), cancelled=True, reason=failure.message)
     result = _object(envelope.get("result"), "a message of a watch")
     return Watched(
         header=_header(result),
@@ -317,9 +317,9 @@ def _key_value(data: Any) -> KeyValue:
     return KeyValue(_bytes(fields.get("key")), _bytes(fields.get("value")), _number(fields.get("mod_revision")))
 
 
-def _header(answer: dict[str, Any]) -> Header:
+def _header(answer: dict[str, Any]) -> EtcdHeader:
     header = _object(answer.get("header"), "a header")
-    return Header(
+    return EtcdHeader(
         _number(header.get("cluster_id")),
         _number(header.get("member_id")),
         _number(header.get("revision")),

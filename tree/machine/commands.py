@@ -24,7 +24,7 @@ from batonpass.tree.data.data import (
 )
 from batonpass.tree.data.effort import STEPS_PER_COMMAND, values_in
 from batonpass.tree.data.errors import Abort, BadData, MalformedCommand, TreeError
-from batonpass.tree.machine.sessions import Sessions
+from batonpass.tree.machine.sessions import ClientSessions
 from batonpass.tree.machine.state import FrozenState, LoadedState, StateLoader
 from batonpass.tree.store.changes import Commit, Written
 from batonpass.tree.store.procedures import BUILT_IN, Procedure, ReadOnly
@@ -38,8 +38,8 @@ from batonpass.tree.store.triggers import Fired
 __all__ = [
     "MAX_COMMAND_BYTES",
     "MAX_COMMAND_VALUES",
-    "Answer",
     "Command",
+    "CommandAnswer",
     "Machine",
     "decode_command_untrusted",
     "encode_command",
@@ -76,7 +76,7 @@ class Command:
 
 # Not frozen: setting four fields the frozen way takes longer than reading the bytes they come from.
 @dataclass(slots=True)
-class Answer:
+class CommandAnswer:
     """What a command came to: a value, or the stable code of an error with its message and details."""
 
     value: Any = None
@@ -97,14 +97,14 @@ class Answer:
         return encode(fields, canonical=False)
 
     @staticmethod
-    def from_encoded(encoded: bytes) -> "Answer":
+    def from_encoded(encoded: bytes) -> "CommandAnswer":
         """Read what `encoded` wrote, on this or another member."""
         fields = decode(encoded)
         if type(fields) is list and len(fields) == 1:
-            return Answer(fields[0])
+            return CommandAnswer(fields[0])
         match fields:
             case [str(code), str(message), details]:
-                return Answer(None, code, message, details)
+                return CommandAnswer(None, code, message, details)
             case other:
                 raise BadData(f"not an answer: {other!r:.100}")
 
@@ -180,7 +180,7 @@ def _encoded_value(value: Any) -> bytes:
     """The answer that is this value; raises `BadData`."""
     if type(value) is Written:
         return b"\x81" + value.to_bytes()  # a list of one
-    return Answer(value).encoded()
+    return CommandAnswer(value).encoded()
 
 
 @contextmanager
@@ -215,7 +215,7 @@ class Machine:
 
         `store` is for those who keep the tree, the answers and the registrations in another place (`tree.etcd`).
         """
-        self._sessions: Final = Sessions()
+        self._sessions: Final = ClientSessions()
         self.store: Final = Store() if store is None else store
         self._max_pending_triggers: Final = max_pending_triggers
         self._registrations: Final = Registrations(self.store, projections, max_pending_triggers)
@@ -242,7 +242,7 @@ class Machine:
             command = decode_command_untrusted(encoded)
         except MalformedCommand as error:
             log.error("a command in the log is malformed and was skipped: %s", error.message)
-            return None, Answer(None, error.code, error.message).encoded()
+            return None, CommandAnswer(None, error.code, error.message).encoded()
         return self._apply(command.procedure, command.args, command.client, command.number)
 
     def apply_entry(self, encoded: bytes) -> list[tuple[CommandId, bytes]]:
@@ -278,7 +278,7 @@ class Machine:
         """
         if not isinstance(self._procedures.get(procedure), ReadOnly):
             message = f"{procedure!r:.100} is not declared as read-only, or not at all"
-            return Answer(None, "not_read_only", message, {"procedure": procedure[:100]}).encoded()
+            return CommandAnswer(None, "not_read_only", message, {"procedure": procedure[:100]}).encoded()
         return self.execute(procedure, args, "read")
 
     def pending_triggers(self) -> tuple[Fired, ...]:
@@ -346,11 +346,11 @@ class Machine:
         procedure = self._procedures.get(name)
         if procedure is None:
             message = f"there is no procedure {name!r:.100}"
-            return Answer(None, "unknown_procedure", message).encoded()
+            return CommandAnswer(None, "unknown_procedure", message).encoded()
         try:
             if type(procedure) is ReadOnly:
                 with self.store.reading() as reading:
-                    return Answer(procedure(reading, args)).encoded()
+                    return CommandAnswer(procedure(reading, args)).encoded()
             # Encoding belongs to the transaction: an answer that cannot be given must not have had an effect.
             return self.store.transact(procedure, args, _encoded_value)
         except TreeError as error:
@@ -361,7 +361,7 @@ class Machine:
         except Exception as error:  # the poison command: see `apply`
             log.exception("procedure %s crashed on command %s", name, command)
             message = f"{name} raised {type(error).__name__}; nothing was changed"
-            return Answer(None, "procedure_crashed", message).encoded()
+            return CommandAnswer(None, "procedure_crashed", message).encoded()
 
     def _run_stored(self, transaction: Transaction, args: Any) -> Any:
         """{path, args}: run the procedure whose name is stored at this path, as if it had been submitted."""
@@ -420,11 +420,11 @@ class Machine:
 def stale_answer(number: int) -> bytes:
     """The encoded answer to a command that may have been carried out before, and whose answer is forgotten."""
     message = "this number is older than every answer still remembered for its client; it was not applied now"
-    return Answer(None, "stale_command", message, {"number": number}).encoded()
+    return CommandAnswer(None, "stale_command", message, {"number": number}).encoded()
 
 
 def _refusal(error: TreeError) -> bytes:
     try:
-        return Answer(None, error.code, error.message, error.details).encoded()
+        return CommandAnswer(None, error.code, error.message, error.details).encoded()
     except BadData:
-        return Answer(None, error.code, error.message, {"details": "not plain data"}).encoded()
+        return CommandAnswer(None, error.code, error.message, {"details": "not plain data"}).encoded()

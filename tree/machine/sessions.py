@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from batonpass.tree.data.errors import BadData
 
-__all__ = ["MAX_ANSWERS", "MAX_ANSWER_BYTES", "MAX_SESSIONS", "FrozenSessions", "Session", "Sessions"]
+__all__ = ["MAX_ANSWERS", "MAX_ANSWER_BYTES", "MAX_SESSIONS", "ClientSession", "ClientSessions", "FrozenSessions"]
 
 MAX_SESSIONS: Final = 4096
 # More than one client can have outstanding, so a live retry always finds its answer.
@@ -21,12 +21,12 @@ MAX_ANSWERS: Final = 1024
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 
 
-class Session:
+class ClientSession:
     """The answers to one client, by number."""
 
     def __init__(self) -> None:
         # Told before the first change, while somebody reads the sessions as they were; see `FrozenSessions`.
-        self.before_change: Callable[[Session], None] | None = None
+        self.before_change: Callable[[ClientSession], None] | None = None
         self._answers: OrderedDict[int, bytes] = OrderedDict()
         self._is_sorted = True  # by number, as they come as a rule
         self._highest = -1
@@ -68,9 +68,9 @@ class Session:
         return [self._forgotten_up_to, [[number, answer] for number, answer in sorted(self._answers.items())]]
 
     @staticmethod
-    def from_data(data: Any) -> "Session":
+    def from_data(data: Any) -> "ClientSession":
         """Read what `to_data` wrote; raises `BadData`."""
-        session = Session()
+        session = ClientSession()
         match data:
             case [int(forgotten_up_to), list(answers)]:
                 session._forgotten_up_to = forgotten_up_to
@@ -88,31 +88,31 @@ class Session:
         return session
 
 
-class Sessions:
+class ClientSessions:
     """The sessions of all clients, the longest unused first."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
-        self._latest: tuple[str, Session] = ("", Session())  # spares the same client the same bookkeeping
+        self._sessions: dict[str, ClientSession] = {}
+        self._latest: tuple[str, ClientSession] = ("", ClientSession())  # spares the same client the same bookkeeping
 
-    def of(self, client: str) -> Session:
+    def of(self, client: str) -> ClientSession:
         """The client's session, new if there was none, marked as used now; the longest unused may go."""
         if self._latest[0] == client:
             return self._latest[1]
         session = self._sessions.pop(client, None)
         if session is None:
-            session = Session()
+            session = ClientSession()
         self._sessions[client] = session
         self._latest = (client, session)
         if len(self._sessions) > MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         return session
 
-    def peek(self, client: str) -> Session | None:
+    def peek(self, client: str) -> ClientSession | None:
         """The client's session, if there is one."""
         return self._sessions.get(client)
 
-    def become(self, other: "Sessions") -> None:
+    def become(self, other: "ClientSessions") -> None:
         """Take over the contents of another memory."""
         self._sessions, self._latest = other._sessions, other._latest
 
@@ -122,7 +122,7 @@ class Sessions:
 
     def add_untrusted(self, rows: Any) -> None:
         """Take the next rows of `FrozenSessions`, the longest unused first; raises `BadData`."""
-        for client, session in Sessions.from_data(rows)._sessions.items():
+        for client, session in ClientSessions.from_data(rows)._sessions.items():
             if client in self._sessions or len(self._sessions) >= MAX_SESSIONS:
                 raise BadData(f"a client's session is there twice, or there are more than {MAX_SESSIONS}")
             self._sessions[client] = session
@@ -132,15 +132,15 @@ class Sessions:
         return [[client, session.to_data()] for client, session in self._sessions.items()]
 
     @staticmethod
-    def from_data(data: Any) -> "Sessions":
+    def from_data(data: Any) -> "ClientSessions":
         """Read what `to_data` wrote; raises `BadData`."""
-        sessions = Sessions()
+        sessions = ClientSessions()
         if not isinstance(data, list):
             raise BadData("not a list of sessions")
         for row in data:
             match row:
                 case [str(client), session]:
-                    sessions._sessions[client] = Session.from_data(session)
+                    sessions._sessions[client] = ClientSession.from_data(session)
                 case _:
                     raise BadData("not the row of a session")
         return sessions
@@ -149,9 +149,9 @@ class Sessions:
 class FrozenSessions:
     """The sessions of one moment: a session that is about to change is written down before it does."""
 
-    def __init__(self, sessions: dict[str, Session]) -> None:
+    def __init__(self, sessions: dict[str, ClientSession]) -> None:
         self._sessions: Final = list(sessions.items())
-        self._before: Final[dict[Session, list[Any]]] = {}
+        self._before: Final[dict[ClientSession, list[Any]]] = {}
         for _, session in self._sessions:
             session.before_change = self._keep
 
@@ -166,6 +166,6 @@ class FrozenSessions:
         for _, session in self._sessions:
             session.before_change = None
 
-    def _keep(self, session: Session) -> None:
+    def _keep(self, session: ClientSession) -> None:
         session.before_change = None
         self._before[session] = session.to_data()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from batonpass.tree.data.errors import BadData
-from batonpass.tree.machine.sessions import FrozenSessions, Sessions
+from batonpass.tree.machine.sessions import ClientSessions, FrozenSessions
 from batonpass.tree.store.pattern import Pattern
 from batonpass.tree.store.registrations import Registrations
 from batonpass.tree.store.rows import BuiltTree, FrozenTree, TreeBuilder
@@ -83,7 +83,7 @@ class LoadedState(NamedTuple):
     registered: tuple[Triggers, dict[str, Pattern]]
     configuration: Any
     tree: BuiltTree
-    sessions: Sessions
+    sessions: ClientSessions
 
 
 class _Parts(NamedTuple):
@@ -99,7 +99,7 @@ class StateLoader:
     def __init__(self) -> None:
         self._parts: _Parts | None = None
         self._tree: Final = TreeBuilder()
-        self._sessions: Final = Sessions()
+        self._sessions: Final = ClientSessions()
 
     @property
     def node_count(self) -> int:

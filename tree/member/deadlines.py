@@ -4,13 +4,13 @@ from typing import Final
 
 from batonpass.tree.raft.submissions import Submission, Wake
 
-__all__ = ["Deadlines"]
+__all__ = ["WakeTimes"]
 
 # Looked at in steps of this size, so that keeping a deadline costs no more than an entry in a dictionary.
 _STEP_S: Final = 0.02
 
 
-class Deadlines:
+class WakeTimes:
     """Who is to be woken when, in steps of 20 ms: cheap for the many who are answered long before."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.tree.machine.commands import Answer, Command, Machine, decode_command_untrusted, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, decode_command_untrusted, encode_command
 from batonpass.tree.member.status import Latencies
 from batonpass.tree.member.watching import Watch
 from batonpass.tree.raft.submissions import CommandId, value_of
@@ -58,7 +58,7 @@ class LocalTree(ABC):
         command = decode_command_untrusted(encode_command(Command(procedure, args, self._client_id, 0)))
         await self.read_barrier(timeout_s)
         async with self.long_work:
-            return value_of(Answer.from_encoded(self._machine.read(command.procedure, command.args)))
+            return value_of(CommandAnswer.from_encoded(self._machine.read(command.procedure, command.args)))
 
     def pending_triggers(self) -> tuple[Fired, ...]:
         """What fired and was not acknowledged yet, as far as it is known here, in the order in which it is run."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.tree.member.deadlines import Deadlines
+from batonpass.tree.member.deadlines import WakeTimes
 from batonpass.tree.raft.submissions import Submission
 
 __all__ = ["MAX_TIMEOUT_S", "answered_by", "bounded_s", "taken_by"]
@@ -36,7 +36,7 @@ async def taken_by(slots: trio.Semaphore, deadline_s: float) -> bool:
     return True
 
 
-async def answered_by(submission: Submission, deadlines: Deadlines, deadline_s: float) -> None:
+async def answered_by(submission: Submission, deadlines: WakeTimes, deadline_s: float) -> None:
     """Wait for an answer until the time is over, or the submission is given up."""
     if submission.answer is not None:
         await trio.lowlevel.checkpoint()

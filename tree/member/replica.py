@@ -23,9 +23,9 @@ from batonpass.tree.disk.collector import TreeGrowth, uncollected
 from batonpass.tree.disk.disk import REAL_DISK, Disk
 from batonpass.tree.disk.journal import Journal
 from batonpass.tree.disk.occupancy import DirectoryInUse, occupied
-from batonpass.tree.machine.commands import Answer, Machine, encode_fields
+from batonpass.tree.machine.commands import CommandAnswer, Machine, encode_fields
 from batonpass.tree.machine.state import FrozenState, LoadedState
-from batonpass.tree.member.deadlines import Deadlines
+from batonpass.tree.member.deadlines import WakeTimes
 from batonpass.tree.member.local_tree import LocalTree
 from batonpass.tree.member.patience import MAX_TIMEOUT_S, answered_by, bounded_s, taken_by
 from batonpass.tree.member.read_index import ReadIndex
@@ -99,7 +99,7 @@ class Replica(LocalTree):
         self._triggers: Final = dict(triggers or {})
         self._history.on_untold = self._wake_driver
         self._submissions: Final = Submissions(max_entry_bytes)
-        self._deadlines: Final = Deadlines()
+        self._deadlines: Final = WakeTimes()
         self._growth: Final = TreeGrowth()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._connections_made = 0
@@ -303,7 +303,7 @@ class Replica(LocalTree):
             raise NoQuorum(
                 f"{self._config.name} stopped or reached no leader within {timeout_s} s; the command was not submitted"
             )
-        answer = None if submission.answer is None else Answer.from_encoded(submission.answer)
+        answer = None if submission.answer is None else CommandAnswer.from_encoded(submission.answer)
         # What nobody but this call submitted was applied before, if it is too old now: its answer was forgotten.
         if answer is None or (answer.code == "stale_command" and command_id[0] == self._client_id):
             raise OutcomeUnknown(f"no answer to {procedure} within {timeout_s} s; it may be applied later", command_id)

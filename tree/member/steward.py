@@ -19,7 +19,7 @@ from batonpass.tree.net.membership import (
     Configuration,
     Dismiss,
     Member,
-    Role,
+    MemberRole,
     change_from_data_untrusted,
 )
 from batonpass.tree.raft.raft import RaftCore
@@ -86,13 +86,13 @@ class Steward:
         def settled(configuration: Configuration) -> bool:
             seat = configuration.seat(member.name)
             gone = replaces is None or configuration.seat(replaces) is None
-            return seat is not None and seat.member == member and seat.role is Role.VOTER and gone
+            return seat is not None and seat.member == member and seat.role is MemberRole.VOTER and gone
 
         def unsettled(configuration: Configuration) -> str:
             seat = configuration.seat(member.name)
             if seat is None:
                 return f"{member.name} is not admitted yet"
-            if seat.role is Role.VOTER:
+            if seat.role is MemberRole.VOTER:
                 return f"{member.name} votes, but {replaces} is not dismissed yet"
             return (
                 f"{member.name} is admitted and has not caught up yet, or cannot be reached at"

@@ -21,8 +21,8 @@ __all__ = [
     "MAX_GREETING_BYTES",
     "FrameBuffer",
     "Greeting",
+    "GreetingVerdict",
     "MalformedFrame",
-    "Verdict",
     "decode_greeting_untrusted",
     "decode_hint_untrusted",
     "decode_message_untrusted",
@@ -114,7 +114,7 @@ class Greeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GreetingVerdict:
     """The answer to a greeting: welcome, or refused with a stable code and a sentence."""
 
     code: str | None = None
@@ -139,13 +139,13 @@ def decode_greeting_untrusted(body: bytes) -> Greeting:
             raise MalformedFrame("the connection does not begin with a greeting")
 
 
-def decode_verdict_untrusted(body: bytes) -> Verdict:
+def decode_verdict_untrusted(body: bytes) -> GreetingVerdict:
     """Read a verdict; raises `MalformedFrame`."""
     match _decode(body):
         case ["welcome", *_]:
-            return Verdict()
+            return GreetingVerdict()
         case ["refused", str(code), str(sentence), *_]:
-            return Verdict(code[:64], sentence[:512])
+            return GreetingVerdict(code[:64], sentence[:512])
         case _:
             raise MalformedFrame("a greeting was not answered by a verdict")
 

@@ -46,10 +46,10 @@ __all__ = [
     "Configuration",
     "Dismiss",
     "Member",
+    "MemberRole",
+    "MembershipStep",
     "Progress",
-    "Role",
     "Seat",
-    "Step",
     "best_successor",
     "change_from_data_untrusted",
     "decode_seats_untrusted",
@@ -89,7 +89,7 @@ class Member:
     port: int
 
 
-class Role(StrEnum):
+class MemberRole(StrEnum):
     """What a member counts for: a voter in elections and commits, a learner in nothing."""
 
     VOTER = "voter"
@@ -101,7 +101,7 @@ class Seat:
     """A member's place in a configuration. `replaces` names the member that goes when this one votes."""
 
     member: Member
-    role: Role = Role.VOTER
+    role: MemberRole = MemberRole.VOTER
     replaces: str | None = None
 
     @property
@@ -129,12 +129,12 @@ class Configuration:
     @cached_property
     def voters(self) -> tuple[str, ...]:
         """The names of those that count, in order."""
-        return tuple(seat.name for seat in self.seats if seat.role is Role.VOTER)
+        return tuple(seat.name for seat in self.seats if seat.role is MemberRole.VOTER)
 
     @property
     def learners(self) -> tuple[str, ...]:
         """The names of those that do not count yet, in order."""
-        return tuple(seat.name for seat in self.seats if seat.role is Role.LEARNER)
+        return tuple(seat.name for seat in self.seats if seat.role is MemberRole.LEARNER)
 
     def to_data(self) -> dict[str, Any]:
         """As plain data, for a snapshot."""
@@ -179,7 +179,7 @@ def _seats_from_data(data: Any) -> tuple[Seat, ...]:
     for row in data:
         match row:
             case [str(name), str(host), int(port), ("voter" | "learner") as role, None | str() as replaces]:
-                seats.append(Seat(Member(name, host, port), Role(role), replaces))
+                seats.append(Seat(Member(name, host, port), MemberRole(role), replaces))
             case _:
                 raise BadData("not a member of a configuration")
     if len({seat.name for seat in seats}) != len(seats):
@@ -261,7 +261,7 @@ def _with_learner(configuration: Configuration, member: Member, replaces: str | 
         raise ChangeRefused(
             "too_many_members", f"an instance has at most {MAX_VOTERS} voters and {MAX_MEMBERS} members; remove one"
         )
-    return _ordered([*configuration.seats, Seat(member, Role.LEARNER, replaces)])
+    return _ordered([*configuration.seats, Seat(member, MemberRole.LEARNER, replaces)])
 
 
 def _check_member(member: Member) -> None:
@@ -282,7 +282,7 @@ def _after_dismissal(
     if name == leader:
         raise ChangeRefused("is_leader", f"{name!r} leads; transfer the leadership before")
     seats = _without(configuration, name)
-    if seat.role is Role.VOTER and not _has_reachable_majority(seats, leader, reachable):
+    if seat.role is MemberRole.VOTER and not _has_reachable_majority(seats, leader, reachable):
         raise ChangeRefused(
             "no_majority",
             f"without {name!r}, no majority of the voters could be reached now; bring members back first, or replace"
@@ -300,11 +300,11 @@ def _without(configuration: Configuration, name: str) -> tuple[Seat, ...]:
 
 
 def _promoted(configuration: Configuration, name: str) -> tuple[Seat, ...]:
-    return tuple(replace(seat, role=Role.VOTER) if seat.name == name else seat for seat in configuration.seats)
+    return tuple(replace(seat, role=MemberRole.VOTER) if seat.name == name else seat for seat in configuration.seats)
 
 
 def _has_reachable_majority(seats: Iterable[Seat], leader: str, reachable: Collection[str]) -> bool:
-    voters = [seat.name for seat in seats if seat.role is Role.VOTER]
+    voters = [seat.name for seat in seats if seat.role is MemberRole.VOTER]
     present = [name for name in voters if name == leader or name in reachable]
     return len(present) > len(voters) // 2
 
@@ -326,7 +326,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MembershipStep:
     """What a leader does next: propose these members, or, if there are none, transfer the leadership; and why."""
 
     reason: str
@@ -335,7 +335,7 @@ class Step:
 
 def next_step(
     configuration: Configuration, leader: str, last_index: int, progress: Mapping[str, Progress]
-) -> Step | None:
+) -> MembershipStep | None:
     """The step that brings newcomers closer to their votes and replaced members closer to the door; None for now.
 
     To be asked by a leader that may propose a change. `progress` is that of all other members.
@@ -350,19 +350,21 @@ def next_step(
 
 def _step_of(
     configuration: Configuration, seat: Seat, leader: str, last_index: int, progress: Mapping[str, Progress]
-) -> Step | None:
+) -> MembershipStep | None:
     old = None if seat.replaces is None else configuration.seat(seat.replaces)
-    if seat.role is Role.VOTER:
+    if seat.role is MemberRole.VOTER:
         if old is None:
             return None
         if old.name == leader:
-            return Step(f"{seat.name} replaces {leader}, which leads", None)
-        return Step(f"{seat.name} has replaced {old.name}", _without(configuration, old.name))
+            return MembershipStep(f"{seat.name} replaces {leader}, which leads", None)
+        return MembershipStep(f"{seat.name} has replaced {old.name}", _without(configuration, old.name))
     if not _is_caught_up(configuration, last_index, progress.get(seat.name)):
         return None
     if old is not None and old.name != leader and not progress[old.name].connected:
-        return Step(f"{old.name} is out of reach and {seat.name} replaces it", _without(configuration, old.name))
-    return Step(f"{seat.name} has caught up", _promoted(configuration, seat.name))
+        return MembershipStep(
+            f"{old.name} is out of reach and {seat.name} replaces it", _without(configuration, old.name)
+        )
+    return MembershipStep(f"{seat.name} has caught up", _promoted(configuration, seat.name))
 
 
 def _is_caught_up(configuration: Configuration, last_index: int, progress: Progress | None) -> bool:
@@ -377,7 +379,7 @@ def _is_caught_up(configuration: Configuration, last_index: int, progress: Progr
 
 def best_successor(configuration: Configuration, leader: str, progress: Mapping[str, Progress]) -> str | None:
     """The voter that the leadership is best transferred to: connected, not about to go, with the most of the log."""
-    leaving = {seat.replaces for seat in configuration.seats if seat.role is Role.VOTER}
+    leaving = {seat.replaces for seat in configuration.seats if seat.role is MemberRole.VOTER}
     candidates = [
         (name not in leaving, progress[name].match_index, name)
         for name in configuration.voters

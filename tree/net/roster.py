@@ -14,8 +14,8 @@ removed. It is told so after it has proved itself, because it stops then, and on
 from dataclasses import replace
 from typing import Final
 
-from batonpass.tree.net.frames import Greeting, Verdict
-from batonpass.tree.net.membership import NO_CONFIGURATION, Configuration, Member, Role
+from batonpass.tree.net.frames import Greeting, GreetingVerdict
+from batonpass.tree.net.membership import NO_CONFIGURATION, Configuration, Member, MemberRole
 
 __all__ = ["NOT_ADMITTED", "REMOVED", "WRONG_MACHINE", "Roster"]
 
@@ -62,7 +62,7 @@ class Roster:
         """What a proven peer should know, if it is behind."""
         return self._newest if greeting.since < self._newest.index else None
 
-    def judge(self, greeting: Greeting, expected: str | None) -> Verdict:
+    def judge(self, greeting: Greeting, expected: str | None) -> GreetingVerdict:
         """The verdict on a greeting, before anything is proved: what is wrong with it first.
 
         `expected` is whom this member dialled, if it did.
@@ -70,47 +70,49 @@ class Roster:
         me, name = self._me, greeting.name
         who = f"{name[:64]!r} (a {greeting.kind[:32]} of instance {greeting.instance[:64]!r})"
         if greeting.protocol != me.protocol:
-            return Verdict(
+            return GreetingVerdict(
                 "wrong_version", f"{who} speaks protocol {greeting.protocol}; {me.name} speaks {me.protocol}"
             )
         if greeting.kind != me.kind:
-            return Verdict("wrong_kind", f"{who} cannot replicate with {me.name}, which is a {me.kind}")
+            return GreetingVerdict("wrong_kind", f"{who} cannot replicate with {me.name}, which is a {me.kind}")
         if greeting.instance != me.instance:
-            return Verdict("wrong_instance", f"{who} is not of instance {me.instance!r}, as {me.name} is")
+            return GreetingVerdict("wrong_instance", f"{who} is not of instance {me.instance!r}, as {me.name} is")
         if expected is not None and name != expected:
-            return Verdict("unknown_member", f"{who} answers at the address of {expected!r}")
+            return GreetingVerdict("unknown_member", f"{who} answers at the address of {expected!r}")
         if greeting.machine != me.machine:
             # The same entries would leave two trees, and nobody would be told.
             theirs = repr(greeting.machine[:64]) if greeting.machine else "those of a release that does not name them"
-            return Verdict(
+            return GreetingVerdict(
                 WRONG_MACHINE,
                 f"{who} applies the log by other procedures, {theirs}, than {me.name}, {me.machine!r}; run one release"
                 " on all members of an instance",
             )
         return self._judge_name(greeting, who)
 
-    def _judge_name(self, greeting: Greeting, who: str) -> Verdict:
+    def _judge_name(self, greeting: Greeting, who: str) -> GreetingVerdict:
         seat = self._newest.seat(greeting.name)
         comes_empty = greeting.joining and greeting.since < 0
-        if seat is not None and seat.role is Role.VOTER and comes_empty:
-            return Verdict(
+        if seat is not None and seat.role is MemberRole.VOTER and comes_empty:
+            return GreetingVerdict(
                 "lost_memory",
                 f"{who} is a voter and comes without its log; remove it first, so that it cannot vote twice, and then"
                 " add it again",
             )
         if self.admits(greeting.name) or self._is_behind(greeting):
-            return Verdict()
+            return GreetingVerdict()
         if comes_empty:
-            return Verdict(NOT_ADMITTED, f"{who} is not a member yet; add it, and it will be let in")
+            return GreetingVerdict(NOT_ADMITTED, f"{who} is not a member yet; add it, and it will be let in")
         if self._newest.index == greeting.since == 0:
-            return Verdict("unknown_member", f"{who} is not among the members that {self._me.name} is configured with")
-        return Verdict()  # until it has proved who it is
+            return GreetingVerdict(
+                "unknown_member", f"{who} is not among the members that {self._me.name} is configured with"
+            )
+        return GreetingVerdict()  # until it has proved who it is
 
-    def judge_proven(self, greeting: Greeting) -> Verdict:
+    def judge_proven(self, greeting: Greeting) -> GreetingVerdict:
         """The verdict when the peer has proved to be who it said."""
         if self.admits(greeting.name) or self._is_behind(greeting):
-            return Verdict()
-        return Verdict(
+            return GreetingVerdict()
+        return GreetingVerdict(
             REMOVED,
             f"{greeting.name!r} is not a member of instance {self._me.instance!r} any more, says {self._me.name}, which"
             f" knows of the change {self._newest.index}. Stop it for good, or move its directory away and add it again",

@@ -28,8 +28,8 @@ from batonpass.tree.net.frames import (
     MAX_GREETING_BYTES,
     FrameBuffer,
     Greeting,
+    GreetingVerdict,
     MalformedFrame,
-    Verdict,
     decode_greeting_untrusted,
     decode_hint_untrusted,
     decode_verdict_untrusted,
@@ -113,7 +113,7 @@ class PeerHandler(Protocol):
 class _Refused(Exception):
     """This connection cannot be: one side refused the other."""
 
-    def __init__(self, verdict: Verdict, *, by_us: bool, proven: bool = False) -> None:
+    def __init__(self, verdict: GreetingVerdict, *, by_us: bool, proven: bool = False) -> None:
         super().__init__(verdict.sentence)
         self.verdict: Final = verdict
         self.by_us: Final = by_us
@@ -221,7 +221,7 @@ class Peers:
         self._knocks: Final[dict[str, trio.Event]] = {}
         self._ever_connected = False
         # What each member said when it was last dialled or knocked at: a refusal, or None if it did not answer.
-        self._said: dict[str, Verdict | None] = {}
+        self._said: dict[str, GreetingVerdict | None] = {}
         self._refused: set[str] = set()  # whose last contact, begun by us, ended in a refusal by either side
         self.refusals: Final[deque[Refusal]] = deque(maxlen=MAX_REFUSALS_KEPT)
         self.refusal_counts: Final[Counter[str]] = Counter()
@@ -347,7 +347,7 @@ class Peers:
         """Greet and prove each other; whether frames may follow."""
         if dialled is None:
             self._let_wait(connection)
-        heard: Verdict | None = None
+        heard: GreetingVerdict | None = None
         proven = False
         if dialled is not None:
             self._refused.discard(dialled.name)
@@ -358,7 +358,7 @@ class Peers:
                 else:
                     connection.peer = dialled.name
                     proven = await self._greet_dialled(connection, knocking=knocking)
-            heard = Verdict()
+            heard = GreetingVerdict()
         except _Refused as refused:
             self._note(connection.peer, refused)
             if refused.proven and refused.verdict.code == REMOVED:
@@ -441,16 +441,16 @@ class Peers:
                 self.adopt(hint)
         except TlsFailed as failed:
             sentence = f"{connection.peer} and {self._me.name} could not prove to each other that they share the secret"
-            refusal = Verdict("not_authenticated", f"{sentence} of instance {greeting.instance!r} ({failed})")
+            refusal = GreetingVerdict("not_authenticated", f"{sentence} of instance {greeting.instance!r} ({failed})")
             if not failed.by_peer:
                 await _send_alert(connection, tls)
             raise _Refused(refusal, by_us=not failed.by_peer) from failed
 
-    def _judge_certificate(self, tls: TlsSession, greeting: Greeting) -> Verdict:
+    def _judge_certificate(self, tls: TlsSession, greeting: Greeting) -> GreetingVerdict:
         expected = member_uri(greeting.kind, greeting.instance, greeting.name)
         if tls.peer_uris == (expected,):
             return self._roster.judge_proven(greeting)
-        return Verdict("not_authenticated", f"the certificate of {greeting.name!r} names somebody else")
+        return GreetingVerdict("not_authenticated", f"the certificate of {greeting.name!r} names somebody else")
 
     # --- refusals -------------------------------------------------------------------------------------------------
 
@@ -465,7 +465,7 @@ class Peers:
         level = logging.INFO if code == NOT_ADMITTED else logging.WARNING
         log.log(level, "we %s %s: %s (%s)", direction, peer, sentence, code)
 
-    def _hear(self, name: str, verdict: Verdict | None) -> None:
+    def _hear(self, name: str, verdict: GreetingVerdict | None) -> None:
         """Remember what a member said; give up if most refuse us, nobody else answers, and nobody ever accepted us."""
         contacts = self._roster.contacts
         if name not in contacts:
@@ -534,7 +534,7 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def _require_welcome(verdict: Verdict, *, by_us: bool, proven: bool = False) -> None:
+def _require_welcome(verdict: GreetingVerdict, *, by_us: bool, proven: bool = False) -> None:
     if verdict.code is not None:
         raise _Refused(verdict, by_us=by_us, proven=proven)
 

@@ -19,7 +19,7 @@ from batonpass.tree.disk.compaction import CompactionPolicy, Snapshots
 from batonpass.tree.disk.disk import REAL_DISK, Disk
 from batonpass.tree.disk.journal import Entry, Journal, JournalDamaged
 from batonpass.tree.disk.snapshot import SnapshotDamaged, SnapshotFile
-from batonpass.tree.net.membership import NO_CONFIGURATION, Configuration, Member, Progress, Role, best_successor
+from batonpass.tree.net.membership import NO_CONFIGURATION, Configuration, Member, MemberRole, Progress, best_successor
 from batonpass.tree.raft.elections import Candidacy
 from batonpass.tree.raft.raft_ports import CHANGE_KIND, Driver, JournalPort, MemberNode, Outlet, clock_s
 
@@ -263,7 +263,9 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _adopt(self, configuration: Configuration) -> None:
         """Count, send and stand by this configuration from now on (T16)."""
         self.configuration = configuration
-        self._unsettled = any(seat.role is Role.LEARNER or seat.replaces is not None for seat in configuration.seats)
+        self._unsettled = any(
+            seat.role is MemberRole.LEARNER or seat.replaces is not None for seat in configuration.seats
+        )
         for seat in configuration.seats:
             self._nodes.setdefault(seat.name, MemberNode(seat.name))
         known = {name: node for name, node in self._nodes.items() if name != self._name}

@@ -11,7 +11,7 @@ What waits at the same moment travels as one entry of the log: Raft's work, the 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from batonpass.tree.machine.commands import Answer, encode_entry
+from batonpass.tree.machine.commands import CommandAnswer, encode_entry
 
 __all__ = [
     "FORWARD_AGAIN_S",
@@ -48,7 +48,7 @@ class Aborted(Exception):
         self.details: Final = details
 
 
-def value_of(answer: Answer) -> Any:
+def value_of(answer: CommandAnswer) -> Any:
     """What the procedure returned; raises `Aborted` if it did not."""
     if answer.code is not None:
         raise Aborted(answer.code, answer.message, answer.details)

@@ -10,7 +10,7 @@ from batonpass.tree.data.node import Node, NodeView, view_of, walk
 from batonpass.tree.data.path import Path
 from batonpass.tree.data.payload import has_data
 
-__all__ = ["Change", "Commit", "Effects", "Kind", "Observer", "Reason", "Removal", "Touched", "Written"]
+__all__ = ["Change", "Commit", "Effects", "Kind", "Observer", "Removal", "TouchReason", "Touched", "Written"]
 
 
 class Kind(StrEnum):
@@ -42,7 +42,7 @@ class Commit(NamedTuple):
 Observer = Callable[[Commit], None]
 
 
-class Reason(StrEnum):
+class TouchReason(StrEnum):
     """Why a node was touched by an operation: it was written, removed by it, or removed as a consequence."""
 
     WRITTEN = "written"
@@ -55,7 +55,7 @@ class Touched(NamedTuple):
 
     before: NodeView | None
     after: NodeView | None
-    reason: Reason
+    reason: TouchReason
 
     def to_data(self) -> dict[str, Any]:
         """As plain data."""
@@ -71,7 +71,7 @@ class Removal(NamedTuple):
 
     path: Path
     node: Node
-    reason: Reason
+    reason: TouchReason
     # What those were before the operation that it changed before they went away.
     before: Mapping[Path, NodeView]
     # How many nodes went away.
@@ -173,4 +173,4 @@ class Written:
             before = NodeView(self.previous_encoded, self.previous_version, self.child_list_version, self.child_count)
         lost = sum(1 for removal in self.removals if removal.path[:-1] == self.path != removal.path)
         after = NodeView(self.encoded, self.payload_version, self.child_list_version + lost, self.child_count - lost)
-        return Effects({self.path: Touched(before, after, Reason.WRITTEN)}, self.removals).touched
+        return Effects({self.path: Touched(before, after, TouchReason.WRITTEN)}, self.removals).touched

@@ -12,7 +12,7 @@ from batonpass.tree.data.effort import STEPS_PER_ROW, Effort
 from batonpass.tree.data.errors import BadData, BadPath
 from batonpass.tree.data.node import Node, NodeView, rows_of, view_of, walk
 from batonpass.tree.data.path import ROOT, Path, check_path
-from batonpass.tree.store.changes import Change, Kind, Reason, Removal, Written
+from batonpass.tree.store.changes import Change, Kind, Removal, TouchReason, Written
 from batonpass.tree.store.keep_while import (
     KeepWhile,
     KeepWhileIndex,
@@ -159,7 +159,7 @@ class MutableTree:
             self._log(_undo_made_on_the_way, node, True)
             node.made_on_the_way = False
 
-    def remove(self, path: Path, reason: Reason) -> None:
+    def remove(self, path: Path, reason: TouchReason) -> None:
         """Take the node at `path` away with everything below it, if it exists."""
         parent = self.lookup(path[:-1])
         if parent is not None and path[-1] in parent.children:
@@ -184,7 +184,7 @@ class MutableTree:
         parent.child_list_version += 1
         self.node_count -= 1
         self._log(self._undo_remove, parent, path[-1], node, 1)
-        return Removal(path, node, Reason.EXPLICIT, {}, 1)
+        return Removal(path, node, TouchReason.EXPLICIT, {}, 1)
 
     def reclaim(self, path: Path) -> None:
         """Remove the node at `path` if it is a useless parent, then its parent if that became one."""
@@ -192,7 +192,7 @@ class MutableTree:
             node = self.lookup(path)
             if node is None or not node.made_on_the_way or node.encoded is not None or node.children:
                 return
-            self.remove(path, Reason.KEEP_WHILE)
+            self.remove(path, TouchReason.KEEP_WHILE)
             path = path[:-1]
 
     def settle(self) -> None:
@@ -204,7 +204,7 @@ class MutableTree:
             for watcher in sorted(concerned):
                 pairs = self.kept.pairs.get(watcher)
                 if pairs is not None and unmet(self.root, pairs, self.effort) is not None:
-                    self.remove(watcher, Reason.KEEP_WHILE)
+                    self.remove(watcher, TouchReason.KEEP_WHILE)
                     self.reclaim(watcher[:-1])
 
     # --- the primitive changes, each with its inverse -------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Patterns: which nodes are meant. A path whose components may be conditions and steps besides names.
 
-A component is a name, a `Condition` (met by each child for which it holds), or a `Step`: `Step.THIS` stays,
-`Step.PARENT` takes back the component before it, `Step.ROOT` begins again at the root. Steps are resolved by form
-alone, before the tree is looked at. A tuple of names is a pattern that means one path.
+A component is a name, a `Condition` (met by each child for which it holds), or a `PatternStep`: `PatternStep.THIS`
+stays, `PatternStep.PARENT` takes back the component before it, `PatternStep.ROOT` begins again at the root. Steps are
+resolved by form alone, before the tree is looked at. A tuple of names is a pattern that means one path.
 
 `ANY_NAME` (`*`) is any child; `ANY_DEPTH` (`**`) any node one or more levels below. As data, a pattern is a list of
 names, conditions as data, and `["this"]`, `["parent"]`, `["root"]`.
@@ -26,8 +26,8 @@ __all__ = [
     "ANY_NAME",
     "Component",
     "Pattern",
+    "PatternStep",
     "Resolved",
-    "Step",
     "could_match_many",
     "is_path",
     "one_node",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class Step(Enum):
+class PatternStep(Enum):
     """A component that moves instead of naming."""
 
     THIS = "this"
@@ -47,7 +47,7 @@ class Step(Enum):
     ROOT = "root"
 
 
-Component = str | Condition | Step
+Component = str | Condition | PatternStep
 Pattern = tuple[Component, ...]
 # Without steps, checked: what matching works on.
 Resolved = tuple[str | Condition, ...]
@@ -55,7 +55,7 @@ Resolved = tuple[str | Condition, ...]
 ANY_NAME: Final = IfNameMatches()
 ANY_DEPTH: Final = IfPathMatches()
 
-_STEPS: Final = {step.value: step for step in Step}
+_STEPS: Final = {step.value: step for step in PatternStep}
 MAX_COMPONENTS: Final = 4 * MAX_DEPTH
 
 
@@ -70,21 +70,23 @@ def is_path(pattern: Pattern) -> TypeGuard[Path]:
 def resolve(pattern: Any, base: Path = ()) -> Resolved:
     """The pattern without steps, names checked; raises `BadPath` or `BadPattern`.
 
-    With a `base`, a pattern that begins with `Step.THIS` or `Step.PARENT` is relative to it.
+    With a `base`, a pattern that begins with `PatternStep.THIS` or `PatternStep.PARENT` is relative to it.
     """
     if not isinstance(pattern, tuple | list):
         raise BadPath(f"a path or pattern is a list of components, not {type(pattern).__name__}")
     if len(pattern) > MAX_COMPONENTS:
         raise BadPath(f"the pattern has {len(pattern)} components; at most {MAX_COMPONENTS} are allowed")
-    resolved: list[str | Condition] = list(base) if pattern and pattern[0] in (Step.THIS, Step.PARENT) else []
+    resolved: list[str | Condition] = (
+        list(base) if pattern and pattern[0] in (PatternStep.THIS, PatternStep.PARENT) else []
+    )
     for component in pattern:
-        if component is Step.ROOT:
+        if component is PatternStep.ROOT:
             resolved.clear()
-        elif component is Step.PARENT:
+        elif component is PatternStep.PARENT:
             del resolved[-1:]
         elif isinstance(component, Name):
             resolved.append(component.name)
-        elif component is not Step.THIS:
+        elif component is not PatternStep.THIS:
             resolved.append(component)
     check_path([component for component in resolved if not isinstance(component, Condition)])
     if len(resolved) > MAX_DEPTH:
@@ -155,7 +157,7 @@ def pattern_from_data_untrusted(data: Any) -> Pattern:
 
 
 def _component_to_data(component: Component) -> Any:
-    if isinstance(component, Step):
+    if isinstance(component, PatternStep):
         return [component.value]
     return component if isinstance(component, str) else component.to_data()
 
@@ -211,9 +213,9 @@ def _parse_component(part: _Characters) -> Component:
     if not any(escaped for _, escaped in part):
         match plain:
             case ".":
-                return Step.THIS
+                return PatternStep.THIS
             case "..":
-                return Step.PARENT
+                return PatternStep.PARENT
             case "*":
                 return ANY_NAME
             case "**":

@@ -27,7 +27,7 @@ from batonpass.tree.data.errors import MismatchingNode, NodeNotFound
 from batonpass.tree.data.node import Node, NodeView, view_of
 from batonpass.tree.data.path import ROOT, Path, check_path
 from batonpass.tree.data.payload import NO_PAYLOAD, encode_payload
-from batonpass.tree.store.changes import Change, Commit, Effects, Observer, Reason, Touched, Written
+from batonpass.tree.store.changes import Change, Commit, Effects, Observer, Touched, TouchReason, Written
 from batonpass.tree.store.conditions import Condition, IfDataMatches, IfNodeExists, check_condition
 from batonpass.tree.store.keep_while import KeepWhile, resolve_pairs
 from batonpass.tree.store.mutable import Row
@@ -363,7 +363,7 @@ class Store(Queries):
         touched = {}
         for path, old in before.items():
             node = tree.lookup(path)
-            touched[path] = Touched(old, None if node is None else view_of(node), Reason.WRITTEN)
+            touched[path] = Touched(old, None if node is None else view_of(node), TouchReason.WRITTEN)
         return Effects(touched, tree.removals())
 
     def _delete_all(self, paths: list[Path]) -> Effects:
@@ -374,10 +374,10 @@ class Store(Queries):
                 before = view_of(tree.root)
                 tree.write(ROOT, tree.root, None)
                 for name in sorted(tree.root.children):
-                    tree.remove((name,), Reason.EXPLICIT)
-                written[ROOT] = Touched(before, view_of(tree.root), Reason.EXPLICIT)
+                    tree.remove((name,), TouchReason.EXPLICIT)
+                written[ROOT] = Touched(before, view_of(tree.root), TouchReason.EXPLICIT)
             else:
-                tree.remove(path, Reason.EXPLICIT)
+                tree.remove(path, TouchReason.EXPLICIT)
                 tree.reclaim(path[:-1])
         tree.settle()
         return Effects(written, tree.removals())
@@ -385,7 +385,7 @@ class Store(Queries):
     def _import_all(self, nodes: Sequence[ImportedNode], without: list[Path], forget_keep_while: bool) -> Effects:
         tree = self._tree
         for path in without:
-            tree.remove(path, Reason.EXPLICIT)
+            tree.remove(path, TouchReason.EXPLICIT)
         existed = set()
         # Those that are on the way to others come last and from below: by then, others have made them.
         for path, payload, _, on_the_way in (

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from batonpass.scenarios.bench.comparison import OURS, Limit, Row
-from batonpass.scenarios.bench.peers import Peer
-from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.comparison import OURS, ComparisonRow, Limit
+from batonpass.scenarios.bench.peers import PeerLibrary
+from batonpass.scenarios.bench.rows import RowUnit
 from batonpass.scenarios.bench.side_by_side import Course
 
 __all__ = ["COURSE"]
@@ -15,70 +15,70 @@ _CURVE, _QUIC = "pyzmq", "aioquic"
 _JOSERFC, _PRIMITIVES = "joserfc", "primitives"
 
 _ROWS: Final = (
-    Row(
+    ComparisonRow(
         "rtt",
         "100 bytes there and back",
-        Unit.MICROSECONDS,
+        RowUnit.MICROSECONDS,
         (_RAW, _RAW_TRIO, _TLS, _TLS_TRIO, _CURVE, _QUIC),
         (Limit(1.6, _RAW_TRIO), Limit(0.15, _QUIC), Limit(0.40, _TLS_TRIO), Limit(1.0, _CURVE)),
     ),
-    Row(
+    ComparisonRow(
         "echo",
         "100 bytes there and back, 256 on their way",
-        Unit.PER_SECOND,
+        RowUnit.PER_SECOND,
         (_RAW, _RAW_TRIO, _TLS, _TLS_TRIO, _CURVE, _QUIC),
         (Limit(2.5, _RAW_TRIO), Limit(1.5, _CURVE), Limit(60, _QUIC)),
         "a stream puts messages together by itself",
     ),
-    Row(
+    ComparisonRow(
         "messages",
         "100 bytes one way, 1024 on their way",
-        Unit.PER_SECOND,
+        RowUnit.PER_SECOND,
         (_RAW, _RAW_TRIO, _TLS, _TLS_TRIO, _CURVE, _QUIC),
         (Limit(2.5, _RAW_TRIO), Limit(1.5, _CURVE), Limit(60, _QUIC)),
         "counted where they arrive; every 256 are answered together; streams are given 256 at once",
     ),
-    Row(
+    ComparisonRow(
         "bulk",
         "1 MiB, loopback",
-        Unit.MEGABYTES_PER_SECOND,
+        RowUnit.MEGABYTES_PER_SECOND,
         (_TLS, _TLS_TRIO, _CURVE, _QUIC),
         (Limit(5, _TLS_TRIO), Limit(1.5, _CURVE), Limit(80, _QUIC), Limit(1.5, _TLS)),
     ),
-    Row(
+    ComparisonRow(
         "bulk-1200",
         "1 MiB, datagrams of 1200 bytes",
-        Unit.MEGABYTES_PER_SECOND,
+        RowUnit.MEGABYTES_PER_SECOND,
         (_TLS_TRIO, _QUIC),
         (Limit(0.9, _TLS_TRIO), Limit(15, _QUIC)),
         "TLS has the segments of loopback's TCP, 64 KB",
     ),
-    Row(
+    ComparisonRow(
         "goodput",
         "goodput with 1 % loss : without, 1200 bytes",
-        Unit.SHARE,
+        RowUnit.SHARE,
         limits=(Limit(0.7),),
         note="each end loses one datagram in a hundred on the way out; on loopback the link tolerates that loss",
     ),
-    Row(
+    ComparisonRow(
         "goodput-network",
         "the same as on any other path",
-        Unit.SHARE,
+        RowUnit.SHARE,
         (_QUIC,),
         note="without the loss that the link tolerates on loopback only",
     ),
-    Row(
+    ComparisonRow(
         "envelope",
         "sealing and opening an envelope of 100 bytes",
-        Unit.MICROSECONDS,
+        RowUnit.MICROSECONDS,
         (_PRIMITIVES, _JOSERFC),
         (Limit(1.6, _PRIMITIVES), Limit(0.77, _JOSERFC)),
         "primitives: a fresh key, two agreements, two AES-GCM, a signature, its verification, reading a point",
     ),
-    Row(
+    ComparisonRow(
         "envelope-1M",
         "sealing and opening an envelope of 1 MiB",
-        Unit.MS,
+        RowUnit.MS,
         (_JOSERFC,),
     ),
 )
@@ -96,9 +96,9 @@ COURSE: Final = Course(
         _PRIMITIVES: "on_primitives",
     },
     peers=(
-        Peer(_CURVE, ("pyzmq",)),
-        Peer(_QUIC, ("aioquic",)),
-        Peer(_JOSERFC, ("joserfc",)),
+        PeerLibrary(_CURVE, ("pyzmq",)),
+        PeerLibrary(_QUIC, ("aioquic",)),
+        PeerLibrary(_JOSERFC, ("joserfc",)),
     ),
     work={
         (subject, work): f"{kind}-{'bulk' if work == 'bulk-1200' else work}"

@@ -3,8 +3,8 @@
 from typing import Final, get_args
 
 from batonpass.homeserver.rest.models import NewTransfer
-from batonpass.scenarios.bench.comparison import OURS, Limit, Row
-from batonpass.scenarios.bench.rows import Unit
+from batonpass.scenarios.bench.comparison import OURS, ComparisonRow, Limit
+from batonpass.scenarios.bench.rows import RowUnit
 from batonpass.scenarios.bench.side_by_side import Course
 from batonpass.scenarios.bench.transfers.cores import can_go_ahead
 
@@ -34,36 +34,42 @@ def modes() -> tuple[str, ...]:
     return tuple(get_args(NewTransfer.model_fields["mode"].annotation))
 
 
-def _rows() -> tuple[Row, ...]:
+def _rows() -> tuple[ComparisonRow, ...]:
     rows = []
     for case, case_title in CASES.items():
         for mode in modes():
             for size, size_title in SIZES.items():
                 rows += _rows_of(f"{case}-{size}-{mode}", f"{case_title}, {size_title}, {mode}", case, size)
-    bulk = Row("bulk", f"case 3, 300 bytes, {BULK} at once", Unit.PER_SECOND, (_FLOOR,), (Limit(1000),))
+    bulk = ComparisonRow("bulk", f"case 3, 300 bytes, {BULK} at once", RowUnit.PER_SECOND, (_FLOOR,), (Limit(1000),))
     drain = f"draining a server of {DRAINED:,} entities of 300 bytes"
-    return (*rows, bulk, Row("drain", drain, Unit.SECONDS, limits=(Limit(15),), rounds=1))
+    return (*rows, bulk, ComparisonRow("drain", drain, RowUnit.SECONDS, limits=(Limit(15),), rounds=1))
 
 
-def _rows_of(name: str, title: str, case: str, size: str) -> list[Row]:
+def _rows_of(name: str, title: str, case: str, size: str) -> list[ComparisonRow]:
     # What moves because the world says so moves in the mode that nobody chose; else each has to be asked for.
     many = f"{title}, {MANY} at once{'' if name.endswith('-eager') else ', asked for by REST'}"
     judged = (Limit(3, _FLOOR),) if (case, size) == ("3", "300") and name.endswith("-eager") else ()
     # Megabytes of 64 at once do not fit into the buffers of a socket that nobody paces.
     beside_many = (_FLOOR,) if size == "300" else ()
     return [
-        Row(f"{name}-p50", f"{title}: from freeze to retirement, p50", Unit.MS, (_FLOOR, _PACED), judged),
-        Row(f"{name}-ordinary-p50", f"{title}: the same, where others on the core may go first", Unit.MS, (_FLOOR,)),
-        Row(f"{name}-p99", f"{title}: the same, p99", Unit.MS, (_FLOOR, _PACED)),
-        Row(f"{name}-gap-p99", f"{title}: from freeze to activation, p99", Unit.MS, limits=(Limit(_TICK_MS),)),
-        Row(f"{name}-rate", f"{title}: one after the other, asked for by REST", Unit.PER_SECOND, (_FLOOR,)),
-        Row(f"{name}-many-p50", f"{many}: from freeze to activation, p50", Unit.MS),
-        Row(f"{name}-many-p99", f"{many}: the same, p99", Unit.MS),
-        Row(f"{name}-many-rate", many, Unit.PER_SECOND, beside_many),
+        ComparisonRow(f"{name}-p50", f"{title}: from freeze to retirement, p50", RowUnit.MS, (_FLOOR, _PACED), judged),
+        ComparisonRow(
+            f"{name}-ordinary-p50", f"{title}: the same, where others on the core may go first", RowUnit.MS, (_FLOOR,)
+        ),
+        ComparisonRow(f"{name}-p99", f"{title}: the same, p99", RowUnit.MS, (_FLOOR, _PACED)),
+        ComparisonRow(
+            f"{name}-gap-p99", f"{title}: from freeze to activation, p99", RowUnit.MS, limits=(Limit(_TICK_MS),)
+        ),
+        ComparisonRow(
+            f"{name}-rate", f"{title}: one after the other, asked for by REST", RowUnit.PER_SECOND, (_FLOOR,)
+        ),
+        ComparisonRow(f"{name}-many-p50", f"{many}: from freeze to activation, p50", RowUnit.MS),
+        ComparisonRow(f"{name}-many-p99", f"{many}: the same, p99", RowUnit.MS),
+        ComparisonRow(f"{name}-many-rate", many, RowUnit.PER_SECOND, beside_many),
     ]
 
 
-def _work(row: Row, subject: str) -> str:
+def _work(row: ComparisonRow, subject: str) -> str:
     """The sample that a row belongs to, and the subject's figure in there: `3-300-eager:p50`."""
     if row.name in _WHOLE:
         return f"{row.name}:{_WHOLE[row.name]}"

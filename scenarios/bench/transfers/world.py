@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.world.demo_balls import Balls
 from batonpass.simserver.world.pending_input import PendingInput
 
@@ -35,4 +35,4 @@ class Shuttle(Balls):
 def ballast_for(state_bytes: int, between: Sequence[str] = ()) -> int:
     """The `ballast` with which a ball's whole frozen state is about `state_bytes` long."""
     state = Shuttle().spawn("ball", {"between": list(between)})
-    return max(0, state_bytes - len(Snapshot("ball", 1000, state, Inbox().to_data()).encode()))
+    return max(0, state_bytes - len(EntitySnapshot("ball", 1000, state, EntityInbox().to_data()).encode()))

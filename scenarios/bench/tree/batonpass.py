@@ -12,11 +12,11 @@ from typing import Any, Final
 import trio
 
 from batonpass.scenarios.bench.process_facts import processor_seconds
-from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
+from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, LeaderFault, LeaderMoved, MeasurementFailed, harmed
 from batonpass.scenarios.bench.tree.member import arguments_of
-from batonpass.scenarios.bench.workloads import Place, Sample, Workload
+from batonpass.scenarios.bench.workloads import BenchWorkload, Place, Sample
 from batonpass.scenarios.cluster.ports import Ports
-from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
+from batonpass.scenarios.cluster.processes import ChildCommand, ChildExit, ChildProcesses, RunningChild
 from batonpass.tree import Member, ReplicaConfig
 
 __all__ = ["Batonpass", "BenchMember"]
@@ -33,11 +33,11 @@ class BenchMember:
         self.config: Final = config
         self._orders_port: Final = orders_port
         self._processes: Final = processes
-        self.child: Child = self._start()
+        self.child: RunningChild = self._start()
 
-    def _start(self) -> Child:
+    def _start(self) -> RunningChild:
         return self._processes.start(
-            Command(
+            ChildCommand(
                 name=f"batonpass {self.config.name}",
                 argv=[
                     sys.executable,
@@ -162,7 +162,7 @@ class Batonpass:
             and len({status["applied"] for status in statuses}) == 1
         )
 
-    async def measure(self, workload: Workload, seconds: float) -> Sample:
+    async def measure(self, workload: BenchWorkload, seconds: float) -> Sample:
         """See `Subject.measure`. The clients run inside the member that they talk to."""
         leader = await self.leader()
         others = [member for member in self._members if member is not leader]
@@ -189,7 +189,7 @@ class Batonpass:
             follower_cpu_us=sum(used_us[1:]) / len(others) / in_all,
         )
 
-    async def outage_ms(self, fault: Fault) -> float:
+    async def outage_ms(self, fault: LeaderFault) -> float:
         """See `Subject.outage_ms`. Both others try to write every 20 ms; the first accepted write counts."""
         leader = await self.leader()
         others = [member for member in self._members if member is not leader]

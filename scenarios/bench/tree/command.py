@@ -10,9 +10,9 @@ from rich.console import Console
 
 from batonpass.scenarios.bench.rows import RowSpec, rows_of
 from batonpass.scenarios.bench.tree.profiling import MemberProfile, render_profile
-from batonpass.scenarios.bench.tree.run import Plan, run_bench, run_profiles
+from batonpass.scenarios.bench.tree.run import TreeBenchPlan, run_bench, run_profiles
 from batonpass.scenarios.bench.tree.table import render
-from batonpass.scenarios.bench.workloads import Workload
+from batonpass.scenarios.bench.workloads import BenchWorkload
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
 
 __all__ = ["command"]
@@ -78,17 +78,17 @@ def command(**flags: Any) -> int:
     return 0 if report.passed else 1
 
 
-def _show_profile(screen: Console, workload: Workload, members: list[MemberProfile]) -> None:
+def _show_profile(screen: Console, workload: BenchWorkload, members: list[MemberProfile]) -> None:
     screen.print(render_profile(workload, members))
 
 
-def _plan(flags: dict[str, Any]) -> Plan:
+def _plan(flags: dict[str, Any]) -> TreeBenchPlan:
     chosen = _QUICK if flags["quick"] else _FULL
     chosen = {name: chosen[name] if flags[name] is None else flags[name] for name in chosen}
     nodes = int(chosen["nodes"])
     node_counts = (_FEW_NODES, min(_SOME_NODES, nodes // 2), nodes)
     rows = _chosen_rows(rows_of(node_counts), flags["only"])
-    return Plan(
+    return TreeBenchPlan(
         rows,
         rounds=int(chosen["rounds"]),
         seconds=float(chosen["seconds"]),

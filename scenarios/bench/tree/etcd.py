@@ -18,13 +18,21 @@ import httpx
 import trio
 
 from batonpass.scenarios.bench.process_facts import processor_seconds
-from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
+from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, LeaderFault, LeaderMoved, MeasurementFailed, harmed
 from batonpass.scenarios.bench.tree.etcd_certificates import PeerCertificates, make_peer_certificates
 from batonpass.scenarios.bench.tree.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
 from batonpass.scenarios.bench.tree.h2load import H2Load, LoadRun
-from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind, Place, Sample, Workload, key_path, value_text
+from batonpass.scenarios.bench.workloads import (
+    COMMANDS_PER_GROUP,
+    BenchWorkload,
+    OperationKind,
+    Place,
+    Sample,
+    key_path,
+    value_text,
+)
 from batonpass.scenarios.cluster.ports import Ports
-from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command
+from batonpass.scenarios.cluster.processes import ChildCommand, ChildExit, ChildProcesses, RunningChild
 
 __all__ = ["Etcd", "EtcdMissing", "require_programs"]
 
@@ -54,8 +62,8 @@ def require_programs() -> None:
 @dataclass
 class _Member:
     name: str
-    child: Child
-    command: Command
+    child: RunningChild
+    command: ChildCommand
     url: str
 
 
@@ -71,7 +79,7 @@ class Etcd:
         self._http: Final = httpx.AsyncClient(
             trust_env=False, timeout=OUTAGE_TIMEOUT_S, limits=httpx.Limits(max_connections=None)
         )
-        self._rates: dict[Workload, float] = {}
+        self._rates: dict[BenchWorkload, float] = {}
 
     @classmethod
     @asynccontextmanager
@@ -101,7 +109,7 @@ class Etcd:
         """Where the members' clients go."""
         return tuple(member.url for member in self._members)
 
-    async def measure(self, workload: Workload, seconds: float) -> Sample:
+    async def measure(self, workload: BenchWorkload, seconds: float) -> Sample:
         """See `Subject.measure`."""
         leader = await self._leader()
         if workload not in self._rates:
@@ -126,7 +134,7 @@ class Etcd:
             client_cpu_us=run.processor_s * 1e6 / commands,
         )
 
-    async def outage_ms(self, fault: Fault) -> float:
+    async def outage_ms(self, fault: LeaderFault) -> float:
         """See `Subject.outage_ms`. Every 20 ms a write begins at both others; the first accepted write counts."""
         leader = await self._leader()
         others = [member for member in self._members if member is not leader]
@@ -141,7 +149,7 @@ class Etcd:
 
     # --- load -----------------------------------------------------------------------------------------------------
 
-    async def _run(self, leader: _Member, workload: Workload, requests: int) -> LoadRun:
+    async def _run(self, leader: _Member, workload: BenchWorkload, requests: int) -> LoadRun:
         """One run of h2load, checked: writes by the revision of the store, reads by the size of the answers."""
         others = [member for member in self._members if member is not leader]
         member = leader if workload.place is Place.LEADER else others[0]
@@ -221,7 +229,7 @@ class Etcd:
 
 def _command(
     directory: Path, certificates: PeerCertificates, name: str, peer: int, client: int, initial: str
-) -> Command:
+) -> ChildCommand:
     """Default settings, so every write is synced to disk before it is acknowledged."""
     argv = [
         "etcd",
@@ -243,19 +251,19 @@ def _command(
     if (setpriv := shutil.which("setpriv")) is not None:
         # It must not outlive a benchmark that is killed.
         argv = [setpriv, "--pdeathsig", "KILL", *argv]
-    return Command(f"etcd {name}", argv, directory / f"{name}.log")
+    return ChildCommand(f"etcd {name}", argv, directory / f"{name}.log")
 
 
-def _request(kind: Kind) -> tuple[str, bytes, int]:
+def _request(kind: OperationKind) -> tuple[str, bytes, int]:
     """The method, the body, and how many bytes at least an answer has that is not an error."""
     match kind:
-        case Kind.WRITE:
+        case OperationKind.WRITE:
             return "Put", put_request(_key(0), _value(0)), 1
-        case Kind.GROUPED_WRITE:
+        case OperationKind.GROUPED_WRITE:
             puts = [(_key(number), _value(number)) for number in range(COMMANDS_PER_GROUP)]
             return "Txn", transaction_of_puts(puts), 1
-        case Kind.LINEARIZABLE_READ | Kind.LOCAL_READ:
-            body = range_request(_key(0), serializable=kind is Kind.LOCAL_READ)
+        case OperationKind.LINEARIZABLE_READ | OperationKind.LOCAL_READ:
+            body = range_request(_key(0), serializable=kind is OperationKind.LOCAL_READ)
             return "Range", body, len(_key(0)) + len(_value(0))
 
 

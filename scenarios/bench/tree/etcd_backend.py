@@ -15,18 +15,18 @@ import trio
 
 from batonpass.scenarios.bench.tree.etcd import Etcd
 from batonpass.scenarios.bench.tree.loads import PROCEDURES, fill, run_load
-from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind
+from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, OperationKind
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.tree.etcd import EtcdConfig, EtcdReplica
 
 __all__ = ["main", "measure"]
 
 _LOADS = [
-    *((Kind.WRITE, outstanding) for outstanding in (1, 16, 64, 256)),
-    (Kind.GROUPED_WRITE, 16),
-    (Kind.LINEARIZABLE_READ, 1),
-    (Kind.LINEARIZABLE_READ, 64),
-    (Kind.LOCAL_READ, 1),
+    *((OperationKind.WRITE, outstanding) for outstanding in (1, 16, 64, 256)),
+    (OperationKind.GROUPED_WRITE, 16),
+    (OperationKind.LINEARIZABLE_READ, 1),
+    (OperationKind.LINEARIZABLE_READ, 64),
+    (OperationKind.LOCAL_READ, 1),
 ]
 
 
@@ -47,7 +47,7 @@ async def measure(seconds: float) -> list[tuple[str, float, float]]:
         async with _running(Path(directory), ports) as replica:
             for kind, outstanding in _LOADS:
                 loop = await run_load(replica, kind, outstanding, warm_up_s=seconds / 4, seconds=seconds)
-                commands = loop.operations * (COMMANDS_PER_GROUP if kind is Kind.GROUPED_WRITE else 1)
+                commands = loop.operations * (COMMANDS_PER_GROUP if kind is OperationKind.GROUPED_WRITE else 1)
                 rows.append((f"{kind}, {outstanding}", commands / loop.seconds, (loop.p50_ns or 0) / 1e6))
     return rows
 

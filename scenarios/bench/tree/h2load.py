@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from batonpass.scenarios.bench.subject import MeasurementFailed
-from batonpass.scenarios.cluster.processes import ChildProcesses, Command
+from batonpass.scenarios.cluster.processes import ChildCommand, ChildProcesses
 from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["H2Load", "LoadRun", "connections_for", "parse_log", "parse_summary"]
@@ -94,7 +94,7 @@ class H2Load:
         out_file.unlink(missing_ok=True)
         argv = self._argv(url, body_file, log_file, outstanding, requests)
         before_s = _processor_seconds_of_ended_children()
-        child = self._processes.start(Command("h2load", argv, out_file))
+        child = self._processes.start(ChildCommand("h2load", argv, out_file))
         # It ends by itself, and that is not a crash.
         child.stop_requested = True
         end = await child.wait()

@@ -8,12 +8,19 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, KEY_COUNT, Kind, key_path, node_path, value_text
+from batonpass.scenarios.bench.workloads import (
+    COMMANDS_PER_GROUP,
+    KEY_COUNT,
+    OperationKind,
+    key_path,
+    node_path,
+    value_text,
+)
 from batonpass.scenarios.report.statistics import percentile
 from batonpass.tree import Path, Procedure, Transaction
 from batonpass.tree.member.backend import Backend
 
-__all__ = ["PROCEDURES", "Loop", "closed_loop", "fill", "load_nodes", "local_reads", "run_load", "write_among"]
+__all__ = ["PROCEDURES", "ClosedLoop", "closed_loop", "fill", "load_nodes", "local_reads", "run_load", "write_among"]
 
 PUT_GROUP: Final = "bench.put_group"
 # Long enough that asking for the time costs nothing, short enough that the member's other tasks do not wait (1 ms).
@@ -40,7 +47,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {PUT_GROUP: _put_group}
 
 
 @dataclass(frozen=True)
-class Loop:
+class ClosedLoop:
     """What a closed loop did while it was watched; latencies in nanoseconds, None where they were not taken.
 
     `operations_in_all` counts from the first to the last one, warm-up included. Where not one operation ended in time,
@@ -59,24 +66,28 @@ class Loop:
         return asdict(self)
 
 
-async def run_load(replica: Backend, kind: Kind, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
+async def run_load(
+    replica: Backend, kind: OperationKind, outstanding: int, *, warm_up_s: float, seconds: float
+) -> ClosedLoop:
     """Keep `outstanding` operations of this kind under way, and measure after `warm_up_s`.
 
     Raises whatever an operation raises: a benchmark in which operations fail has no meaning.
     """
-    if kind is Kind.LOCAL_READ:
+    if kind is OperationKind.LOCAL_READ:
         return await local_reads(replica, seconds=seconds)
     operation = {
-        Kind.WRITE: _write,
-        Kind.GROUPED_WRITE: _write_group,
-        Kind.LINEARIZABLE_READ: _read,
+        OperationKind.WRITE: _write,
+        OperationKind.GROUPED_WRITE: _write_group,
+        OperationKind.LINEARIZABLE_READ: _read,
     }[kind]
     return await closed_loop(
         lambda number: operation(replica, number), outstanding, warm_up_s=warm_up_s, seconds=seconds
     )
 
 
-async def write_among(replica: Backend, nodes: int, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
+async def write_among(
+    replica: Backend, nodes: int, outstanding: int, *, warm_up_s: float, seconds: float
+) -> ClosedLoop:
     """Writes to nodes that `load_nodes` made, all over the tree, one command for each."""
 
     async def write(number: int) -> None:
@@ -128,7 +139,7 @@ async def closed_loop(
     warm_up_s: float,
     seconds: float,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
-) -> Loop:
+) -> ClosedLoop:
     """Keep `outstanding` operations under way; what ends within `seconds` after the warm-up counts."""
     # Where no loop before began: a put of what is there already changes nothing, and would be measured as a write.
     first = KEY_COUNT * _NUMBERS_PER_LOOP * next(_loops)
@@ -155,12 +166,12 @@ async def closed_loop(
             nursery.start_soon(client)
     longest_ns = max(latencies_ns + late_ns)
     if not latencies_ns:
-        return Loop(0, seconds, next(numbers) - first, max_ns=longest_ns)
+        return ClosedLoop(0, seconds, next(numbers) - first, max_ns=longest_ns)
     p50_ns, p99_ns = (int(percentile(latencies_ns, percent)) for percent in (50, 99))
-    return Loop(len(latencies_ns), seconds, next(numbers) - first, p50_ns, p99_ns, longest_ns)
+    return ClosedLoop(len(latencies_ns), seconds, next(numbers) - first, p50_ns, p99_ns, longest_ns)
 
 
-async def local_reads(replica: Backend, *, seconds: float) -> Loop:
+async def local_reads(replica: Backend, *, seconds: float) -> ClosedLoop:
     """Read from the local tree, without waiting for anybody, as fast as one caller can."""
     paths = itertools.cycle([key_path(number) for number in range(KEY_COUNT)])
     get = replica.store.get
@@ -171,7 +182,7 @@ async def local_reads(replica: Backend, *, seconds: float) -> Loop:
             get(path)
         operations += _LOCAL_READS_AT_ONCE
         await trio.lowlevel.checkpoint()
-    return Loop(operations, elapsed_s, operations)
+    return ClosedLoop(operations, elapsed_s, operations)
 
 
 async def fill(replica: Backend) -> None:

@@ -20,7 +20,7 @@ import trio
 
 from batonpass.scenarios.bench.tree.loads import PROCEDURES, fill, load_nodes, run_load, write_among
 from batonpass.scenarios.bench.tree.profiles import from_cprofile
-from batonpass.scenarios.bench.workloads import Kind, key_path, value_text
+from batonpass.scenarios.bench.workloads import OperationKind, key_path, value_text
 from batonpass.tree import Aborted, Member, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
 
 __all__ = ["arguments_of", "parse_arguments", "serve"]
@@ -71,7 +71,11 @@ async def _fill(replica: Replica, _order: Order) -> Any:
 
 async def _load(replica: Replica, order: Order) -> Any:
     loop = await run_load(
-        replica, Kind(order["kind"]), order["outstanding"], warm_up_s=order["warm_up_s"], seconds=order["seconds"]
+        replica,
+        OperationKind(order["kind"]),
+        order["outstanding"],
+        warm_up_s=order["warm_up_s"],
+        seconds=order["seconds"],
     )
     return loop.to_data()
 

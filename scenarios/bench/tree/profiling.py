@@ -14,8 +14,8 @@ from batonpass.scenarios.bench.process_facts import processor_seconds
 from batonpass.scenarios.bench.subject import MeasurementFailed
 from batonpass.scenarios.bench.tree.batonpass import Batonpass, BenchMember
 from batonpass.scenarios.bench.tree.profiles import Profile, from_collapsed, is_waiting
-from batonpass.scenarios.bench.workloads import Place, Workload
-from batonpass.scenarios.cluster.processes import ChildProcesses, Command
+from batonpass.scenarios.bench.workloads import BenchWorkload, Place
+from batonpass.scenarios.cluster.processes import ChildCommand, ChildProcesses
 
 __all__ = ["MemberProfile", "profile_workload", "render_profile"]
 
@@ -44,7 +44,7 @@ class MemberProfile:
 
 
 async def profile_workload(
-    cluster: Batonpass, workload: Workload, seconds: float, directory: Path
+    cluster: Batonpass, workload: BenchWorkload, seconds: float, directory: Path
 ) -> list[MemberProfile]:
     """Run a workload, and watch the leader and one follower from within or from outside.
 
@@ -92,13 +92,13 @@ async def _watch(member: BenchMember, seconds: float, stacks_file: Path) -> Prof
         *("--rate", str(_RATE_HZ), "--duration", str(max(1, round(seconds))), "--output", str(stacks_file)),
     ]
     async with ChildProcesses.open(on_crash=lambda _: None) as processes:
-        end = await processes.start(Command("py-spy", argv, stacks_file.with_suffix(".log"))).wait()
+        end = await processes.start(ChildCommand("py-spy", argv, stacks_file.with_suffix(".log"))).wait()
     if end.returncode != 0:
         raise MeasurementFailed(end.sentence)
     return from_collapsed(await trio.Path(stacks_file).read_text(), 1 / _RATE_HZ)
 
 
-def render_profile(workload: Workload, profiles: list[MemberProfile]) -> RenderableType:
+def render_profile(workload: BenchWorkload, profiles: list[MemberProfile]) -> RenderableType:
     """Layers and functions, in microseconds of processor time per command; then what was waited for, by the clock."""
     parts: list[RenderableType] = [Text(f"\n{workload.name}", style="bold")]
     for member in profiles:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from batonpass.scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
+from batonpass.scenarios.bench.judgement import DemandVerdict, judge, judge_all, spread_of
 from batonpass.scenarios.bench.machine import MachineFacts
-from batonpass.scenarios.bench.rows import Demand, Reference, RowSpec, Unit
+from batonpass.scenarios.bench.rows import Reference, RowDemand, RowSpec, RowUnit
 from batonpass.scenarios.bench.workloads import Sample
 
 __all__ = ["BenchReport", "DemandResult", "Figures", "RowResult", "row_result"]
@@ -14,11 +14,11 @@ __all__ = ["BenchReport", "DemandResult", "Figures", "RowResult", "row_result"]
 SCHEMA_VERSION = 1
 
 
-class _Frozen(BaseModel):
+class _FrozenReport(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Figures(_Frozen):
+class Figures(_FrozenReport):
     """What was measured of one subject in one row: the rounds' figures, and, for workloads, more about them.
 
     `rounds` are in the unit of the row, in the order in which they were measured.
@@ -36,29 +36,29 @@ class Figures(_Frozen):
     client_cpu_us_per_command: float | None = None
 
 
-class DemandResult(_Frozen):
+class DemandResult(_FrozenReport):
     """A demand, in words, and what became of it."""
 
     text: str
-    verdict: Verdict
+    verdict: DemandVerdict
 
 
-class RowResult(_Frozen):
+class RowResult(_FrozenReport):
     """One row of the table. `ratio` is ours divided by etcd's, medians of the same run."""
 
     name: str
     title: str
-    unit: Unit
+    unit: RowUnit
     lower_is_better: bool
     batonpass: Figures | None
     etcd: Figures | None
     ratio: float | None
     khepri_measured_elsewhere: float | None
     demands: tuple[DemandResult, ...]
-    verdict: Verdict | None
+    verdict: DemandVerdict | None
 
 
-class BenchReport(_Frozen):
+class BenchReport(_FrozenReport):
     """A whole run."""
 
     schema_version: int = SCHEMA_VERSION
@@ -71,7 +71,7 @@ class BenchReport(_Frozen):
     @property
     def passed(self) -> bool:
         """Whether no demand was missed."""
-        return all(row.verdict is not Verdict.MISSED for row in self.rows)
+        return all(row.verdict is not DemandVerdict.MISSED for row in self.rows)
 
 
 def row_result(spec: RowSpec, measured: Mapping[str, Sequence[Sample | float]], *, quiet: bool) -> RowResult:
@@ -96,7 +96,7 @@ def row_result(spec: RowSpec, measured: Mapping[str, Sequence[Sample | float]], 
     )
 
 
-def _figures(unit: Unit, measured: Sequence[Sample | float]) -> Figures | None:
+def _figures(unit: RowUnit, measured: Sequence[Sample | float]) -> Figures | None:
     rounds = [_figure_of(unit, one) if isinstance(one, Sample) else one for one in measured]
     spread = spread_of(rounds)
     if spread is None:
@@ -116,8 +116,8 @@ def _figures(unit: Unit, measured: Sequence[Sample | float]) -> Figures | None:
     )
 
 
-def _figure_of(unit: Unit, sample: Sample) -> float:
-    if unit is Unit.PER_SECOND:
+def _figure_of(unit: RowUnit, sample: Sample) -> float:
+    if unit is RowUnit.PER_SECOND:
         return sample.per_second
     if sample.p50_ms is None:
         raise ValueError("a row shows the latency of a workload whose operations are not timed one by one")
@@ -129,9 +129,9 @@ def _median(values: Sequence[float | None]) -> float | None:
     return None if spread is None else spread.median
 
 
-def _text(demand: Demand, unit: Unit) -> str:
+def _text(demand: RowDemand, unit: RowUnit) -> str:
     sign = "<=" if unit.lower_is_better else ">="
     if demand.reference is Reference.ETCD:
         return f"{sign} {demand.limit:g}x etcd"
-    suffix = "" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
+    suffix = "" if unit is RowUnit.PER_SECOND else unit if unit is RowUnit.TIMES else f" {unit}"
     return f"{sign} {demand.limit:,g}{suffix}{' if quiet' if demand.quiet_only else ''}"

@@ -11,17 +11,17 @@ from typing import Final
 
 from batonpass.scenarios.bench.machine import is_quiet, look_at
 from batonpass.scenarios.bench.rows import NodesFigure, RowSpec
-from batonpass.scenarios.bench.subject import Fault, LeaderMoved, Subject, Tell
+from batonpass.scenarios.bench.subject import LeaderFault, LeaderMoved, Subject, Tell
 from batonpass.scenarios.bench.tree.batonpass import Batonpass
 from batonpass.scenarios.bench.tree.etcd import Etcd, require_programs
 from batonpass.scenarios.bench.tree.nodes import measure_nodes
 from batonpass.scenarios.bench.tree.profiling import MemberProfile, profile_workload
 from batonpass.scenarios.bench.tree.report import BenchReport, row_result
-from batonpass.scenarios.bench.workloads import Sample, Workload
+from batonpass.scenarios.bench.workloads import BenchWorkload, Sample
 from batonpass.scenarios.cluster.ports import Ports
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
-__all__ = ["Measured", "Plan", "measure_all", "run_bench", "run_profiles"]
+__all__ = ["Measured", "TreeBenchPlan", "measure_all", "run_bench", "run_profiles"]
 
 _TRIES: Final = 3
 # Each is six loops.
@@ -33,7 +33,7 @@ Measured = dict[str, dict[str, list[Sample | float]]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TreeBenchPlan:
     """What to measure, and how often."""
 
     rows: tuple[RowSpec, ...]
@@ -54,7 +54,7 @@ class Plan:
         return any(not isinstance(row.source, NodesFigure) for row in self.rows)
 
 
-async def run_bench(plan: Plan, directory: Path, tell: Tell) -> BenchReport:
+async def run_bench(plan: TreeBenchPlan, directory: Path, tell: Tell) -> BenchReport:
     """Measure in a new directory below `directory`, which is removed afterwards.
 
     Raises:
@@ -84,14 +84,14 @@ async def run_bench(plan: Plan, directory: Path, tell: Tell) -> BenchReport:
 
 
 async def run_profiles(
-    plan: Plan, directory: Path, tell: Tell, show: Callable[[Workload, list[MemberProfile]], None]
+    plan: TreeBenchPlan, directory: Path, tell: Tell, show: Callable[[BenchWorkload, list[MemberProfile]], None]
 ) -> None:
     """Instead of measuring, look where the time goes under each workload of the plan, and show one after the other.
 
     Raises:
         EnvironmentFailed: as `run_bench`.
     """
-    workloads = [row.source for row in plan.rows if isinstance(row.source, Workload)]
+    workloads = [row.source for row in plan.rows if isinstance(row.source, BenchWorkload)]
     with _scratch(directory, tell) as scratch, Ports(SystemRandom()) as ports:
         async with Batonpass.open(scratch / "batonpass", ports) as cluster:
             for workload in workloads:
@@ -118,7 +118,7 @@ def _scratch(directory: Path, tell: Tell) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def _subjects(directory: Path, plan: Plan, tell: Tell) -> AsyncIterator[list[Subject]]:
+async def _subjects(directory: Path, plan: TreeBenchPlan, tell: Tell) -> AsyncIterator[list[Subject]]:
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(Ports(SystemRandom()))
         tell("starting three members of batonpass")
@@ -129,25 +129,25 @@ async def _subjects(directory: Path, plan: Plan, tell: Tell) -> AsyncIterator[li
         yield subjects
 
 
-async def measure_all(plan: Plan, subjects: list[Subject], tell: Tell) -> Measured:
+async def measure_all(plan: TreeBenchPlan, subjects: list[Subject], tell: Tell) -> Measured:
     """All rounds. Who begins changes with each sample, so that nobody always has the warmer processor."""
     measured: Measured = {row.name: {subject.name: [] for subject in subjects} for row in plan.rows}
     for number in range(plan.rounds):
         for row in plan.rows:
-            if isinstance(row.source, Workload):
+            if isinstance(row.source, BenchWorkload):
                 tell(f"round {number + 1} of {plan.rounds}: {row.title}")
                 for subject in _turn(subjects, number):
                     measured[row.name][subject.name].append(await _sample(subject, row.source, plan.seconds))
     for number in range(plan.faults):
         for row in plan.rows:
-            if isinstance(row.source, Fault):
+            if isinstance(row.source, LeaderFault):
                 tell(f"fault {number + 1} of {plan.faults}: {row.title}")
                 for subject in _turn(subjects, number):
                     measured[row.name][subject.name].append(await subject.outage_ms(row.source))
     return measured
 
 
-async def _nodes(directory: Path, plan: Plan, tell: Tell) -> Measured:
+async def _nodes(directory: Path, plan: TreeBenchPlan, tell: Tell) -> Measured:
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(Ports(SystemRandom()))
         clusters = {}
@@ -166,7 +166,7 @@ def _turn(subjects: list[Subject], number: int) -> Iterable[Subject]:
     return subjects if number % 2 == 0 else reversed(subjects)
 
 
-async def _sample(subject: Subject, workload: Workload, seconds: float) -> Sample:
+async def _sample(subject: Subject, workload: BenchWorkload, seconds: float) -> Sample:
     for _ in range(_TRIES - 1):
         try:
             return await subject.measure(workload, seconds)

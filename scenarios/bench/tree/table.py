@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from batonpass.scenarios.bench.judgement import VERDICT_STYLES, Verdict
+from batonpass.scenarios.bench.judgement import VERDICT_STYLES, DemandVerdict
 from batonpass.scenarios.bench.rows import bare, number
 from batonpass.scenarios.bench.tree.report import BenchReport, Figures, RowResult
 
@@ -71,7 +71,7 @@ def _notes(report: BenchReport) -> list[Text]:
         f"{report.rounds} rounds, {report.seconds_per_sample:g} s a sample; {versions}",
         "our clients run inside a member, as Khepri's; etcd's are h2load, which repeats one key",
     ]
-    missed = [row.title for row in report.rows if row.verdict is Verdict.MISSED]
+    missed = [row.title for row in report.rows if row.verdict is DemandVerdict.MISSED]
     if missed:
         lines.append(f"MISSED: {'; '.join(missed)}")
     else:

@@ -1,6 +1,6 @@
 """The states that a simulated server has staged: on a disk that is as fast as memory, and survives every crash."""
 
-from batonpass.simserver.transfer.target.staged_states import Stage
+from batonpass.simserver.transfer.target.staged_states import StagedState
 
 __all__ = ["DurableStages"]
 
@@ -9,18 +9,18 @@ class DurableStages:
     """In place of `simserver.transfer.target.staged_states.Stages`."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Stage] = {}
+        self.kept: dict[str, StagedState] = {}
         self.begun: tuple[str, ...] = ()
 
-    def get(self, transfer_id: str) -> Stage | None:
+    def get(self, transfer_id: str) -> StagedState | None:
         """As `Stages.get`."""
         return self.kept.get(transfer_id)
 
-    def waiting(self) -> list[Stage]:
+    def waiting(self) -> list[StagedState]:
         """As `Stages.waiting`."""
         return [self.kept[transfer_id] for transfer_id in sorted(self.kept) if transfer_id not in self.begun]
 
-    async def put(self, stage: Stage) -> None:
+    async def put(self, stage: StagedState) -> None:
         """As `Stages.put`."""
         self.kept[stage.transfer_id] = stage
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Outcome", "Violation"]
+__all__ = ["RunOutcome", "Violation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """Extended by each kind of run by its own figures.
 
     `trace` is a hash of everything that happened, `lines` the end of it, if something was violated.

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from batonpass.scenarios.cluster.subreaper import die_with_parent
-from batonpass.scenarios.simulation.kernel.outcome import Outcome
+from batonpass.scenarios.simulation.kernel.outcome import RunOutcome
 
 __all__ = ["MODULE", "main"]
 
@@ -58,9 +58,9 @@ def main(arguments: list[str]) -> None:
                 gc.collect()
 
 
-def _run_named(name: str) -> Callable[..., Outcome]:
+def _run_named(name: str) -> Callable[..., RunOutcome]:
     module, _, function = name.partition(":")
-    return cast(Callable[..., Outcome], getattr(import_module(module), function))
+    return cast(Callable[..., RunOutcome], getattr(import_module(module), function))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,40 +7,40 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.model.records import Role, TransferRecord
 from batonpass.authority.names import instance_of
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
-from batonpass.scenarios.simulation.machines.home import Home, home_of
-from batonpass.scenarios.simulation.machines.judge import Judge
-from batonpass.scenarios.simulation.machines.mixes import FaultMix
-from batonpass.scenarios.simulation.machines.network import Network
-from batonpass.scenarios.simulation.machines.parts import Parts
-from batonpass.scenarios.simulation.machines.player import Player
-from batonpass.scenarios.simulation.machines.server import Server
+from batonpass.scenarios.simulation.machines.home import MachineHome, home_of
+from batonpass.scenarios.simulation.machines.judge import MachineJudge
+from batonpass.scenarios.simulation.machines.mixes import MachineFaultMix
+from batonpass.scenarios.simulation.machines.network import MachineNetwork
+from batonpass.scenarios.simulation.machines.parts import MachineParts
+from batonpass.scenarios.simulation.machines.player import MachinePlayer
+from batonpass.scenarios.simulation.machines.server import MachineServer
 from batonpass.scenarios.simulation.machines.tokens import Tokens
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 
-__all__ = ["INSTANCES", "Cluster"]
+__all__ = ["INSTANCES", "MachineCluster"]
 
 INSTANCES: Final = ("alpha", "beta")
 NOWHERE: Final = "s99"
 """A server that does not exist."""
 
 
-class Cluster:
+class MachineCluster:
     """Everything together. What it does follows from the mix and the dice alone."""
 
-    def __init__(self, mix: FaultMix, dice: Random, parts: Parts | None = None) -> None:
+    def __init__(self, mix: MachineFaultMix, dice: Random, parts: MachineParts | None = None) -> None:
         self.mix: Final = mix
         self.dice: Final = dice
-        self.parts: Final = parts or Parts()
+        self.parts: Final = parts or MachineParts()
         self.schedule: Final = Schedule()
-        self.network: Final = Network(self.schedule, dice, mix)
-        self.judge: Final = Judge(self._may_simulate, self.schedule.note, has_leases=mix.leases)
+        self.network: Final = MachineNetwork(self.schedule, dice, mix)
+        self.judge: Final = MachineJudge(self._may_simulate, self.schedule.note, has_leases=mix.leases)
         self.tokens: Final = Tokens()
         self.is_resting = False
         self.proposed = 0
         self.moves_by_case = {"1": 0, "2": 0, "3": 0}
         procedures = self.parts.procedures
         self.homes: Final = {
-            one: Home(
+            one: MachineHome(
                 one,
                 self.schedule,
                 self.network,
@@ -54,8 +54,8 @@ class Cluster:
             )
             for one in INSTANCES
         }
-        self.servers: Final[dict[str, Server]] = {}
-        self.players: Final[list[Player]] = []
+        self.servers: Final[dict[str, MachineServer]] = {}
+        self.players: Final[list[MachinePlayer]] = []
         self.entities: Final[list[str]] = []
         numbers = range(1, mix.servers + 1)
         self._near: Final = {one: tuple(f"{one}.s{number}" for number in numbers) for one in INSTANCES}
@@ -69,7 +69,7 @@ class Cluster:
             self.network.nodes[home.name] = home
             for name in self.servers_of(instance):
                 home.register(name)
-                self.servers[name] = self.network.nodes[name] = Server(self, name)
+                self.servers[name] = self.network.nodes[name] = MachineServer(self, name)
             home.others.update((other, home_of(other)) for other in INSTANCES if other != instance)
             if home.granting is not None:
                 home.expired, home.lost = self.judge.died, self.judge.lost
@@ -85,7 +85,9 @@ class Cluster:
                 home.run("entity.create", entity=entity, kind="counter", spawner=player, server=server, rule="allow")
                 self.servers[server].spawn(entity, home.named(entity)[1])
                 self.entities.append(entity)
-                self.network.nodes[player] = one = Player(self, player, entity, server, 1 / self.mix.inputs_per_s)
+                self.network.nodes[player] = one = MachinePlayer(
+                    self, player, entity, server, 1 / self.mix.inputs_per_s
+                )
                 self.players.append(one)
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ class Cluster:
         source = self.servers.get(authority)
         if source is not None and source.is_up and not source.is_paused and target != authority:
             mode = Mode.STAGED if staged else Mode.EAGER
-            source.leaving.begin(Plan(transfer_id, entity, target, direct, mode=mode))
+            source.leaving.begin(DeparturePlan(transfer_id, entity, target, direct, mode=mode))
 
     def _target(self, instance: str, where: float) -> str:
         """Mostly a server of its own instance, sometimes one of the other, seldom one that does not exist."""

@@ -19,27 +19,27 @@ from batonpass.authority.wire.transfer import (
     ForwardInputs,
     Grant,
     InputItem,
-    Stage,
     Staged,
     StageDiscard,
+    StageState,
     StateTransfer,
 )
-from batonpass.scenarios.simulation.machines.lives import State, Stay
+from batonpass.scenarios.simulation.machines.lives import MachineState, MachineStay
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.machines.server import Server
+    from batonpass.scenarios.simulation.machines.server import MachineServer
 
-__all__ = ["Coming", "Staging"]
+__all__ = ["Coming", "MachineStaging"]
 
 MAX_FORWARDS: Final = 4
 _NOWHERE: Final = Fence(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class MachineStaging:
     """A state on a disk, and who sent it."""
 
-    message: Stage
+    message: StageState
     source: str
 
 
@@ -56,7 +56,7 @@ class _Context:
 class Coming:
     """Every entity that comes, or may come, to one server."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
         self._tokens: Final = server.world.tokens
         self._machines: Final[dict[str, Incoming]] = {}
@@ -82,14 +82,14 @@ class Coming:
         if self._server.may_act():
             self._offer(message, message.fence, sender)
 
-    def stage(self, message: Stage, sender: str) -> None:
+    def stage(self, message: StageState, sender: str) -> None:
         """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
         if not self._server.may_act():
             return
         if not isinstance(self._offer(message, message.fence, sender), machine.Drop):
-            self._server.keep_stage(Staging(message, sender), lambda: self._staged(message, sender))
+            self._server.keep_stage(MachineStaging(message, sender), lambda: self._staged(message, sender))
 
-    def _staged(self, message: Stage, sender: str) -> None:
+    def _staged(self, message: StageState, sender: str) -> None:
         answer = Staged(
             transfer_id=message.transfer_id,
             entity=message.entity,
@@ -138,7 +138,7 @@ class Coming:
 
     # --- the two halves --------------------------------------------------------------------------------------------
 
-    def _offer(self, message: StateTransfer | Stage | DirectHandoff, fence: Fence, source: str) -> machine.Effect:
+    def _offer(self, message: StateTransfer | StageState | DirectHandoff, fence: Fence, source: str) -> machine.Effect:
         offer = Offer(
             message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, 0, source
         )
@@ -146,7 +146,7 @@ class Coming:
         self._perform(message.entity, effect)
         return effect
 
-    def restage(self, staging: Staging) -> None:
+    def restage(self, staging: MachineStaging) -> None:
         """A state was on disk when this server started: it may be the one to begin with."""
         self._offer(staging.message, staging.message.fence, staging.source)
 
@@ -159,18 +159,18 @@ class Coming:
         self._remember(permission, _Context(inputs))
         effect = self.machine(certificate.entity).permitted(permission)
         staging = server.disk.stages.get(certificate.transfer_id)
-        if isinstance(effect, machine.Wait) and staging is not None:
+        if isinstance(effect, machine.AwaitOtherHalf) and staging is not None:
             self.restage(staging)
         else:
             self._perform(certificate.entity, effect)
 
     def _perform(self, entity: str, effect: machine.Effect) -> None:
         match effect:
-            case machine.Activate(offer, permission) if (context := self._contexts.get(permission)) is not None:
+            case machine.ActivateOffer(offer, permission) if (context := self._contexts.get(permission)) is not None:
                 self._begin(entity, offer, permission, context)
             case machine.AnswerAgain(permission) if permission in self._contexts:
                 self._answer_again(entity, permission)
-            case machine.Wait() if self._server.keeping is not None:
+            case machine.AwaitOtherHalf() if self._server.keeping is not None:
                 if (leave := self._machines[entity].waits_with) is not None:
                     self._server.keeping.unsettled.wants(entity, leave)
             case _:
@@ -180,7 +180,7 @@ class Coming:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
         server = self._server
         self.clear_the_way(entity, permission.fence)
-        stay = Stay(entity, permission.fence, State.decode(offer.state), source=permission.source)
+        stay = MachineStay(entity, permission.fence, MachineState.decode(offer.state), source=permission.source)
         server.begin(stay)
         server.world.moved(entity, permission.source, server.name, by_chain=bool(context.chain))
         server.disk.stages.pop(permission.transfer_id, None)

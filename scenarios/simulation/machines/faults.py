@@ -3,18 +3,18 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from batonpass.scenarios.simulation.machines.cluster import Cluster
+from batonpass.scenarios.simulation.machines.cluster import MachineCluster
 from batonpass.scenarios.simulation.machines.mixes import Range
 
-__all__ = ["Faults"]
+__all__ = ["MachineFaults"]
 
 Way = tuple[str, str]
 
 
-class Faults:
+class MachineFaults:
     """What happens to a cluster from now on, until it is healed."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: MachineCluster) -> None:
         self._cluster: Final = cluster
         self._mix: Final = cluster.mix
         self._dice: Final = cluster.dice

@@ -19,7 +19,7 @@ from batonpass.scenarios.simulation.machines.keeping import first_nonce
 from batonpass.scenarios.simulation.machines.recovering import Recovering, There
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.machines.home import Home
+    from batonpass.scenarios.simulation.machines.home import MachineHome
 
 __all__ = ["Granting"]
 
@@ -29,7 +29,7 @@ _ASK_S: Final = 0.5
 class Granting:
     """Grants leases while somebody leads the log."""
 
-    def __init__(self, home: "Home", granter: Granter) -> None:
+    def __init__(self, home: "MachineHome", granter: Granter) -> None:
         self._home: Final = home
         self._schedule: Final = home.schedule
         self.granter: Final = granter

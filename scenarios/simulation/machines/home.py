@@ -36,23 +36,23 @@ from batonpass.authority.wire.transfer import (
     ReportReply,
     Stranded,
 )
-from batonpass.homeserver.names.foreign_admission import Unanswered
+from batonpass.homeserver.names.foreign_admission import UnansweredQuestions
 from batonpass.homeserver.transfer.asked import args_of_report, not_learned
 from batonpass.homeserver.transfer.certificates import delegation_grant
 from batonpass.homeserver.transfer.decided import reply_of
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 from batonpass.scenarios.simulation.machines.granting import Granting
-from batonpass.scenarios.simulation.machines.judge import Judge
-from batonpass.scenarios.simulation.machines.mixes import FaultMix
-from batonpass.scenarios.simulation.machines.network import Network
-from batonpass.scenarios.simulation.machines.orders import Orders
+from batonpass.scenarios.simulation.machines.judge import MachineJudge
+from batonpass.scenarios.simulation.machines.mixes import MachineFaultMix
+from batonpass.scenarios.simulation.machines.network import MachineNetwork
+from batonpass.scenarios.simulation.machines.orders import MachineOrders
 from batonpass.scenarios.simulation.machines.rows import MachineRows
 from batonpass.scenarios.simulation.machines.tokens import Tokens
-from batonpass.scenarios.simulation.machines.words import Answered, Asked, Untold
+from batonpass.scenarios.simulation.machines.words import Asked, RelayedAnswer, Untold
 
 _EPOCH: Final[int] = EntityRecord.model_fields["epoch"].default
 
-__all__ = ["ADMISSION_PATIENCE_NS", "RENEW_AFTER", "Home", "home_of"]
+__all__ = ["ADMISSION_PATIENCE_NS", "RENEW_AFTER", "MachineHome", "home_of"]
 
 RENEW_AFTER: Final = 4
 """Passes after which a chain is replaced by a new grant, as `homeserver.transfer.service` does it."""
@@ -65,18 +65,18 @@ def home_of(instance: str) -> str:
     return f"{instance}.h1"
 
 
-class Home:
+class MachineHome:
     """A home instance, as a node of the network."""
 
     def __init__(
         self,
         instance: str,
         schedule: Schedule,
-        network: Network,
-        judge: Judge,
+        network: MachineNetwork,
+        judge: MachineJudge,
         tokens: Tokens,
         dice: Random,
-        mix: FaultMix,
+        mix: MachineFaultMix,
         procedures: Mapping[str, Callable[..., Any]],
         rows: MachineRows,
         granter: type[Granter],
@@ -98,8 +98,8 @@ class Home:
         self._procedures: Final = procedures
         self._is_mute = False
         self._admitting: dict[str, tuple[HandoffRequest, str, str]] = {}
-        self._unanswered: Final = Unanswered()
-        self.orders: Final = Orders(self, schedule)
+        self._unanswered: Final = UnansweredQuestions()
+        self.orders: Final = MachineOrders(self, schedule)
         self.others: Final[dict[str, str]] = {}
         self.unreported: Final[dict[str, TransferRecord]] = {}
         """Transfers that were committed, and of whose end nobody has told."""
@@ -189,7 +189,7 @@ class Home:
         match message:
             case Asked(by, asked):
                 self._dispatch(asked, by, sender)
-            case Answered(to, answer):
+            case RelayedAnswer(to, answer):
                 self.send(to, answer)
             case AdmitRequest() as request:
                 self._admit(request, sender)
@@ -230,7 +230,7 @@ class Home:
             self._network.send(self.name, to, message)
 
     def _answer(self, message: Any, to: str, via: str) -> None:
-        self.send(via or to, Answered(to, message) if via else message)
+        self.send(via or to, RelayedAnswer(to, message) if via else message)
 
     # --- hand-overs ------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from typing import Final
 from batonpass.authority.fence import Fence
 from batonpass.scenarios.simulation.kernel.debts import Debts
 from batonpass.scenarios.simulation.kernel.outcome import Violation
-from batonpass.scenarios.simulation.machines.lives import State
+from batonpass.scenarios.simulation.machines.lives import MachineState
 from batonpass.simserver.entity.inputs import fold
 
-__all__ = ["Judge", "Thread"]
+__all__ = ["MachineJudge", "Thread"]
 
 _NOWHERE: Final = Fence(0)
 
@@ -23,7 +23,7 @@ class Thread:
     """What is known of one entity: its newest state, who has that, and to whom authority was ever given."""
 
     entity: str
-    state: State
+    state: MachineState
     server: str
     fence: Fence
     """Of the stay in which the newest state was made."""
@@ -31,11 +31,11 @@ class Thread:
     highest: Fence = _NOWHERE
     running: dict[str, Fence] = field(default_factory=dict)
     """Who simulates it, or thinks so."""
-    copies: dict[str, State] = field(default_factory=dict)
+    copies: dict[str, MachineState] = field(default_factory=dict)
     """What servers hold of it, running or frozen."""
-    set_aside: dict[str, State] = field(default_factory=dict)
+    set_aside: dict[str, MachineState] = field(default_factory=dict)
     """What servers whose leases ended under it came to, and keep as copies."""
-    digests: list[bytes] = field(default_factory=lambda: [State().digest])
+    digests: list[bytes] = field(default_factory=lambda: [MachineState().digest])
     """The folds over its player's inputs, by number."""
     deaths: int = 0
     """How many servers had died when it was taken up."""
@@ -48,7 +48,7 @@ class Thread:
     """Inputs that the player was told of."""
 
 
-class Judge:
+class MachineJudge:
     """Keeps the first violation of each kind. `may_simulate` says whether a server would go on with an entity now."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Judge:
 
     def created(self, entity: str, server: str, fence: Fence) -> None:
         """There is a new entity, on a server."""
-        thread = self.threads[entity] = Thread(entity, State(), server, _NOWHERE)
+        thread = self.threads[entity] = Thread(entity, MachineState(), server, _NOWHERE)
         thread.given[fence] = server
         thread.highest = fence
 
@@ -101,7 +101,7 @@ class Judge:
 
     # --- who simulates ---------------------------------------------------------------------------------------------
 
-    def begins(self, entity: str, server: str, fence: Fence, state: State) -> None:
+    def begins(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
         """A server takes an entity up, from a state that was somebody's last."""
         thread = self.threads[entity]
         self.begun += 1
@@ -130,7 +130,7 @@ class Judge:
         """It stands still there."""
         self.threads[entity].running.pop(server, None)
 
-    def takes_over(self, entity: str, server: str, fence: Fence, state: State) -> None:
+    def takes_over(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
         """A server goes on from a copy, by the log's leave: its authority is dead, or has stopped."""
         thread = self.threads[entity]
         self.takeovers += 1
@@ -195,7 +195,7 @@ class Judge:
         thread.running.pop(server, None)
         thread.copies.pop(server, None)
 
-    def resumes(self, entity: str, server: str, fence: Fence, state: State) -> None:
+    def resumes(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
         """It goes on where it stood still."""
         thread = self.threads[entity]
         self._note(f"{server} goes on with {entity} under {fence} at {state.tick}")
@@ -205,7 +205,7 @@ class Judge:
         thread.running[server] = thread.fence = fence
         thread.server = server
 
-    def changes(self, entity: str, server: str, fence: Fence, state: State) -> None:
+    def changes(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
         """A server simulated it for a tick."""
         thread = self.threads[entity]
         if thread.server != server or thread.fence != fence:

@@ -17,13 +17,13 @@ from batonpass.authority.machines.target import Permission
 from batonpass.authority.model.standing import CopySource
 from batonpass.authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected, Renew, RenewReply, StageWord
-from batonpass.scenarios.simulation.machines.lives import State, Stay
+from batonpass.scenarios.simulation.machines.lives import MachineState, MachineStay
 from batonpass.scenarios.simulation.machines.words import CopiesOf, KeptCopies
 from batonpass.simserver.transfer.target.unresolved import LooseEnds, Unsettled
 
 if TYPE_CHECKING:
     from batonpass.actors.base.clock import Clock
-    from batonpass.scenarios.simulation.machines.server import Server
+    from batonpass.scenarios.simulation.machines.server import MachineServer
     from batonpass.simserver.entity.table import Holding, Holdings
     from batonpass.simserver.lease.keeper import LeaseKeeper
     from batonpass.simserver.net.ports import Ports
@@ -43,7 +43,7 @@ def first_nonce(server: str) -> str:
     return hashlib.sha256(server.encode()).hexdigest()[:32]
 
 
-def copy_of(fence: Fence, state: State, source: CopySource) -> Copy:
+def copy_of(fence: Fence, state: MachineState, source: CopySource) -> Copy:
     """A copy of a state, as it moves."""
     data = state.encode()
     return Copy(fence, state.tick, data, hashlib.sha256(data).hexdigest(), source)
@@ -52,7 +52,7 @@ def copy_of(fence: Fence, state: State, source: CopySource) -> Copy:
 class _Times:
     """As much of a clock, and of holdings, as loose ends make use of."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
 
     def monotonic_ns(self) -> int:
@@ -66,7 +66,7 @@ class _Times:
 class Keeping:
     """The lease of one life of a server, the copies that it keeps, and its loose ends."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
         self._disk: Final = server.disk
         self._dice: Final = server.world.dice
@@ -169,7 +169,7 @@ class Keeping:
         for stay in list(server.stays.values()):
             self._give_up(stay, stays=stay.entity in server.leaving.by_entity)
 
-    def _give_up(self, stay: Stay, *, stays: bool = False) -> None:
+    def _give_up(self, stay: MachineStay, *, stays: bool = False) -> None:
         server = self._server
         stay.frozen = True
         server.judge.stops(stay.entity, server.name)
@@ -339,7 +339,7 @@ class Keeping:
             return False
         server.coming.machine(entity).fence_raised(item.fence)
         server.coming.clear_the_way(entity, item.fence)
-        server.take_over(Stay(entity, item.fence, State.decode(copy.state)))
+        server.take_over(MachineStay(entity, item.fence, MachineState.decode(copy.state)))
         self.table.drop(entity)
         self._staged.pop(entity, None)
         return True

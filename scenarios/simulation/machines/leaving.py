@@ -14,13 +14,13 @@ from batonpass.authority.machines.source import Case, Mode
 from batonpass.authority.names import instance_of
 from batonpass.authority.trust.certificates import MAX_CHAIN
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.transfer import Activated, HandoffReply, Order, Report, Stage, Staged, StateTransfer
-from batonpass.scenarios.simulation.machines.lives import Stay
-from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.authority.wire.transfer import Activated, HandoffReply, Order, Report, Staged, StageState, StateTransfer
+from batonpass.scenarios.simulation.machines.lives import MachineStay
+from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.seen_orders import Begun
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.machines.server import Server
+    from batonpass.scenarios.simulation.machines.server import MachineServer
 
 __all__ = ["Leaving"]
 
@@ -34,7 +34,7 @@ _LEAST_NS: Final = 100_000_000
 class Leaving:
     """Every entity that is leaving one server."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
         self._parts: Final = server.world.parts
         self._begun: Final = Begun()
@@ -47,7 +47,7 @@ class Leaving:
 
     def ordered(self, order: Order) -> None:
         """Home says that an entity is to go."""
-        plan = Plan(
+        plan = DeparturePlan(
             order.transfer_id,
             order.entity,
             order.target,
@@ -59,7 +59,7 @@ class Leaving:
         )
         self.begin(plan)
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: DeparturePlan) -> None:
         """Freeze an entity and hand it over, if that makes sense now."""
         server = self._server
         stay = server.stays.get(plan.entity)
@@ -88,7 +88,7 @@ class Leaving:
         self._perform(departure, outgoing.start(now_ns))
         self._arm(departure)
 
-    def _case(self, plan: Plan, stay: Stay) -> Case:
+    def _case(self, plan: DeparturePlan, stay: MachineStay) -> Case:
         holding = stay.holding
         is_allowed = plan.direct and holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN
         if is_allowed and self._begun.may_be_passed(plan, holding):
@@ -115,7 +115,7 @@ class Leaving:
             return
         del self._alarms[name]
         if (next_ns := departure.machine.next_timer_ns) is not None and next_ns <= self._server.now_ns:
-            self._event(departure, machine.Tick())
+            self._event(departure, machine.TimePassed())
         else:
             self._arm(departure)
 
@@ -137,7 +137,7 @@ class Leaving:
             return machine.Committed(reply.fence, reply.certificate)
         if reply.authority != self._server.name:
             return machine.Lost(reply.authority, reply.fence)
-        return machine.Refusal(reply.reason, reply.fence)
+        return machine.TransferRefused(reply.reason, reply.fence)
 
     def activated(self, message: Activated, sender: str) -> None:
         """The target says that it simulates."""
@@ -151,7 +151,7 @@ class Leaving:
         if departure is None or sender != departure.plan.target:
             return
         if message.state_hash == departure.frozen.state_hash:
-            self._event(departure, machine.Staged())
+            self._event(departure, machine.StateStaged())
 
     def superseded(self, entity: str, fence: Fence) -> None:
         """What leaves here is of the past: the entity comes, or is gone on with, under `fence`."""
@@ -179,7 +179,7 @@ class Leaving:
         for effect in effects:
             match effect:
                 case machine.SendStage():
-                    server.send(plan.target, departure.state(Stage))
+                    server.send(plan.target, departure.state(StageState))
                 case machine.AskAbort(reason):
                     server.send(server.home, departure.abort(reason))
                 case machine.SendDiscard():
@@ -205,7 +205,7 @@ class Leaving:
                     self._retire(departure, authority, fence)
                 case machine.Resume(fence):
                     self._resume(departure, fence)
-                case machine.Report():
+                case machine.ReportTransfer():
                     self.reports[plan.transfer_id] = report = departure.report()
                     server.send(server.home, report)
 

@@ -19,14 +19,14 @@ from batonpass.simserver.entity.table import Holding
 if TYPE_CHECKING:
     from batonpass.simserver.entity.state import Life as ServerLife
 
-__all__ = ["KIND", "MAX_JOURNAL", "State", "Stay"]
+__all__ = ["KIND", "MAX_JOURNAL", "MachineState", "MachineStay"]
 
 KIND: Final = "counter"
 MAX_JOURNAL: Final = 64
 """Inputs that are kept of a frozen entity; others come again."""
 
 
-class State(NamedTuple):
+class MachineState(NamedTuple):
     """How far an entity is: its tick, its owner's inputs up to a number and the fold over them, and its history."""
 
     tick: int = 0
@@ -34,28 +34,28 @@ class State(NamedTuple):
     digest: bytes = b"\0" * 16
     history: int = 0
 
-    def taken_up(self, server: str) -> "State":
+    def taken_up(self, server: str) -> "MachineState":
         """One tick on, by whoever takes it up."""
         history = crc32(b"%d %s" % (self.tick, server.encode()), self.history)
-        return State(self.tick + 1, self.applied, self.digest, history)
+        return MachineState(self.tick + 1, self.applied, self.digest, history)
 
-    def given(self, seq: int, data: bytes) -> "State":
+    def given(self, seq: int, data: bytes) -> "MachineState":
         """One tick on, with the next input."""
-        return State(self.tick + 1, seq, fold(self.digest, seq, data), self.history)
+        return MachineState(self.tick + 1, seq, fold(self.digest, seq, data), self.history)
 
     def encode(self) -> bytes:
         """As bytes that move."""
         return b"%d:%d:%d:%s" % (self.tick, self.applied, self.history, self.digest.hex().encode())
 
     @classmethod
-    def decode(cls, data: bytes) -> "State":
+    def decode(cls, data: bytes) -> "MachineState":
         """Read what `encode` wrote."""
         tick, applied, history, digest = data.split(b":")
         return cls(int(tick), int(applied), bytes.fromhex(digest.decode()), int(history))
 
 
 @dataclass(slots=True)
-class Stay:
+class MachineStay:
     """An entity that is on a server, running or frozen: what `simserver.entity.state.Life` is to hand-overs.
 
     `holding` is the real one, with the chain by which it may be passed on.
@@ -63,13 +63,13 @@ class Stay:
 
     entity: str
     fence: Fence
-    state: State
+    state: MachineState
     frozen: bool = False
     journal: list[InputItem] = field(default_factory=list)
     unsaid_owner_rev: int = 0
     holding: Holding = field(init=False, repr=False)
     source: str = ""
-    copied: tuple[Fence, State, tuple[str, ...]] | None = None
+    copied: tuple[Fence, MachineState, tuple[str, ...]] | None = None
     intervals: int = 0
     """Since it was copied last."""
     durable: int = 0
@@ -80,7 +80,7 @@ class Stay:
         self.holding = Holding(self.entity, cast("ServerLife", self))
 
     @property
-    def acceptance(self) -> "Stay":
+    def acceptance(self) -> "MachineStay":
         """What it knows of its inputs, which is nothing apart."""
         return self
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["MIXES", "FaultMix"]
+__all__ = ["MIXES", "MachineFaultMix"]
 
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultMix:
+class MachineFaultMix:
     """One kind of bad luck, and what is asked of the cluster meanwhile."""
 
     name: str
@@ -67,49 +67,49 @@ class FaultMix:
 _RATED: Final = ("cut", "cut_one_way", "isolate", "pause", "crash", "away")
 
 _ALL: Final = (
-    FaultMix(name="calm", purpose="nothing goes wrong, and entities move all the time", moves=1500.0),
-    FaultMix(
+    MachineFaultMix(name="calm", purpose="nothing goes wrong, and entities move all the time", moves=1500.0),
+    MachineFaultMix(
         name="lossy",
         purpose="a tenth of all messages is lost, some come twice, and some a second late",
         lost=0.1,
         repeated=0.05,
         late=0.03,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="reordered",
         purpose="messages take up to 50 ms, so that each may overtake any other, and many come twice",
         delay_s=(0.0005, 0.05),
         repeated=0.2,
         late=0.05,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="cuts",
         purpose="servers and homes cannot reach each other, one way or both, for up to two seconds",
         cut=3.0,
         cut_one_way=3.0,
         isolate=1.0,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="pauses",
         purpose="servers stand still for up to two seconds, and go on as if nothing had happened",
         pause=4.0,
         late=0.01,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="log",
         purpose="home instances answer nobody for a while, decide without saying so, and refuse",
         away=2.0,
         unknown_share=0.1,
         refused_share=0.1,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="crashes",
         purpose="servers are killed and started again, and others go on with what they had",
         leases=True,
         faults_s=3.0,
         crash=1.5,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="leases",
         purpose="servers stand still, or cannot reach home, for longer than their leases last",
         leases=True,
@@ -121,7 +121,7 @@ _ALL: Final = (
         cut_s=(0.5, 3.0),
         late=0.01,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="deaths",
         purpose="all of this, each of it seldom, with leases",
         leases=True,
@@ -137,7 +137,7 @@ _ALL: Final = (
         unknown_share=0.02,
         refused_share=0.03,
     ),
-    FaultMix(
+    MachineFaultMix(
         name="everything",
         purpose="all of this, each of it seldom",
         lost=0.03,
@@ -153,4 +153,4 @@ _ALL: Final = (
     ),
 )
 
-MIXES: Final[Mapping[str, FaultMix]] = MappingProxyType({mix.name: mix for mix in _ALL})
+MIXES: Final[Mapping[str, MachineFaultMix]] = MappingProxyType({mix.name: mix for mix in _ALL})

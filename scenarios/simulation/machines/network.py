@@ -9,23 +9,23 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
-from batonpass.scenarios.simulation.machines.mixes import FaultMix
+from batonpass.scenarios.simulation.machines.mixes import MachineFaultMix
 
-__all__ = ["Network", "Node"]
+__all__ = ["MachineNetwork", "MachineNode"]
 
 
-class Node(Protocol):
+class MachineNode(Protocol):
     """Whoever can be sent something."""
 
     def take(self, message: Any, sender: str) -> None:
         """A message arrives."""
 
 
-class Network:
+class MachineNetwork:
     """Carries messages between nodes by their names; what is sent to nobody is lost."""
 
-    def __init__(self, schedule: Schedule, dice: Random, mix: FaultMix) -> None:
-        self.nodes: Final[dict[str, Node]] = {}
+    def __init__(self, schedule: Schedule, dice: Random, mix: MachineFaultMix) -> None:
+        self.nodes: Final[dict[str, MachineNode]] = {}
         self.sent = 0
         self._schedule: Final = schedule
         self._random: Final = dice.random

@@ -8,17 +8,17 @@ from batonpass.authority.wire.transfer import Order
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.machines.home import Home
+    from batonpass.scenarios.simulation.machines.home import MachineHome
 
-__all__ = ["AGAIN_S", "Orders"]
+__all__ = ["AGAIN_S", "MachineOrders"]
 
 AGAIN_S: Final = 1.0
 
 
-class Orders:
+class MachineOrders:
     """The permitted transfers of one home instance that nobody has begun, or not ended."""
 
-    def __init__(self, home: "Home", schedule: Schedule) -> None:
+    def __init__(self, home: "MachineHome", schedule: Schedule) -> None:
         self._home: Final = home
         self._schedule: Final = schedule
         self.waiting: Final[dict[str, None]] = {}

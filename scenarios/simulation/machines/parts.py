@@ -11,11 +11,11 @@ from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.scenarios.simulation.machines.keeping import Keeping
 from batonpass.scenarios.simulation.machines.rows import MachineRows
 
-__all__ = ["Parts"]
+__all__ = ["MachineParts"]
 
 
 @dataclass(frozen=True)
-class Parts:
+class MachineParts:
     """The machines, the procedures of the log, and the rows that these are run on."""
 
     outgoing: type[Outgoing] = Outgoing

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.transfer import InputItem
-from batonpass.scenarios.simulation.machines.words import Elsewhere, Given, Heard
+from batonpass.scenarios.simulation.machines.words import Elsewhere, Given, InputsHeard
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.machines.cluster import Cluster
+    from batonpass.scenarios.simulation.machines.cluster import MachineCluster
 
-__all__ = ["Player"]
+__all__ = ["MachinePlayer"]
 
 MAX_UNHEARD: Final = 16
 AGAIN_S: Final = 0.25
@@ -17,10 +17,10 @@ _ASKS_AFTER: Final = 3
 """After so many repetitions without a word it asks home where the entity is."""
 
 
-class Player:
+class MachinePlayer:
     """A player, as a node of the network."""
 
-    def __init__(self, world: "Cluster", name: str, entity: str, server: str, every_s: float) -> None:
+    def __init__(self, world: "MachineCluster", name: str, entity: str, server: str, every_s: float) -> None:
         self.world: Final = world
         self.name: Final = name
         self.entity: Final = entity
@@ -71,7 +71,7 @@ class Player:
     def take(self, message: Any, sender: str) -> None:
         """A server answers."""
         match message:
-            case Heard(applied, durable, fence):
+            case InputsHeard(applied, durable, fence):
                 if fence < self._fence:
                     return
                 self.world.judge.acknowledges(self.entity, durable)

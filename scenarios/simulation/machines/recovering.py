@@ -19,7 +19,7 @@ from batonpass.homeserver.failover.takeover import believed
 
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.machines.granting import Granting
-    from batonpass.scenarios.simulation.machines.home import Home
+    from batonpass.scenarios.simulation.machines.home import MachineHome
 
 __all__ = ["Recovering", "There"]
 
@@ -37,7 +37,7 @@ class There(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Round:
+class _MachineRound:
     """One question to everybody who is alive: which copies are there of these?"""
 
     asks: Callable[[str], Sequence[RaisedItem]]
@@ -50,10 +50,10 @@ class _Round:
 class Recovering:
     """The recoveries of one home instance."""
 
-    def __init__(self, home: "Home", granting: "Granting") -> None:
+    def __init__(self, home: "MachineHome", granting: "Granting") -> None:
         self._home: Final = home
         self._granting: Final = granting
-        self._rounds: Final[dict[int, _Round]] = {}
+        self._rounds: Final[dict[int, _MachineRound]] = {}
         self._by_name: Final[dict[tuple[str, str], int]] = {}
         self._number = 0
         self._since_s: Final[dict[tuple[str, int], float]] = {}
@@ -76,10 +76,10 @@ class Recovering:
             return
         self._number += 1
         self._by_name[name] = self._number
-        asking = self._rounds[self._number] = _Round(asks, there, decide, self._home.schedule.now_s)
+        asking = self._rounds[self._number] = _MachineRound(asks, there, decide, self._home.schedule.now_s)
         self._tell(self._number, asking)
 
-    def _tell(self, number: int, asking: _Round) -> None:
+    def _tell(self, number: int, asking: _MachineRound) -> None:
         for server in asking.there.alive:
             if server not in asking.answers:
                 self._home.send(server, Collect(number=number, items=list(asking.asks(server))))

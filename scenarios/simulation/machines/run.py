@@ -5,11 +5,11 @@ import traceback
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.scenarios.simulation.kernel.outcome import Outcome
-from batonpass.scenarios.simulation.machines.cluster import Cluster
-from batonpass.scenarios.simulation.machines.faults import Faults
-from batonpass.scenarios.simulation.machines.mixes import MIXES, FaultMix
-from batonpass.scenarios.simulation.machines.parts import Parts
+from batonpass.scenarios.simulation.kernel.outcome import RunOutcome
+from batonpass.scenarios.simulation.machines.cluster import MachineCluster
+from batonpass.scenarios.simulation.machines.faults import MachineFaults
+from batonpass.scenarios.simulation.machines.mixes import MIXES, MachineFaultMix
+from batonpass.scenarios.simulation.machines.parts import MachineParts
 
 __all__ = ["HEAL_S", "MachinesOutcome", "simulate", "simulate_seed"]
 
@@ -19,7 +19,7 @@ _LOOK_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachinesOutcome(Outcome):
+class MachinesOutcome(RunOutcome):
     """What came of a run: `moves` are the transfers that came to their end, by their three cases."""
 
     moves: int
@@ -33,18 +33,18 @@ class MachinesOutcome(Outcome):
     lost: int
 
 
-def simulate_seed(mix: str, seed: int, parts: Parts | None = None) -> MachinesOutcome:
+def simulate_seed(mix: str, seed: int, parts: MachineParts | None = None) -> MachinesOutcome:
     """As `simulate`, by the name of the mix: what a campaign calls."""
     return simulate(MIXES[mix], seed, parts)
 
 
-def simulate(mix: FaultMix, seed: int, parts: Parts | None = None) -> MachinesOutcome:
+def simulate(mix: MachineFaultMix, seed: int, parts: MachineParts | None = None) -> MachinesOutcome:
     """Run a cluster through the mix, heal it, and judge what happened."""
-    cluster = Cluster(mix, random.Random(f"machines/{mix.name}/{seed}"), parts)
+    cluster = MachineCluster(mix, random.Random(f"machines/{mix.name}/{seed}"), parts)
     schedule, judge = cluster.schedule, cluster.judge
     began_s = schedule.now_s
     try:
-        faults = Faults(cluster)
+        faults = MachineFaults(cluster)
         schedule.run_until(began_s + mix.faults_s, lambda: bool(judge.violations))
         faults.heal()
         _settle(cluster)
@@ -73,7 +73,7 @@ def simulate(mix: FaultMix, seed: int, parts: Parts | None = None) -> MachinesOu
     )
 
 
-def _settle(cluster: Cluster) -> None:
+def _settle(cluster: MachineCluster) -> None:
     """From here on nothing goes wrong: everything must come to rest within a bounded time."""
     schedule, judge = cluster.schedule, cluster.judge
     until_s = schedule.now_s + HEAL_S

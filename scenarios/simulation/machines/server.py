@@ -21,22 +21,22 @@ from batonpass.authority.wire.transfer import (
     InputItem,
     Order,
     ReportReply,
-    Stage,
     Staged,
     StageDiscard,
+    StageState,
     StateTransfer,
 )
-from batonpass.scenarios.simulation.machines.coming import Coming, Staging
+from batonpass.scenarios.simulation.machines.coming import Coming, MachineStaging
 from batonpass.scenarios.simulation.machines.home import home_of
 from batonpass.scenarios.simulation.machines.keeping import Keeping, copy_of
 from batonpass.scenarios.simulation.machines.leaving import Leaving
-from batonpass.scenarios.simulation.machines.lives import State, Stay
-from batonpass.scenarios.simulation.machines.words import Elsewhere, Given, Heard, Untold
+from batonpass.scenarios.simulation.machines.lives import MachineState, MachineStay
+from batonpass.scenarios.simulation.machines.words import Elsewhere, Given, InputsHeard, Untold
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.machines.cluster import Cluster
+    from batonpass.scenarios.simulation.machines.cluster import MachineCluster
 
-__all__ = ["Disk", "Server"]
+__all__ = ["MachineDisk", "MachineServer"]
 
 LOOK_S: Final = 0.5
 """How often a server says again what nobody has heard."""
@@ -46,25 +46,25 @@ _LEDGER_S: Final = 0.05
 
 
 @dataclass(slots=True)
-class Disk:
+class MachineDisk:
     """What a server has written down."""
 
-    stages: dict[str, Staging] = field(default_factory=dict)
+    stages: dict[str, MachineStaging] = field(default_factory=dict)
     rows: dict[str, tuple[str, Fence]] = field(default_factory=dict)
     """Of each entity, where it went and under which fence; to nowhere if it lives here."""
     checkpoints: dict[str, Copy] = field(default_factory=dict)
     nonces: dict[int, str] = field(default_factory=dict)
 
 
-class Server:
+class MachineServer:
     """A simulation server, as a node of the network."""
 
-    def __init__(self, world: "Cluster", name: str) -> None:
+    def __init__(self, world: "MachineCluster", name: str) -> None:
         self.world: Final = world
         self.name: Final = name
         self.home: Final = home_of(instance_of(name))
         self.judge: Final = world.judge
-        self.disk: Final = Disk()
+        self.disk: Final = MachineDisk()
         self.is_paused = False
         self.is_up = False
         self.lives = 0
@@ -78,7 +78,7 @@ class Server:
         self.lives += 1
         self.is_up = True
         self._unwritten = {}
-        self.stays: dict[str, Stay] = {}
+        self.stays: dict[str, MachineStay] = {}
         self.gone: dict[str, tuple[str, Fence]] = {}
         self.lived: dict[str, Fence] = {}
         self.leaving = Leaving(self)
@@ -92,7 +92,7 @@ class Server:
             Activated: leaving.activated,
             Staged: leaving.staged,
             StateTransfer: coming.state,
-            Stage: coming.stage,
+            StageState: coming.stage,
             StageDiscard: coming.discarded,
             Grant: coming.granted,
             Activate: coming.activate,
@@ -219,13 +219,13 @@ class Server:
 
     def spawn(self, entity: str, fence: Fence) -> None:
         """A new entity begins here."""
-        self.stays[entity] = Stay(entity, fence, State())
+        self.stays[entity] = MachineStay(entity, fence, MachineState())
         self.disk.rows[entity] = ("", fence)
-        self.disk.checkpoints[entity] = copy_of(fence, State(), CopySource.CHECKPOINT)
+        self.disk.checkpoints[entity] = copy_of(fence, MachineState(), CopySource.CHECKPOINT)
         self.judge.created(entity, self.name, fence)
-        self.judge.begins(entity, self.name, fence, State())
+        self.judge.begins(entity, self.name, fence, MachineState())
 
-    def begin(self, stay: Stay) -> None:
+    def begin(self, stay: MachineStay) -> None:
         """An entity lives here from now on, and goes its first tick."""
         self.stays[stay.entity] = stay
         self.gone.pop(stay.entity, None)
@@ -235,7 +235,7 @@ class Server:
         self.judge.begins(stay.entity, self.name, stay.fence, stay.state)
         self._go_on(stay)
 
-    def take_over(self, stay: Stay) -> None:
+    def take_over(self, stay: MachineStay) -> None:
         """Go on with a copy: the log has given the entity to this server."""
         self.stays[stay.entity] = stay
         self.gone.pop(stay.entity, None)
@@ -243,7 +243,7 @@ class Server:
         self.judge.takes_over(stay.entity, self.name, stay.fence, stay.state)
         self._go_on(stay)
 
-    def _go_on(self, stay: Stay) -> None:
+    def _go_on(self, stay: MachineStay) -> None:
         self._write(stay.entity, "", stay.fence)
         if self.may_act():
             stay.state = stay.state.taken_up(self.name)
@@ -305,7 +305,7 @@ class Server:
             self.judge.resumes(entity, self.name, stay.fence, stay.state)
             self.given(stay, stay.take_journal())
 
-    def keep_stage(self, staging: Staging, kept: Callable[[], None]) -> None:
+    def keep_stage(self, staging: MachineStaging, kept: Callable[[], None]) -> None:
         """Have a state on the disk, and say so when it is there."""
 
         def write() -> None:
@@ -316,7 +316,7 @@ class Server:
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
-    def given(self, stay: Stay, items: Iterable[InputItem]) -> None:
+    def given(self, stay: MachineStay, items: Iterable[InputItem]) -> None:
         """Inputs for an entity that lives here: each is applied once, in order."""
         if stay.frozen:
             stay.keep(items)
@@ -337,4 +337,4 @@ class Server:
         self.given(stay, message.items)
         if not stay.frozen and self.may_act():
             durable = stay.state.applied if self.keeping is None else stay.durable
-            self.send(player, Heard(stay.state.applied, durable, stay.fence))
+            self.send(player, InputsHeard(stay.state.applied, durable, stay.fence))

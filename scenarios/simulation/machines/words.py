@@ -6,7 +6,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import Copy
 from batonpass.authority.wire.transfer import InputItem
 
-__all__ = ["Answered", "Asked", "CopiesOf", "Elsewhere", "Given", "Heard", "KeptCopies", "Untold"]
+__all__ = ["Asked", "CopiesOf", "Elsewhere", "Given", "InputsHeard", "KeptCopies", "RelayedAnswer", "Untold"]
 
 
 class Asked(NamedTuple):
@@ -16,7 +16,7 @@ class Asked(NamedTuple):
     message: Any
 
 
-class Answered(NamedTuple):
+class RelayedAnswer(NamedTuple):
     """Home → home: say this to a server of yours."""
 
     to: str
@@ -30,7 +30,7 @@ class Given(NamedTuple):
     items: tuple[InputItem, ...]
 
 
-class Heard(NamedTuple):
+class InputsHeard(NamedTuple):
     """Server → player: so many inputs are applied under this fence, and so many stay so whoever dies."""
 
     applied: int

@@ -15,29 +15,29 @@ from rich.table import Table
 
 from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.simulation.search.handover import Bounds, Handovers
-from batonpass.scenarios.simulation.search.host import Parts
-from batonpass.scenarios.simulation.search.search import Search, TooManyStates, Violation
+from batonpass.scenarios.simulation.search.handover import Handovers, SearchBounds
+from batonpass.scenarios.simulation.search.host import SearchParts
+from batonpass.scenarios.simulation.search.search import Search, SearchViolation, TooManyStates
 
 __all__ = ["SCOPES", "Searched", "command", "search_and_show", "search_scope"]
 
 # What is searched unless said otherwise: each is small enough to be searched in seconds, and each goes deep somewhere.
-SCOPES: Final[Mapping[str, Bounds]] = MappingProxyType(
+SCOPES: Final[Mapping[str, SearchBounds]] = MappingProxyType(
     {
-        "one-home": Bounds(inputs=0),
-        "two-homes": Bounds(homes="two-homes", repeats=0, inputs=0),
-        "direct": Bounds(repeats=0, inputs=0, delegated=True),
-        "refusals": Bounds(losses=0, repeats=1, inputs=0, refusals=True),
-        "inputs": Bounds(transfers=1, losses=1, repeats=0, inputs=2),
-        "staged": Bounds(repeats=0, inputs=0, staged=True),
-        "staged-crash": Bounds(transfers=1, losses=1, repeats=0, inputs=0, crashes=1, staged=True),
-        "staged-direct": Bounds(transfers=1, losses=1, repeats=0, inputs=1, delegated=True, staged=True),
-        "crash": Bounds(repeats=0, inputs=0, crashes=1),
-        "lives": Bounds(transfers=1, repeats=0, inputs=0, crashes=2, leases=True, stale_ledger=True),
-        "lives-direct": Bounds(
+        "one-home": SearchBounds(inputs=0),
+        "two-homes": SearchBounds(homes="two-homes", repeats=0, inputs=0),
+        "direct": SearchBounds(repeats=0, inputs=0, delegated=True),
+        "refusals": SearchBounds(losses=0, repeats=1, inputs=0, refusals=True),
+        "inputs": SearchBounds(transfers=1, losses=1, repeats=0, inputs=2),
+        "staged": SearchBounds(repeats=0, inputs=0, staged=True),
+        "staged-crash": SearchBounds(transfers=1, losses=1, repeats=0, inputs=0, crashes=1, staged=True),
+        "staged-direct": SearchBounds(transfers=1, losses=1, repeats=0, inputs=1, delegated=True, staged=True),
+        "crash": SearchBounds(repeats=0, inputs=0, crashes=1),
+        "lives": SearchBounds(transfers=1, repeats=0, inputs=0, crashes=2, leases=True, stale_ledger=True),
+        "lives-direct": SearchBounds(
             transfers=1, losses=0, repeats=0, inputs=0, crashes=2, delegated=True, leases=True, stale_ledger=True
         ),
-        "late-orders": Bounds(losses=0, inputs=0, crashes=1, delegated=True, only_direct=True, leases=True),
+        "late-orders": SearchBounds(losses=0, inputs=0, crashes=1, delegated=True, only_direct=True, leases=True),
     }
 )
 _BUDGETS: Final = ("transfers", "losses", "repeats", "crashes", "inputs")
@@ -50,11 +50,11 @@ class Searched:
     """One scope, searched."""
 
     scope: str
-    bounds: Bounds
+    bounds: SearchBounds
     states: int
     transitions: int
     depth: int
-    violation: Violation | None
+    violation: SearchViolation | None
     seconds: float
 
     def to_data(self) -> dict[str, Any]:
@@ -73,8 +73,8 @@ class Searched:
 
 def search_scope(
     scope: str,
-    bounds: Bounds,
-    parts: Parts | None = None,
+    bounds: SearchBounds,
+    parts: SearchParts | None = None,
     *,
     max_states: int = 5_000_000,
     progress: Callable[[int, int, int], None] | None = None,
@@ -124,13 +124,17 @@ def command(**flags: Any) -> int:
     return search_and_show(searches, max_states=flags["max_states"], json_file=flags["json_file"])
 
 
-def _bounds(bounds: Bounds, flags: dict[str, Any]) -> Bounds:
+def _bounds(bounds: SearchBounds, flags: dict[str, Any]) -> SearchBounds:
     changes = {name: flags[name] for name in _BUDGETS if flags[name] is not None}
     return replace(bounds, **changes, stale_ledger=flags["stale_ledger"] or bounds.stale_ledger)
 
 
 def search_and_show(
-    searches: Mapping[str, Bounds], parts: Parts | None = None, *, max_states: int, json_file: Path | None = None
+    searches: Mapping[str, SearchBounds],
+    parts: SearchParts | None = None,
+    *,
+    max_states: int,
+    json_file: Path | None = None,
 ) -> int:
     """Search each scope and print what came of it. The exit status.
 

@@ -33,16 +33,16 @@ from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.authority.wire.transfer import HandoffReply, Message, ReportReply, StageWord
 from batonpass.crypto import jose
 from batonpass.scenarios.simulation.search.home import ENTITY, TransfersAtHome
-from batonpass.scenarios.simulation.search.host import Host, Parts
-from batonpass.scenarios.simulation.search.keys import HOME, Keys, homeserver_for
-from batonpass.scenarios.simulation.search.memory import Change, Decision, Envelope, Numbers, Server
+from batonpass.scenarios.simulation.search.host import Host, SearchParts
+from batonpass.scenarios.simulation.search.keys import HOME, SearchKeys, homeserver_for
+from batonpass.scenarios.simulation.search.memory import Envelope, HostChange, HostMemory, LogDecision, Numbering
 from batonpass.scenarios.simulation.search.ports import ROOMS
-from batonpass.scenarios.simulation.search.search import Step
+from batonpass.scenarios.simulation.search.search import SearchStep
 from batonpass.scenarios.simulation.search.words import details, told, transfer_of
 from batonpass.simserver.entity.snapshot import state_hash
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 
-__all__ = ["HOMES", "Bounds", "Handovers", "State"]
+__all__ = ["HOMES", "Handovers", "SearchBounds", "SearchState"]
 
 HOMES: Final = {
     "one-home": ("alpha.s1", "alpha.s2", "alpha.s3"),
@@ -53,7 +53,7 @@ TAKEN: Final = "transfer-taken"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SearchBounds:
     """How much may happen in one run.
 
     `transfers` are orders to move the entity, `losses` messages that never arrive, `repeats` messages that arrive
@@ -79,7 +79,7 @@ class Bounds:
     leases: bool = False
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """Everything at one moment; servers, log and messages by number."""
 
     servers: tuple[int, ...]
@@ -101,24 +101,24 @@ class State(NamedTuple):
 class Handovers:
     """The model, for `search.Search`."""
 
-    def __init__(self, bounds: Bounds, parts: Parts | None = None) -> None:
+    def __init__(self, bounds: SearchBounds, parts: SearchParts | None = None) -> None:
         self.bounds: Final = bounds
-        self._parts: Final = parts or Parts()
+        self._parts: Final = parts or SearchParts()
         self._names: Final = HOMES[bounds.homes]
-        keys = Keys(self._names)
+        keys = SearchKeys(self._names)
         ROOMS.incarnations = {}
         self._hosts = [Host(name, keys, self._parts) for name in self._names]
         self._home = TransfersAtHome(keys, self._parts.procedures)
-        self._servers = [Numbers() for _ in self._names]
-        self._logs, self._messages = Numbers(), Numbers()
-        self._changes: dict[tuple[Any, ...], Change] = {}
-        self._decisions: dict[tuple[Any, ...], Decision] = {}
+        self._servers = [Numbering() for _ in self._names]
+        self._logs, self._messages = Numbering(), Numbering()
+        self._changes: dict[tuple[Any, ...], HostChange] = {}
+        self._decisions: dict[tuple[Any, ...], LogDecision] = {}
         self._reports: dict[tuple[int, int, str], int] = {}
         self._lives_of: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     # --- where it begins -------------------------------------------------------------------------------------------
 
-    def initial(self) -> State:
+    def initial(self) -> SearchState:
         """The entity lives on the first server, and nothing is under way."""
         if self.bounds.leases:
             for name in self._names:
@@ -138,14 +138,14 @@ class Handovers:
         if self.bounds.delegated:
             self._home.delegate(self._names[:2])
         network = self._posted(HOME, self._home.sent)
-        return State(tuple(servers), self._keep_log(), network, (Fence(1), 0), "", False, 0, 0, 0, 0)
+        return SearchState(tuple(servers), self._keep_log(), network, (Fence(1), 0), "", False, 0, 0, 0, 0)
 
     def _keep(self, place: int) -> int:
         host = self._hosts[place]
 
-        def look() -> Server:
+        def look() -> HostMemory:
             holding, departure = host.holding, host.departure
-            return Server(
+            return HostMemory(
                 host.save(),
                 None if holding is None else holding.fence,
                 holding is not None and not holding.life.frozen,
@@ -178,13 +178,13 @@ class Handovers:
 
     # --- what may happen -------------------------------------------------------------------------------------------
 
-    def steps(self, state: State) -> Iterator[Step]:
+    def steps(self, state: SearchState) -> Iterator[SearchStep]:
         """Everything that may happen next."""
         yield from self._steps_of_network(state)
         yield from self._steps_of_servers(state)
         yield from self._steps_of_people(state)
 
-    def _steps_of_network(self, state: State) -> Iterator[Step]:
+    def _steps_of_network(self, state: SearchState) -> Iterator[SearchStep]:
         bounds = self.bounds
         for place, number in enumerate(state.network):
             left = (*state.network[:place], *state.network[place + 1 :])
@@ -194,19 +194,19 @@ class Handovers:
                 yield self._arrived(("repeat", number), again, number, is_free=False)
             if state.losses < bounds.losses:
                 lost = state._replace(network=left, losses=state.losses + 1)
-                yield Step(("lose", number), lost, False, "")
+                yield SearchStep(("lose", number), lost, False, "")
 
-    def _arrived(self, action: tuple[Any, ...], state: State, number: int, *, is_free: bool) -> Step:
+    def _arrived(self, action: tuple[Any, ...], state: SearchState, number: int, *, is_free: bool) -> SearchStep:
         envelope = self._messages.things[number]
         if envelope.to == HOME:
             return self._decided(action, state, ("take", number), is_free=is_free)
         place = self._names.index(envelope.to)
         return self._changed(action, state, place, ("take", number), is_free=is_free)
 
-    def _steps_of_servers(self, state: State) -> Iterator[Step]:
+    def _steps_of_servers(self, state: SearchState) -> Iterator[SearchStep]:
         bounds = self.bounds
         for place, number in enumerate(state.servers):
-            server: Server = self._servers[place].things[number]
+            server: HostMemory = self._servers[place].things[number]
             if server.leaving and not any(self._messages.things[n].about == server.leaving for n in state.network):
                 yield self._changed(("timer", place), state, place, ("timer",), is_free=True)
             elif server.leaving and state.repeats < bounds.repeats:
@@ -224,7 +224,7 @@ class Handovers:
             if state.crashes < bounds.crashes:
                 yield from self._crashes(state, place, server)
 
-    def _steps_of_staging(self, state: State, place: int, server: Server) -> Iterator[Step]:
+    def _steps_of_staging(self, state: SearchState, place: int, server: HostMemory) -> Iterator[SearchStep]:
         if server.phase.startswith(OutgoingPhase.STAGING):
             yield self._changed(("patience", place), state, place, ("patience",), is_free=False)
         for transfer_id in server.wondering:
@@ -232,7 +232,7 @@ class Handovers:
                 inquire = ("inquire", transfer_id)
                 yield self._changed(("inquire", place, transfer_id), state, place, inquire, is_free=True)
 
-    def _reported(self, state: State, place: int, transfer_id: str) -> Step:
+    def _reported(self, state: SearchState, place: int, transfer_id: str) -> SearchStep:
         number = self._report(place, state.servers[place], transfer_id)
         action = ("report", place, transfer_id)
         step = self._decided(action, state, ("take", number), is_free=True)
@@ -251,7 +251,7 @@ class Handovers:
             self._reports[key] = number
         return number
 
-    def _crashes(self, state: State, place: int, server: Server) -> Iterator[Step]:
+    def _crashes(self, state: SearchState, place: int, server: HostMemory) -> Iterator[SearchStep]:
         notes = server.notes if self.bounds.stale_ledger else server.notes[:1]
         is_newest = state.newest == (server.fence, place)
         heir = state.heir
@@ -265,7 +265,7 @@ class Handovers:
         for note in dict.fromkeys(notes):
             yield self._changed(("crash", place, note), crashed, place, ("crash", note), is_free=False)
 
-    def _as_another(self, state: State, place: int) -> State:
+    def _as_another(self, state: SearchState, place: int) -> SearchState:
         """A server begins its next life. What was given to the last one, or is on the way to it, is recovery's."""
         name = self._names[place]
         servers = [self._servers[other].things[number] for other, number in enumerate(state.servers)]
@@ -274,21 +274,21 @@ class Handovers:
         crashed = state._replace(is_destroyed=state.is_destroyed or is_given)
         if is_abroad(ENTITY, name):
             return crashed
-        after: State = self._decided(claim, crashed, claim, is_free=False).state
+        after: SearchState = self._decided(claim, crashed, claim, is_free=False).state
         return after
 
-    def _is_staged_at_authority(self, state: State, server: Server) -> bool:
+    def _is_staged_at_authority(self, state: SearchState, server: HostMemory) -> bool:
         """Whether the log has given the entity to a server that has the very state on its disk (FAILURES row 13)."""
         record = self._record(state)
         return record.authority in self._names and state_hash(server.snapshot) in self._staged_at(
             state, record.authority
         )
 
-    def _staged_at(self, state: State, name: str) -> set[str]:
-        server: Server = self._servers[self._names.index(name)].things[state.servers[self._names.index(name)]]
+    def _staged_at(self, state: SearchState, name: str) -> set[str]:
+        server: HostMemory = self._servers[self._names.index(name)].things[state.servers[self._names.index(name)]]
         return {digest for _, digest in server.staged}
 
-    def _steps_of_people(self, state: State) -> Iterator[Step]:
+    def _steps_of_people(self, state: SearchState) -> Iterator[SearchStep]:
         bounds = self.bounds
         if state.transfers >= bounds.transfers:
             return
@@ -316,8 +316,8 @@ class Handovers:
     # --- what that does --------------------------------------------------------------------------------------------
 
     def _changed(
-        self, action: tuple[Any, ...], state: State, place: int, event: tuple[Any, ...], *, is_free: bool
-    ) -> Step:
+        self, action: tuple[Any, ...], state: SearchState, place: int, event: tuple[Any, ...], *, is_free: bool
+    ) -> SearchStep:
         before, servers = state.servers[place], state.servers
         lives = self._lives(servers)
         key = (place, before, event, lives)
@@ -332,7 +332,7 @@ class Handovers:
             heir = "" if change.begun else heir
         network = _joined(state.network, change.sent)
         after = state._replace(servers=servers, network=network, newest=newest, heir=heir)
-        return Step(action, after, is_free, violation)
+        return SearchStep(action, after, is_free, violation)
 
     def _lives(self, servers: tuple[int, ...]) -> tuple[int, ...]:
         """Which incarnations would answer now, for whoever asks before something is changed."""
@@ -348,7 +348,7 @@ class Handovers:
         if lives:
             ROOMS.incarnations = dict(zip(self._names, lives, strict=True))
 
-    def _happen(self, place: int, before: int, event: tuple[Any, ...], lives: tuple[int, ...]) -> Change:
+    def _happen(self, place: int, before: int, event: tuple[Any, ...], lives: tuple[int, ...]) -> HostChange:
         self._answer_as(lives)
         host = self._hosts[place]
         host.load(self._servers[place].things[before].saved)
@@ -365,7 +365,7 @@ class Handovers:
             violation = f"{host.name} acknowledged input {host.acknowledged}, which nobody sent"
         begun = tuple((Fence(stint.epoch, stint.sub), stint.started_hash) for stint in host.begun)
         sent = self._posted(host.name, host.sent)
-        return Change(self._keep(place), sent, begun, host.acknowledged, violation)
+        return HostChange(self._keep(place), sent, begun, host.acknowledged, violation)
 
     def _perform(self, host: Host, event: tuple[Any, ...]) -> None:
         match event:
@@ -389,22 +389,24 @@ class Handovers:
             case ("input", seq):
                 host.input(seq)
             case ("wander", transfer_id, target):
-                host.begin(Plan(transfer_id, ENTITY, target, transport="link"))
+                host.begin(DeparturePlan(transfer_id, ENTITY, target, transport="link"))
             case ("crash", note):
                 host.new(note)
             case _:
                 raise AssertionError(event)
 
-    def _decided(self, action: tuple[Any, ...], state: State, event: tuple[Any, ...], *, is_free: bool) -> Step:
+    def _decided(
+        self, action: tuple[Any, ...], state: SearchState, event: tuple[Any, ...], *, is_free: bool
+    ) -> SearchStep:
         lives = self._lives(state.servers)
         key = (state.log, event, lives)
         known = self._decisions.get(key)
         if known is None:
             known = self._decisions[key] = self._decide(state.log, event, lives)
         after = state._replace(log=known.log, network=_joined(state.network, known.sent))
-        return Step(action, after, is_free, known.violation or self._why_not_committed(state, after))
+        return SearchStep(action, after, is_free, known.violation or self._why_not_committed(state, after))
 
-    def _decide(self, log: int, event: tuple[Any, ...], lives: tuple[int, ...]) -> Decision:
+    def _decide(self, log: int, event: tuple[Any, ...], lives: tuple[int, ...]) -> LogDecision:
         self._answer_as(lives)
         home = self._home
         (home.store.data, before), home.sent = self._logs.things[log], []
@@ -412,7 +414,7 @@ class Handovers:
             self._perform_at_home(event)
         record = home.store.entity(ENTITY)
         violation = _why_not_after(before, record) or self._moved_again(event)
-        return Decision(self._keep_log(), self._posted(HOME, home.sent), violation)
+        return LogDecision(self._keep_log(), self._posted(HOME, home.sent), violation)
 
     def _moved_again(self, event: tuple[Any, ...]) -> str:
         """Of no transfer does anybody show the log two passes: in one epoch it moves the entity once."""
@@ -424,7 +426,7 @@ class Handovers:
                 return f"{known.id} has moved the entity twice: to {known.target} under {known.fence}, and as {said}"
         return ""
 
-    def _why_not_committed(self, before: State, after: State) -> str:
+    def _why_not_committed(self, before: SearchState, after: SearchState) -> str:
         """In staged mode the log gives the entity to nobody who has not its state on his disk."""
         record = self._record(after)
         if not self.bounds.staged or record.fence == self._record(before).fence or record.sub:
@@ -452,12 +454,12 @@ class Handovers:
     # --- the promises ----------------------------------------------------------------------------------------------
 
     def _judge(
-        self, before: State, servers: tuple[int, ...], place: int, change: Change, *, is_crash: bool
+        self, before: SearchState, servers: tuple[int, ...], place: int, change: HostChange, *, is_crash: bool
     ) -> tuple[tuple[Fence, int], str]:
         """What is newest among the servers now, and the sentence about a promise that is broken, or nothing."""
         name = self._names[place]
-        was: Server = self._servers[place].things[before.servers[place]]
-        now: Server = self._servers[place].things[change.after]
+        was: HostMemory = self._servers[place].things[before.servers[place]]
+        now: HostMemory = self._servers[place].things[change.after]
         newest = before.newest
         for fence, started_hash in change.begun:
             if why := self._why_not_begin(before, place, fence, started_hash):
@@ -472,7 +474,7 @@ class Handovers:
             return newest, f"two authorities: {' and '.join(self._told(servers, running))}"
         return newest, ""
 
-    def _why_not_begin(self, state: State, place: int, fence: Fence, started_hash: str) -> str:
+    def _why_not_begin(self, state: SearchState, place: int, fence: Fence, started_hash: str) -> str:
         """Why the server must not begin under this fence with a state of this hash, or nothing."""
         name, (highest, holder) = self._names[place], state.newest
         if fence <= highest:
@@ -482,20 +484,20 @@ class Handovers:
             return f"{name} began under {fence}, which the log gave to {record.authority}"
         if fence.epoch > record.epoch:
             return f"{name} began under {fence}, but the log is at {record.fence}"
-        newest: Server = self._servers[holder].things[state.servers[holder]]
+        newest: HostMemory = self._servers[holder].things[state.servers[holder]]
         expected = state.heir or state_hash(newest.snapshot)
         if not state.is_destroyed and started_hash != expected:
             return f"{name} began under {fence} with another state than {self._names[holder]} ended with"
         return ""
 
-    def _record(self, state: State) -> EntityRecord:
+    def _record(self, state: SearchState) -> EntityRecord:
         record: EntityRecord = self._logs.things[state.log][1]
         return record
 
     def _told(self, servers: tuple[int, ...], places: list[int]) -> Iterator[str]:
         return (f"{self._names[place]} under {self._servers[place].things[servers[place]].fence}" for place in places)
 
-    def is_settled(self, state: State) -> bool:
+    def is_settled(self, state: SearchState) -> bool:
         """Exactly one copy, simulated by whom the log says, under the fence that it says; and nobody wonders."""
         if any(self._servers[place].things[number].wondering for place, number in enumerate(state.servers)):
             return False
@@ -507,13 +509,13 @@ class Handovers:
         record = self._record(state)
         return copies == [(record.authority, record.fence, True)]
 
-    def must_recover(self, state: State) -> bool:
+    def must_recover(self, state: SearchState) -> bool:
         """Always, unless a crash took the newest copy."""
         return not state.is_destroyed
 
     # --- transcripts -----------------------------------------------------------------------------------------------
 
-    def tell(self, state: State, action: tuple[Any, ...]) -> str:
+    def tell(self, state: SearchState, action: tuple[Any, ...]) -> str:
         """What happens, in words."""
         match action:
             case ("deliver" | "repeat" | "lose" as what, number):
@@ -543,7 +545,7 @@ class Handovers:
             case _:
                 raise AssertionError(action)
 
-    def describe(self, state: State) -> list[str]:
+    def describe(self, state: SearchState) -> list[str]:
         """The servers and the log, a line each."""
         record = self._record(state)
         lines = [f"the log: {record.authority} under {record.fence}"]

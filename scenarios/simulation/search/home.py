@@ -14,11 +14,11 @@ from batonpass.authority.placement.policy import Balance, relieve
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message
 from batonpass.homeserver.node.composition import Settings, build
 from batonpass.homeserver.transfer.ports import Ports
-from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
+from batonpass.scenarios.simulation.search.keys import HOME, SearchKeys, identity_of
 from batonpass.scenarios.simulation.search.ports import ROOMS, StoppedClock
 
 __all__ = ["ENTITY", "PLAYER", "TransfersAtHome", "run_now"]
@@ -37,7 +37,7 @@ def run_now(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("waited for something that does not exist in a search")
 
 
-class _Rows:
+class _SearchRows:
     """The replicated rows, as procedures see them."""
 
     def __init__(self, data: dict[tuple[str, ...], Any]) -> None:
@@ -67,7 +67,7 @@ class _Store:
         self.data: dict[tuple[str, ...], Any] = {}
 
     def run(self, procedure: str, args: dict[str, Any]) -> Any:
-        rows = _Rows(dict(self.data))
+        rows = _SearchRows(dict(self.data))
         answer = self._procedures[procedure](rows, args)
         self.data = rows.data
         return answer
@@ -90,8 +90,8 @@ class _Store:
         return None if data is None else RecoveryRow.from_data(data)
 
     @property
-    def tree(self) -> _Rows:
-        return _Rows(self.data)
+    def tree(self) -> _SearchRows:
+        return _SearchRows(self.data)
 
     async def fresh(self) -> None:
         pass
@@ -125,7 +125,7 @@ class _Federation:
 class TransfersAtHome:
     """A homeserver, built as it is shipped, whose parcels are messages that are not sealed."""
 
-    def __init__(self, keys: Keys, procedures: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, keys: SearchKeys, procedures: Mapping[str, Callable[..., Any]]) -> None:
         self.store = _Store(procedures)
         self.sent: list[tuple[str, Message]] = []
         sealer, nothing = Sealer(HOME, identity_of(HOME)), cast(Any, None)
@@ -185,7 +185,7 @@ class TransfersAtHome:
 
     def take(self, sender: str, message: Message) -> None:
         """A message arrives, and is answered. Raises what `Transfers.reply` raises: then nothing was decided."""
-        opened = Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))
+        opened = OpenedMessage(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))
         letter = run_now(self._home.transfers.reply(opened))
         if letter is not None:
             # What a homeserver of another instance asks, it asks for a server, and passes the answer on.

@@ -21,13 +21,13 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.node.spans import SILENT
 from batonpass.authority.procedures import table as procedures
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Activated, Message, Report, StageWord
 from batonpass.scenarios.simulation.kernel.attendance import Attendant
 from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
 from batonpass.scenarios.simulation.search.copying import deep_copy
 from batonpass.scenarios.simulation.search.home import ENTITY, PLAYER, run_now
-from batonpass.scenarios.simulation.search.keys import HOME, Keys, identity_of
+from batonpass.scenarios.simulation.search.keys import HOME, SearchKeys, identity_of
 from batonpass.scenarios.simulation.search.ports import ROOMS, AlwaysLeased, History, Note, NoteLedger, StoppedClock
 from batonpass.simserver.entity.actor import NewInput, TickNow
 from batonpass.simserver.entity.crash_guard import BlackBox
@@ -35,11 +35,11 @@ from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.table import Holding, Holdings, Tombstone
 from batonpass.simserver.net.ports import Ports, certificate_reader
-from batonpass.simserver.server.dispatch import Node
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.server.dispatch import SimserverNode
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
 
 # Rights and rules are not searched: the owner stays the first one.
 _OWNED: Final = Ownership(PLAYER, 1)
@@ -52,7 +52,7 @@ _BEFORE_ONE_THAT_ASKS: Final = ASK_EVERY - 1
 
 
 @dataclass(frozen=True)
-class Parts:
+class SearchParts:
     """Of what hosts are made; a weakened variant exchanges one of them."""
 
     outgoing: type[Outgoing] = Outgoing
@@ -65,7 +65,7 @@ class Parts:
 class Host:
     """One simulation server. `load` a saved one, let something happen, read `sent` and `begun`, `save` it."""
 
-    def __init__(self, name: str, keys: Keys, parts: Parts) -> None:
+    def __init__(self, name: str, keys: SearchKeys, parts: SearchParts) -> None:
         self.name: Final = name
         self._parts: Final = parts
         self.sent: list[tuple[str, Message]] = []
@@ -108,9 +108,11 @@ class Host:
         )
         attendant = Attendant(environment)
         # Of the parts there are those that `new` makes.
-        made: dict[str, Any] = {one.name: None for one in fields(Node) if one.default is one.default_factory is MISSING}
+        made: dict[str, Any] = {
+            one.name: None for one in fields(SimserverNode) if one.default is one.default_factory is MISSING
+        }
         durable = cast(Any, SimpleNamespace(ledger=None, stages=None, home_log=None, custody=None))
-        self._node: Final = Node(
+        self._node: Final = SimserverNode(
             **(made | {"ports": ports, "durable": durable, "environment": environment, "lease": lease})
         )
         # What all copies have in common, because nothing in it changes, or nothing that matters.
@@ -173,7 +175,9 @@ class Host:
         node.arrivals = self._parts.arrivals(
             node.ports, node.lease, node.holdings, node.departures, cast(Any, ROOMS), node.stages
         )
-        node.inquiries = Inquiries(node.ports, node.lease, node.holdings, node.stages, node.arrivals.stage_word)
+        node.inquiries = StagedOutcomeQueries(
+            node.ports, node.lease, node.holdings, node.stages, node.arrivals.stage_word
+        )
         self.incarnation += 1
         node.arrivals._machines[ENTITY] = self._parts.incoming()
         ledger.row = note
@@ -218,15 +222,15 @@ class Host:
 
     def take(self, sender: str, message: Message) -> None:
         """A message arrives. Raises what the server's inbox would log and drop."""
-        run_now(self._node.take(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))))
+        run_now(self._node.take(OpenedMessage(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))))
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: DeparturePlan) -> None:
         """Its world wants the entity elsewhere."""
         self._node.departures.begin(plan)
 
     def timer(self) -> None:
         """Time passes until the departure under way repeats what it asked."""
-        self._node.departures._event(self.departure, outgoing.Tick())
+        self._node.departures._event(self.departure, outgoing.TimePassed())
 
     def about_staging(self, transfer_id: str = "") -> None:
         """It asks what became of a state that it has staged; or without one: its own state was not staged in time."""

@@ -11,7 +11,7 @@ from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import instance_of
 from batonpass.crypto.keys import Identity, PublicIdentity
 
-__all__ = ["HOME", "Keys", "homeserver_for", "identity_of"]
+__all__ = ["HOME", "SearchKeys", "homeserver_for", "identity_of"]
 
 HOME: Final = "alpha.h1"
 
@@ -42,7 +42,7 @@ def identity_of(name: str) -> Identity:
     return Identity(cast(Any, _RepeatableKey(number)), ec.derive_private_key(number + 1, ec.SECP256R1()))
 
 
-class Keys:
+class SearchKeys:
     """The key directory, as both kinds of server ask for it; `names` are all there are."""
 
     def __init__(self, names: tuple[str, ...]) -> None:

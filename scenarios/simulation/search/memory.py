@@ -7,7 +7,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.wire.transfer import Message
 from batonpass.scenarios.simulation.search.ports import Note
 
-__all__ = ["Change", "Decision", "Envelope", "Numbers", "Server"]
+__all__ = ["Envelope", "HostChange", "HostMemory", "LogDecision", "Numbering"]
 
 
 class Envelope(NamedTuple):
@@ -21,7 +21,7 @@ class Envelope(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class HostMemory:
     """What the search must know of one state of one host."""
 
     saved: tuple[Any, ...]
@@ -42,7 +42,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HostChange:
     """What an event did to one host."""
 
     after: int
@@ -52,7 +52,7 @@ class Change:
     violation: str = ""
 
 
-class Decision(NamedTuple):
+class LogDecision(NamedTuple):
     """What an event did to the log."""
 
     log: int
@@ -60,7 +60,7 @@ class Decision(NamedTuple):
     violation: str
 
 
-class Numbers:
+class Numbering:
     """Numbers things as they are met."""
 
     def __init__(self) -> None:

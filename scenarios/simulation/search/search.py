@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Model", "Search", "Step", "TooManyStates", "Violation"]
+__all__ = ["Model", "Search", "SearchStep", "SearchViolation", "TooManyStates"]
 
 S = TypeVar("S", bound=Hashable)
 
@@ -34,7 +34,7 @@ class TooManyStates(Exception):
         self.max_states: Final = max_states
 
 
-class Step(NamedTuple):
+class SearchStep(NamedTuple):
     """One thing that may happen: what, and the state after it.
 
     `is_free` says that it is nobody's fault and nobody's new wish, so that recovery may count on it. `violation` is the
@@ -53,7 +53,7 @@ class Model(Protocol[S]):
     def initial(self) -> S:
         """Where it begins."""
 
-    def steps(self, state: S) -> Iterable[Step]:
+    def steps(self, state: S) -> Iterable[SearchStep]:
         """Everything that may happen next, always in the same order."""
 
     def is_settled(self, state: S) -> bool:
@@ -70,7 +70,7 @@ class Model(Protocol[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class SearchViolation:
     """A broken promise, and the shortest way to it, line by line."""
 
     kind: str
@@ -104,14 +104,14 @@ class Search(Generic[S]):
         self.transitions = 0
         self.depth = 0
         self.settled = 0
-        self.violation: Violation | None = None
+        self.violation: SearchViolation | None = None
 
     @property
     def states(self) -> int:
         """How many different states were reached."""
         return len(self._states)
 
-    def run(self) -> Violation | None:
+    def run(self) -> SearchViolation | None:
         """Visit everything; the first violation of safety, else the nearest state without recovery, else None.
 
         Raises:
@@ -132,7 +132,7 @@ class Search(Generic[S]):
             self._parents.append(parent)
         return number
 
-    def _visit_all(self) -> Violation | None:
+    def _visit_all(self) -> SearchViolation | None:
         number, end_of_level = 0, 1
         while number < len(self._states):
             if number == end_of_level:
@@ -150,7 +150,7 @@ class Search(Generic[S]):
             number += 1
         return None
 
-    def _find_stuck(self) -> Violation | None:
+    def _find_stuck(self) -> SearchViolation | None:
         """Walk the free steps backwards from the settled states; the nearest state that this misses."""
         recovers = bytearray(len(self._states))
         found = [number for number, state in enumerate(self._states) if self._model.is_settled(state)]
@@ -185,12 +185,12 @@ class Search(Generic[S]):
 
     # --- transcripts -----------------------------------------------------------------------------------------------
 
-    def _violated(self, kind: str, sentence: str, number: int, last: Step | None) -> Violation:
+    def _violated(self, kind: str, sentence: str, number: int, last: SearchStep | None) -> SearchViolation:
         lines = [f"{place:3}  {line}" for place, line in enumerate(self._way_to(number, last), 1)]
         end = self._states[number] if last is None else last.state
-        return Violation(kind, sentence, (*lines, *(f"     {line}" for line in self._model.describe(end))))
+        return SearchViolation(kind, sentence, (*lines, *(f"     {line}" for line in self._model.describe(end))))
 
-    def _way_to(self, number: int, last: Step | None) -> Iterator[str]:
+    def _way_to(self, number: int, last: SearchStep | None) -> Iterator[str]:
         way = [number]
         while self._parents[way[-1]] != _NOBODY:
             way.append(self._parents[way[-1]])

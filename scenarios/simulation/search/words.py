@@ -4,7 +4,7 @@ import json
 
 from batonpass.authority.wire.transfer import Grant, HandoffReply, Message
 from batonpass.crypto import base64url
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 
 __all__ = ["details", "told", "transfer_of"]
 
@@ -29,4 +29,4 @@ def details(message: Message, transfer_id: str) -> str:
 
 def told(snapshot: bytes) -> str:
     """What a state has come to."""
-    return f"inputs applied: {Snapshot.decode(snapshot).world}"
+    return f"inputs applied: {EntitySnapshot.decode(snapshot).world}"

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batonpass.scenarios.simulation.servers.mail import Mail
-from batonpass.scenarios.simulation.servers.tasks import Answer, Process
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
+from batonpass.scenarios.simulation.servers.tasks import AwaitedAnswer, SimulatedProcess
 
-__all__ = ["Call", "CallRefused", "Calls", "Unanswered"]
+__all__ = ["CallRefused", "CallUnanswered", "Calls", "OpenCall"]
 
 _TIMEOUT_S: Final = 0.7
 """To the lease's term as the real ones of two seconds are to six."""
 
 
-class Unanswered(Exception):
+class CallUnanswered(Exception):
     """Nobody answered in time, or the one who was asked could not decide; it may have been done all the same."""
 
 
@@ -21,7 +21,7 @@ class CallRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OpenCall:
     """A question under way."""
 
     caller: str
@@ -42,20 +42,20 @@ class _Reply:
 class Calls:
     """One process's questions and answers."""
 
-    def __init__(self, process: Process, mail: Mail) -> None:
+    def __init__(self, process: SimulatedProcess, mail: SimulatedMail) -> None:
         self._process: Final = process
         self._mail: Final = mail
-        self._waiting: dict[int, Answer] = {}
+        self._waiting: dict[int, AwaitedAnswer] = {}
         # Goes on counting after a crash: answers to a former life's questions must not be taken for this one's.
         self._number = 0
 
     async def call(self, to: str, message: Any) -> Any:
-        """Ask; raises `Unanswered` or `CallRefused`."""
+        """Ask; raises `CallUnanswered` or `CallRefused`."""
         self._number += 1
-        number, answer = self._number, Answer()
+        number, answer = self._number, AwaitedAnswer()
         self._waiting[number] = answer
-        self._process.after(_TIMEOUT_S, lambda: answer.fail(Unanswered(f"{to} did not answer")))
-        self._mail.send(self._process.name, to, Call(self._process.name, number, message))
+        self._process.after(_TIMEOUT_S, lambda: answer.fail(CallUnanswered(f"{to} did not answer")))
+        self._mail.send(self._process.name, to, OpenCall(self._process.name, number, message))
         try:
             return await answer.wait()
         finally:
@@ -70,19 +70,19 @@ class Calls:
             if message.refused:
                 answer.fail(CallRefused(message.refused))
             elif message.has_failed:
-                answer.fail(Unanswered("it could not be decided"))
+                answer.fail(CallUnanswered("it could not be decided"))
             else:
                 answer.give(message.value)
         return True
 
-    def answer(self, call: Call, value: Any) -> None:
+    def answer(self, call: OpenCall, value: Any) -> None:
         """Answer a question."""
         self._mail.send(self._process.name, call.caller, _Reply(call.number, value))
 
-    def refuse(self, call: Call, why: str) -> None:
+    def refuse(self, call: OpenCall, why: str) -> None:
         """Say no to it."""
         self._mail.send(self._process.name, call.caller, _Reply(call.number, None, refused=why or "refused"))
 
-    def fail(self, call: Call) -> None:
+    def fail(self, call: OpenCall) -> None:
         """Say that nothing could be decided."""
         self._mail.send(self._process.name, call.caller, _Reply(call.number, None, has_failed=True))

@@ -12,25 +12,25 @@ from batonpass.authority.model.standing import OrphanPolicy, Standing
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.foreign_custody import is_abroad
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
-from batonpass.scenarios.simulation.servers.homeserver import Home
-from batonpass.scenarios.simulation.servers.keys import Keys, homes_of
+from batonpass.scenarios.simulation.servers.homeserver import SimulatedHomeserver
+from batonpass.scenarios.simulation.servers.keys import SimulatedKeys, homes_of
 from batonpass.scenarios.simulation.servers.log import Log, SimulatedStore
-from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.people import People
-from batonpass.scenarios.simulation.servers.player import Player
+from batonpass.scenarios.simulation.servers.player import SimulatedPlayer
 from batonpass.scenarios.simulation.servers.promises.absences import Absences
 from batonpass.scenarios.simulation.servers.promises.apart import Apart
-from batonpass.scenarios.simulation.servers.promises.births import Births
+from batonpass.scenarios.simulation.servers.promises.births import BirthWatcher
 from batonpass.scenarios.simulation.servers.promises.families import Families
-from batonpass.scenarios.simulation.servers.promises.judge import Judge
+from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
-from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
+from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.world import LARGE
 
-__all__ = ["Cluster"]
+__all__ = ["ServersCluster"]
 
 _READY_S: Final = 5.0
 _AHEAD_S: Final = 1000.0
@@ -40,28 +40,28 @@ OVERLAP_S: Final = 3600.0
 """How long keys that were replaced are good: longer than any run, whose clocks differ by `_AHEAD_S` at most."""
 
 
-class Cluster:
+class ServersCluster:
     """Home instances of two homeservers each, and the simulation servers, entities and players of the mix."""
 
-    def __init__(self, mix: ServerMix, dice: random.Random, parts: Parts | None = None) -> None:
+    def __init__(self, mix: ServerMix, dice: random.Random, parts: ServersParts | None = None) -> None:
         self.mix: Final = mix
         self.dice: Final = dice
         self.schedule: Final = Schedule()
-        self.judge: Final = Judge(
+        self.judge: Final = ServersJudge(
             self._may_simulate, self._has_lease, self.schedule.note, self._keepers, self._outlives
         )
         self.absences: Final = Absences(self)
-        self.births: Final = Births(self)
-        self._watching: Final[list[Families | Absences | Births | Apart | Ownerships]] = []
+        self.births: Final = BirthWatcher(self)
+        self._watching: Final[list[Families | Absences | BirthWatcher | Apart | Ownerships]] = []
         self.entities: Final[list[str]] = []
-        self.mail: Final = Mail(self.schedule, dice)
+        self.mail: Final = SimulatedMail(self.schedule, dice)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
         self.crashes = 0
         self.worlds_wander = True
         self.server_names: Final = mix.servers
         self.gone: Final[dict[str, None]] = {}
         """The servers that are dead for good."""
-        parts, keys = parts or Parts(), Keys(mix.servers)
+        parts, keys = parts or ServersParts(), SimulatedKeys(mix.servers)
         self._keys: Final = keys
         self.logs: Final = {
             instance: Log(
@@ -71,7 +71,7 @@ class Cluster:
         }
         self._stores: Final = {instance: SimulatedStore(log) for instance, log in self.logs.items()}
         self.homes: Final = {
-            name: Home(seat, keys, self._process(name), self.mail, self._clock(), dice, parts, mix)
+            name: SimulatedHomeserver(seat, keys, self._process(name), self.mail, self._clock(), dice, parts, mix)
             for log in self.logs.values()
             for name, seat in log.seats.items()
         }
@@ -89,7 +89,7 @@ class Cluster:
         self.mail.weather = mix.weather
         told, rate, stream, shows = self._told, mix.inputs_per_s, parts.stream, self.judge.shows
         self.players: Final = [
-            Player(
+            SimulatedPlayer(
                 name,
                 self.mail,
                 self._process(name),
@@ -112,8 +112,8 @@ class Cluster:
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self.people: Final = People(self)
 
-    def _process(self, name: str) -> Process:
-        return Process(name, self.schedule)
+    def _process(self, name: str) -> SimulatedProcess:
+        return SimulatedProcess(name, self.schedule)
 
     def _clock(self) -> VirtualClock:
         drift = self.mix.drift_permille / 1000
@@ -177,7 +177,7 @@ class Cluster:
 
     # --- who there is ----------------------------------------------------------------------------------------------
 
-    def homes_of(self, instance: str) -> list[Home]:
+    def homes_of(self, instance: str) -> list[SimulatedHomeserver]:
         """The homeservers of an instance."""
         return [self.homes[name] for name in homes_of(instance)]
 

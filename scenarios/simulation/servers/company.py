@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from batonpass.authority.wire.batch import MAX_BATCH
-from batonpass.scenarios.simulation.servers.mail import Mail
-from batonpass.scenarios.simulation.servers.tasks import Answer, Process
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
+from batonpass.scenarios.simulation.servers.tasks import AwaitedAnswer, SimulatedProcess
 
-__all__ = ["Batch", "Outbox", "VirtualCombiner"]
+__all__ = ["SimulatedBatch", "SimulatedOutbox", "VirtualCombiner"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SimulatedBatch:
     """Several messages, or answers, that travel as one."""
 
     messages: tuple[Any, ...]
@@ -30,7 +30,7 @@ class VirtualCombiner(Generic[Item, Result]):
 
     def __init__(
         self,
-        process: Process,
+        process: SimulatedProcess,
         perform: Callable[[list[Item]], Awaitable[Sequence[Result | Exception]]],
         *,
         most: int = MAX_BATCH,
@@ -38,11 +38,11 @@ class VirtualCombiner(Generic[Item, Result]):
         self._process: Final = process
         self._perform: Final = perform
         self._most: Final = most
-        self._waiting: list[tuple[Item, Answer]] = []
+        self._waiting: list[tuple[Item, AwaitedAnswer]] = []
 
     async def do(self, item: Item) -> Result:
         """As `Combiner.do`."""
-        answer = Answer()
+        answer = AwaitedAnswer()
         self._waiting.append((item, answer))
         if len(self._waiting) == 1:
             self._process.after(0.0, lambda: self._process.start_soon(self._do_for_all))
@@ -54,7 +54,7 @@ class VirtualCombiner(Generic[Item, Result]):
         for first in range(0, len(waiting), self._most):
             self._process.start_soon(self._do_for, waiting[first : first + self._most])
 
-    async def _do_for(self, together: list[tuple[Item, Answer]]) -> None:
+    async def _do_for(self, together: list[tuple[Item, AwaitedAnswer]]) -> None:
         outcomes: Sequence[Result | Exception]
         try:
             outcomes = await self._perform([item for item, _ in together])
@@ -67,10 +67,12 @@ class VirtualCombiner(Generic[Item, Result]):
                 answer.give(outcome)
 
 
-class Outbox:
+class SimulatedOutbox:
     """What one process sends to one receiver at the same instant leaves as one batch, if `in_company`."""
 
-    def __init__(self, process: Process, mail: Mail, *, in_company: bool, most: int = MAX_BATCH) -> None:
+    def __init__(
+        self, process: SimulatedProcess, mail: SimulatedMail, *, in_company: bool, most: int = MAX_BATCH
+    ) -> None:
         self._most: Final = most
         self._process: Final = process
         self._mail: Final = mail
@@ -95,4 +97,4 @@ class Outbox:
         waiting = self._waiting.pop(to, [])
         for first in range(0, len(waiting), self._most):
             together = tuple(waiting[first : first + self._most])
-            self._mail.send(self._process.name, to, together[0] if len(together) == 1 else Batch(together))
+            self._mail.send(self._process.name, to, together[0] if len(together) == 1 else SimulatedBatch(together))

@@ -5,8 +5,8 @@ from typing import Any, Final, Protocol
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Despawned, ImminentLoss, InputAck, Message, Spawned
-from batonpass.scenarios.simulation.servers.company import Outbox
-from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.company import SimulatedOutbox
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
 
 __all__ = ["VirtualCourier"]
@@ -28,7 +28,9 @@ class Ear(Protocol):
 class VirtualCourier:
     """As `Courier`: traces are for people, and stay behind."""
 
-    def __init__(self, server: str, outbox: Outbox, mail: Mail, ear: Ear, notices: NoticeWatch) -> None:
+    def __init__(
+        self, server: str, outbox: SimulatedOutbox, mail: SimulatedMail, ear: Ear, notices: NoticeWatch
+    ) -> None:
         self._server: Final = server
         self._outbox: Final = outbox
         self._mail: Final = mail

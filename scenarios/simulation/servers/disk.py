@@ -10,24 +10,24 @@ from typing import Any, Final
 
 from batonpass.authority.fence import Fence
 from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
-from batonpass.scenarios.simulation.servers.tasks import Answer, Process, pause
+from batonpass.scenarios.simulation.servers.tasks import AwaitedAnswer, SimulatedProcess, pause
 from batonpass.simserver.durability.ledger import LINGER_S
 from batonpass.simserver.durability.ledger_rows import ENTITIES, Interrupted, LedgerRows
-from batonpass.simserver.transfer.target.staged_states import Stage
+from batonpass.simserver.transfer.target.staged_states import StagedState
 
-__all__ = ["Disk", "LateStages", "Nonces"]
+__all__ = ["LateStages", "SimulatedLedger", "SimulatedNonces"]
 
 _SYNC_S: Final = 0.002
 
 
-class Disk(LedgerRows):
+class SimulatedLedger(LedgerRows):
     """A ledger: `crash` forgets what was not written yet."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._process: Final = process
         self._rows: Final[dict[tuple[str, str], dict[str, Any]]] = {}
         self._unwritten: OrderedDict[tuple[str, str], dict[str, Any] | None] = OrderedDict()
-        self._flushing: list[Answer] = []
+        self._flushing: list[AwaitedAnswer] = []
         self._is_due = False
         self.interrupted: tuple[Interrupted, ...] = ()
 
@@ -54,7 +54,7 @@ class Disk(LedgerRows):
     async def flush(self) -> None:
         """As `Ledger.flush`."""
         while self._unwritten:
-            written = Answer()
+            written = AwaitedAnswer()
             self._flushing.append(written)
             self._process.after(_SYNC_S, self._write)
             await written.wait()
@@ -82,18 +82,18 @@ class Disk(LedgerRows):
 class LateStages(DurableStages):
     """Staged states: on a disk that takes its time."""
 
-    async def put(self, stage: Stage) -> None:
+    async def put(self, stage: StagedState) -> None:
         """As `Stages.put`."""
         await pause(_SYNC_S)
         await super().put(stage)
 
-    def of(self, entity: str, below: Fence) -> Stage | None:
+    def of(self, entity: str, below: Fence) -> StagedState | None:
         """As `Stages.of`."""
         some = (s for s in self.kept.values() if s.entity == entity and s.fence < below)
         return max(some, key=lambda s: (s.fence, s.tick), default=None)
 
 
-class Nonces:
+class SimulatedNonces:
     """As `simserver.lease.keeper.Nonces`: durable at once, and no two are alike."""
 
     def __init__(self, server: str) -> None:
@@ -107,9 +107,9 @@ class Nonces:
         return f"{int.from_bytes(self._server.encode(), 'big') % 16**24:024x}{self._made:08x}"
 
     def read(self) -> dict[int, str]:
-        """As `Nonces.read`."""
+        """As `SimulatedNonces.read`."""
         return dict(self._nonces)
 
     def write(self, nonces: dict[int, str]) -> None:
-        """As `Nonces.write`."""
+        """As `SimulatedNonces.write`."""
         self._nonces = dict(nonces)

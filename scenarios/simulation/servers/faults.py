@@ -6,20 +6,20 @@ from typing import Final
 
 from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.authority.names import instance_of
-from batonpass.scenarios.simulation.servers.cluster import Cluster
-from batonpass.scenarios.simulation.servers.homeserver import Home
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
+from batonpass.scenarios.simulation.servers.homeserver import SimulatedHomeserver
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 
-__all__ = ["Faults"]
+__all__ = ["ServersFaults"]
 
 _SOON_S: Final = (0.01, 4.0)
 """Between the deaths of a follower and of an authority: from before there is another copy until long after."""
 
 
-class Faults:
+class ServersFaults:
     """Lets things happen until it is told to stop."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ServersCluster) -> None:
         self._cluster: Final = cluster
         self._mix: Final = cluster.mix
         self._dice: Final = cluster.dice
@@ -36,7 +36,7 @@ class Faults:
         cluster.mail.heal()
         for log in cluster.logs.values():
             log.heal()
-        stopped: list[SimulationServer | Home] = [*cluster.servers.values(), *cluster.homes.values()]
+        stopped: list[SimulationServer | SimulatedHomeserver] = [*cluster.servers.values(), *cluster.homes.values()]
         for one in stopped:
             one.process.go_on()
             if not one.process.is_running and one.name not in cluster.gone:
@@ -204,7 +204,7 @@ class Faults:
 
     # --- homes and the log -----------------------------------------------------------------------------------------
 
-    def _home(self) -> Home:
+    def _home(self) -> SimulatedHomeserver:
         return self._cluster.homes[self._dice.choice(list(self._cluster.homes))]
 
     def _crash_home(self) -> None:

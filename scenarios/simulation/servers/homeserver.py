@@ -15,34 +15,34 @@ from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew
 from batonpass.authority.wire.log_position import LogShown
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Message, NoAnswer
 from batonpass.homeserver.log.log_positions import LogPositions
-from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.log.store import InstanceStore
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.node.composition import Parts as HomeParts
 from batonpass.homeserver.node.composition import Settings, build
 from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.homeserver.transfer.ports import Ports
-from batonpass.scenarios.simulation.servers.calls import Call, Calls
-from batonpass.scenarios.simulation.servers.company import Batch, Outbox
-from batonpass.scenarios.simulation.servers.keys import Keys, identity_of
-from batonpass.scenarios.simulation.servers.log import Seat, SimulatedStore
-from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.calls import Calls, OpenCall
+from batonpass.scenarios.simulation.servers.company import SimulatedBatch, SimulatedOutbox
+from batonpass.scenarios.simulation.servers.keys import SimulatedKeys, identity_of
+from batonpass.scenarios.simulation.servers.log import LogSeat, SimulatedStore
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
-from batonpass.scenarios.simulation.servers.parts import Parts
-from batonpass.scenarios.simulation.servers.tasks import Answer, Process, VirtualClock
+from batonpass.scenarios.simulation.servers.parts import ServersParts
+from batonpass.scenarios.simulation.servers.tasks import AwaitedAnswer, SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.ways import Neighbours
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["LEASE_TERM_S", "Home"]
+__all__ = ["LEASE_TERM_S", "SimulatedHomeserver"]
 
 LEASE_TERM_S: Final = 2.0
 """A third of the default, as runs are short; what else is measured in seconds about leases is so too."""
 _PATIENCE_S: Final = 1.7
-_NOTHING_DECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown, MessageError)
+_NOTHING_DECIDED: Final = (Refused, InstanceUnreachable, NoQuorum, OutcomeUnknown, MessageError)
 _NOT_DONE: Final = (*NOT_TOLD, OutcomeUnknown)
 _BALANCE: Final = Balance(min_hold_s=1.0, moves_per_s=10.0, drain_moves_per_s=50.0)
 
@@ -50,7 +50,7 @@ _BALANCE: Final = Balance(min_hold_s=1.0, moves_per_s=10.0, drain_moves_per_s=50
 class _BarePost:
     """As `homeserver.transfer.parcels.Parcels`: messages travel as they are."""
 
-    def __init__(self, outbox: Outbox, log_shown_to: Callable[[str], str]) -> None:
+    def __init__(self, outbox: SimulatedOutbox, log_shown_to: Callable[[str], str]) -> None:
         self._outbox: Final = outbox
         self._log_shown_to: Final = log_shown_to
         self._shown: dict[str, str] = {}
@@ -71,12 +71,13 @@ class _BarePost:
             self._shown[to] = position
 
 
-class Home:
+class SimulatedHomeserver:
     """One member of an instance, from one crash to the next; parcels are messages that are not sealed."""
 
     def __init__(
-        self, seat: Seat, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, dice: random.Random,
-        parts: Parts, mix: ServerMix,
+        self, seat: LogSeat, keys: SimulatedKeys, process: SimulatedProcess, mail: SimulatedMail, clock: VirtualClock,
+        dice: random.Random,
+        parts: ServersParts, mix: ServerMix,
     ) -> None:  # fmt: skip
         self.name: Final = process.name
         self.process: Final = process
@@ -98,7 +99,9 @@ class Home:
         sealer = Sealer(self.name, identity_of(self.name))
         positions = LogPositions(sealer, store, self._keys.parse, self.clock)
         sealer.log_for = positions.place_for
-        self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel)
+        self._outbox = SimulatedOutbox(
+            self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel
+        )
         ports = Ports(
             sealer=sealer,
             store=store,
@@ -131,14 +134,14 @@ class Home:
                 self.process.start_soon(loop, self.process)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> InstanceStore:
         """This member's way to its log."""
         return self.parts.store
 
     async def _beside_each_other(self, jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        done = [Answer() for _ in jobs]
+        done = [AwaitedAnswer() for _ in jobs]
 
-        async def do(job: Callable[[], Awaitable[None]], answer: Answer) -> None:
+        async def do(job: Callable[[], Awaitable[None]], answer: AwaitedAnswer) -> None:
             await job()
             answer.give(None)
 
@@ -156,9 +159,9 @@ class Home:
     def _arrived(self, sender: str, message: Any) -> None:
         if self._calls.took(message):
             return
-        if isinstance(message, Batch):
+        if isinstance(message, SimulatedBatch):
             self.process.start_soon(self._told_each, sender, message)
-        elif isinstance(message, Call):
+        elif isinstance(message, OpenCall):
             self.process.start_soon(self._called, message)
         elif not self._took(sender, message):
             self.process.start_soon(self._told, sender, message)
@@ -169,9 +172,9 @@ class Home:
         except MessageError:
             return True
 
-    async def _called(self, call: Call) -> None:
+    async def _called(self, call: OpenCall) -> None:
         try:
-            if isinstance(call.message, Batch):
+            if isinstance(call.message, SimulatedBatch):
                 self._calls.answer(call, await self._answered_each(call.caller, call.message))
             else:
                 self._calls.answer(call, await self._answered(call.caller, call.message))
@@ -189,9 +192,9 @@ class Home:
         if answer is not None:
             self._mail.send(self.name, sender, answer)
 
-    async def _told_each(self, sender: str, batch: Batch) -> None:
+    async def _told_each(self, sender: str, batch: SimulatedBatch) -> None:
         """By the link, in one parcel; those that cannot be answered now are as if they had been lost."""
-        asking = Batch(tuple(one for one in batch.messages if not self._took(sender, one)))
+        asking = SimulatedBatch(tuple(one for one in batch.messages if not self._took(sender, one)))
         for answer in await self._answered_each(sender, asking):
             if not isinstance(answer, NoAnswer):
                 self._outbox.send(sender, answer)
@@ -199,12 +202,12 @@ class Home:
     async def _answered(self, sender: str, message: Message) -> Message | None:
         opened = _opened(sender, message)
         if isinstance(message, Renew):
-            # As `homeserver.failover.renewal_lane.RenewalLane`: nothing else delays it.
+            # As `homeserver.failover.renewal_lane.RenewalResponder`: nothing else delays it.
             return await self.parts.leases.renewed(opened)
         letter = await self.parts.transfers.reply(opened)
         return None if letter is None else letter.message
 
-    async def _answered_each(self, sender: str, batch: Batch) -> list[Message]:
+    async def _answered_each(self, sender: str, batch: SimulatedBatch) -> list[Message]:
         opened = [_opened(sender, message, in_batch=True) for message in batch.messages]
         return [letter.message for letter in await self.parts.transfers.replies(opened)]
 
@@ -303,5 +306,5 @@ class Home:
         return False
 
 
-def _opened(sender: str, message: Any, *, in_batch: bool = False) -> Opened:
-    return Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")), in_batch=in_batch)
+def _opened(sender: str, message: Any, *, in_batch: bool = False) -> OpenedMessage:
+    return OpenedMessage(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")), in_batch=in_batch)

@@ -16,7 +16,7 @@ from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import instance_of
 from batonpass.crypto.keys import Identity, PublicIdentity
 
-__all__ = ["Keys", "KeysKnown", "homes_of", "identity_of"]
+__all__ = ["KeysKnown", "SimulatedKeys", "homes_of", "identity_of"]
 
 _HOMES: Final = 2
 
@@ -66,7 +66,7 @@ def identity_of(name: str, generation: int = 0) -> Identity:
     return Identity(cast(Any, _Signing(number)), ec.derive_private_key(number + 1, ec.SECP256R1()))
 
 
-class Keys:
+class SimulatedKeys:
     """The key directory, as homeservers ask for it; nobody waits for an answer."""
 
     def __init__(self, servers: tuple[str, ...]) -> None:
@@ -146,7 +146,7 @@ class Keys:
 class KeysKnown:
     """What one simulation server knows of the directory: later keys when it is told, or sees a signature by them."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: SimulatedKeys) -> None:
         self._keys: Final = keys
         self._rows: Final[dict[str, DirectoryRow]] = {}
 
@@ -155,7 +155,7 @@ class KeysKnown:
         self._rows.pop(name, None)
 
     async def row(self, name: str) -> DirectoryRow | None:
-        """As `simserver.net.home_client.Home.row`."""
+        """As `simserver.net.home_client.HomeClient.row`."""
         return self.row_at_hand(name)
 
     def row_at_hand(self, name: str) -> DirectoryRow | None:
@@ -165,7 +165,7 @@ class KeysKnown:
         return self._rows.get(name)
 
     async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
-        """As `simserver.net.home_client.Home.keys_of`."""
+        """As `simserver.net.home_client.HomeClient.keys_of`."""
         row = await self.row(name)
         if row is not None and kid and not self._keys.parse(row).knows(kid):
             self.look_again(name)
@@ -173,7 +173,7 @@ class KeysKnown:
         return None if row is None else self._keys.parse(row)
 
     def keys_at_hand(self, name: str, kid: str = "") -> PublicIdentity | None:
-        """As `simserver.net.home_client.Home.keys_at_hand`."""
+        """As `simserver.net.home_client.HomeClient.keys_at_hand`."""
         row = self.row_at_hand(name)
         keys = None if row is None else self._keys.parse(row)
         return None if keys is None or (kid and not keys.knows(kid)) else keys

@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from batonpass.authority.model.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
-from batonpass.homeserver.log.store import Store, replicated_procedures
+from batonpass.homeserver.log.store import InstanceStore, replicated_procedures
 from batonpass.scenarios.simulation.servers.patience import impatient
 from batonpass.scenarios.simulation.servers.tasks import pause
 from batonpass.tree.data.data import decode, encode_shallow
-from batonpass.tree.machine.commands import Answer, Machine
+from batonpass.tree.machine.commands import CommandAnswer, Machine
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown, value_of
 
-__all__ = ["Log", "Seat", "SimulatedStore"]
+__all__ = ["Log", "LogSeat", "SimulatedStore"]
 
 _COMMIT_S: Final = (0.0005, 0.004)
 _AWAY_S: Final = 0.5
@@ -45,7 +45,7 @@ class Log:
         self.is_away = False
         self.unknown_share = unknown_share
         self.leader = members[0]
-        self.seats: Final = {name: Seat(name, self) for name in members}
+        self.seats: Final = {name: LogSeat(name, self) for name in members}
 
     @property
     def store(self) -> Any:
@@ -58,7 +58,7 @@ class Log:
         # As a command that was read from the log: what the procedure is given is nobody else's. Who repeats a command
         # is what `baton simulate raft` is about, so nothing is remembered of it here.
         encoded = self._machine.execute(procedure, decode(encode_shallow(args)), f"simulated/{self._number}")
-        answer = value_of(Answer.from_encoded(encoded))
+        answer = value_of(CommandAnswer.from_encoded(encoded))
         self._watch(procedure, args, answer)
         return answer
 
@@ -87,8 +87,8 @@ class Log:
             self.leader = name
 
 
-class Seat:
-    """One member's way to the log, as `homeserver.log.store.Store` uses a backend."""
+class LogSeat:
+    """One member's way to the log, as `homeserver.log.store.InstanceStore` uses a backend."""
 
     def __init__(self, name: str, log: Log) -> None:
         self.name: Final = name
@@ -159,7 +159,7 @@ class _OneByOne:
         await self._barrier()
 
 
-class SimulatedStore(Store):
+class SimulatedStore(InstanceStore):
     """The real one over a seat at a simulated log.
 
     Rows that are asked for all the time are read once for as long as they stay the same bytes: all members look at one
@@ -173,23 +173,23 @@ class SimulatedStore(Store):
         self._known_leases: tuple[list[bytes | None], list[LeaseRow]] = ([], [])
 
     def entity(self, entity_id: str) -> EntityRecord | None:
-        """As `Store.entity`."""
+        """As `InstanceStore.entity`."""
         return self._read(("entities", entity_id), EntityRecord.from_data)
 
     def transfer(self, transfer_id: str) -> TransferRecord | None:
-        """As `Store.transfer`."""
+        """As `InstanceStore.transfer`."""
         return self._read(("transfers", transfer_id), TransferRecord.from_data)
 
     def lease(self, server: str) -> LeaseRow | None:
-        """As `Store.lease`."""
+        """As `InstanceStore.lease`."""
         return self._read(("leases", server), LeaseRow.from_data)
 
     def lease_office(self) -> LeaseOffice:
-        """As `Store.lease_office`."""
+        """As `InstanceStore.lease_office`."""
         return self._read(("lease_office",), LeaseOffice.from_data) or LeaseOffice()
 
     def leases(self) -> list[LeaseRow]:
-        """As `Store.leases`."""
+        """As `InstanceStore.leases`."""
         table = self._tree._find(("leases",))
         encoded = [] if table is None else [node.encoded for node in table.children.values()]
         if encoded != self._known_leases[0]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
-__all__ = ["Mail", "MailWeather"]
+__all__ = ["MailWeather", "SimulatedMail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def _size_of(message: Any) -> int:
     return len(state) if isinstance(state, bytes) else 0
 
 
-class Mail:
+class SimulatedMail:
     """The network: `send` hands a message to whoever is called so, later or never, perhaps twice."""
 
     def __init__(self, schedule: Schedule, dice: random.Random) -> None:

@@ -9,7 +9,7 @@ from batonpass.homeserver.node.composition import RENEW_AFTER, Kinds
 from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.simserver.server.build import PartTypes
 
-__all__ = ["Parts"]
+__all__ = ["ServersParts"]
 
 
 def _silent(server: str, now_ns: Callable[[], int]) -> Spans:
@@ -18,7 +18,7 @@ def _silent(server: str, now_ns: Callable[[], int]) -> Spans:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts(PartTypes):
+class ServersParts(PartTypes):
     """The classes of which servers, and players, are made; those of simulation servers as `PartTypes` has them."""
 
     home: Kinds = field(default_factory=Kinds)

@@ -20,7 +20,7 @@ _PROPOSING: Final = ("group.propose", "transfer.propose", "transfer.answer")
 _Procedure = Callable[[Any, Any], Any]
 
 
-class _Rows:
+class _ImpatientRows:
     """A transaction in which groups that are made have less time."""
 
     def __init__(self, rows: Any) -> None:
@@ -40,6 +40,6 @@ def impatient(procedures: Mapping[str, _Procedure]) -> dict[str, _Procedure]:
     """The same procedures, of which those that make groups give them `GROUP_S`."""
 
     def hurried(procedure: _Procedure) -> _Procedure:
-        return lambda rows, args: procedure(_Rows(rows), args)
+        return lambda rows, args: procedure(_ImpatientRows(rows), args)
 
     return {name: hurried(one) if name in _PROPOSING else one for name, one in procedures.items()}

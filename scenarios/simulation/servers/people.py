@@ -9,11 +9,11 @@ from batonpass.authority.fence import EPOCHS_OF_A_HISTORY
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.fence_allocation import lowest_epoch
-from batonpass.scenarios.simulation.servers.homeserver import Home
+from batonpass.scenarios.simulation.servers.homeserver import SimulatedHomeserver
 from batonpass.scenarios.simulation.servers.world import MOODY
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
 __all__ = ["People"]
 
@@ -34,7 +34,7 @@ _SAME_NAME_SHARE: Final = 0.3
 class People:
     """Each of these draws what it is about, and asks a homeserver for it."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
         self._dice: Final = cluster.dice
         self.proposed = 0
@@ -43,7 +43,7 @@ class People:
         self.drained: Final[dict[str, None]] = {}
         self._unanswered: Final[dict[str, object]] = {}
 
-    def _home_of(self, name: str) -> Home | None:
+    def _home_of(self, name: str) -> SimulatedHomeserver | None:
         """A homeserver of an instance that runs."""
         homes = [home for home in self._cluster.homes_of(instance_of(name)) if home.process.is_running]
         return self._dice.choice(homes) if homes else None
@@ -197,7 +197,7 @@ class People:
         if entity not in births.wanted:
             self._ask_until_done(births.wanted, entity, entity, lambda home: self._created(home, args))
 
-    async def _created(self, home: Home, args: dict[str, str]) -> bool:
+    async def _created(self, home: SimulatedHomeserver, args: dict[str, str]) -> bool:
         answer = await home.create(args)
         if isinstance(answer, EntityRecord):
             self._cluster.births.answered(answer)
@@ -208,7 +208,11 @@ class People:
         return answer is not None
 
     def _ask_until_done(
-        self, unanswered: dict[str, object], about: str, name: str, ask: Callable[[Home], Awaitable[bool]]
+        self,
+        unanswered: dict[str, object],
+        about: str,
+        name: str,
+        ask: Callable[[SimulatedHomeserver], Awaitable[bool]],
     ) -> None:
         """Ask the instance of `name` once a second, until it answers this question.
 
@@ -218,7 +222,7 @@ class People:
         """
         question = unanswered[about] = object()
 
-        async def asked(home: Home) -> None:
+        async def asked(home: SimulatedHomeserver) -> None:
             if await ask(home) and unanswered.get(about) is question:
                 del unanswered[about]
 

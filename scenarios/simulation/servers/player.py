@@ -10,11 +10,11 @@ from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
 from batonpass.scenarios.players.input_stream import WINDOW, InputStream
-from batonpass.scenarios.simulation.servers.mail import Mail
-from batonpass.scenarios.simulation.servers.tasks import Process, VirtualClock
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
+from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess, VirtualClock
 from batonpass.simserver.entity.inputs import Cursor, fold
 
-__all__ = ["Player"]
+__all__ = ["SimulatedPlayer"]
 
 _LOOK_AGAIN_S: Final = 0.125
 _LOOK_UP_S: Final = 0.003
@@ -26,7 +26,7 @@ _LATE_S: Final = 3.0
 """So long it may take until a log hears of a silence: homes answer late, or not at all at first."""
 
 
-class Player:
+class SimulatedPlayer:
     """Gives inputs now and then, repeats what is not acknowledged, and follows entities.
 
     Args:
@@ -37,7 +37,8 @@ class Player:
     """
 
     def __init__(
-        self, name: str, mail: Mail, process: Process, clock: VirtualClock, dice: random.Random, look_up: Any,
+        self, name: str, mail: SimulatedMail, process: SimulatedProcess, clock: VirtualClock, dice: random.Random,
+        look_up: Any,
         inputs_per_s: float, stream: type[InputStream] = InputStream,
         is_present: bool = False, *, shows: Callable[[str, str, Fence, int], None],
     ) -> None:  # fmt: skip

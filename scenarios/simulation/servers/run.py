@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.scenarios.simulation.kernel.outcome import Outcome
-from batonpass.scenarios.simulation.servers.cluster import Cluster
-from batonpass.scenarios.simulation.servers.faults import Faults
+from batonpass.scenarios.simulation.kernel.outcome import RunOutcome
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
+from batonpass.scenarios.simulation.servers.faults import ServersFaults
 from batonpass.scenarios.simulation.servers.mixes import MIXES, ServerMix
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 
 __all__ = ["ServersOutcome", "simulate", "simulate_seed"]
 
@@ -22,7 +22,7 @@ REST_S: Final = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServersOutcome(Outcome):
+class ServersOutcome(RunOutcome):
     """What came of a run of a cluster of servers."""
 
     moves: int
@@ -39,17 +39,17 @@ class ServersOutcome(Outcome):
     ended: int
 
 
-def simulate_seed(mix: str, seed: int, parts: Parts | None = None) -> ServersOutcome:
+def simulate_seed(mix: str, seed: int, parts: ServersParts | None = None) -> ServersOutcome:
     """As `simulate`, by the name of the mix: what a campaign calls."""
     return simulate(MIXES[mix], seed, parts)
 
 
-def simulate(mix: ServerMix, seed: int, parts: Parts | None = None) -> ServersOutcome:
+def simulate(mix: ServerMix, seed: int, parts: ServersParts | None = None) -> ServersOutcome:
     """Run a cluster through the mix, heal it, and judge what happened."""
-    cluster = Cluster(mix, random.Random(f"servers/{mix.name}/{seed}"), parts)
+    cluster = ServersCluster(mix, random.Random(f"servers/{mix.name}/{seed}"), parts)
     schedule, judge = cluster.schedule, cluster.judge
     began_s = schedule.now_s
-    faults = Faults(cluster)
+    faults = ServersFaults(cluster)
     _run(cluster, FAULTS_S, lambda: bool(judge.violations))
     if not judge.violations:
         faults.stop()
@@ -72,7 +72,7 @@ def simulate(mix: ServerMix, seed: int, parts: Parts | None = None) -> ServersOu
     )
 
 
-def _run(cluster: Cluster, seconds: float, done: Callable[[], bool]) -> None:
+def _run(cluster: ServersCluster, seconds: float, done: Callable[[], bool]) -> None:
     """Let it go on for so long. What no server expects ends the run."""
     try:
         cluster.schedule.run_until(cluster.schedule.now_s + seconds, done)
@@ -82,7 +82,7 @@ def _run(cluster: Cluster, seconds: float, done: Callable[[], bool]) -> None:
         cluster.judge.violated("internal-error", f"{type(error).__name__}: {error}")
 
 
-def _rest(cluster: Cluster) -> None:
+def _rest(cluster: ServersCluster) -> None:
     """If something is still under way, it may only just have begun: nothing more does, and it has time to end.
 
     Whatever hangs hangs after that too: nothing is taken back, and servers go on repeating what they repeat.
@@ -92,6 +92,6 @@ def _rest(cluster: Cluster) -> None:
         _run(cluster, REST_S, lambda: bool(cluster.judge.violations) or _is_settled(cluster))
 
 
-def _is_settled(cluster: Cluster) -> bool:
+def _is_settled(cluster: ServersCluster) -> bool:
     # Not at every event: it looks at everything.
     return cluster.schedule.happened % 256 == 0 and not cluster.unsettled()

@@ -13,7 +13,7 @@ from batonpass.authority.machines.source import Case, OutgoingPhase
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     Copies,
     CopiesKept,
@@ -25,17 +25,17 @@ from batonpass.authority.wire.transfer import (
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.simulation.kernel.attendance import Attendant
 from batonpass.scenarios.simulation.servers.calls import Calls
-from batonpass.scenarios.simulation.servers.company import Batch, Outbox
+from batonpass.scenarios.simulation.servers.company import SimulatedBatch, SimulatedOutbox
 from batonpass.scenarios.simulation.servers.courier import VirtualCourier
-from batonpass.scenarios.simulation.servers.disk import Disk, LateStages, Nonces
-from batonpass.scenarios.simulation.servers.keys import Keys, KeysKnown
-from batonpass.scenarios.simulation.servers.mail import Mail
+from batonpass.scenarios.simulation.servers.disk import LateStages, SimulatedLedger, SimulatedNonces
+from batonpass.scenarios.simulation.servers.keys import KeysKnown, SimulatedKeys
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
-from batonpass.scenarios.simulation.servers.tasks import Process, ProcessClock, VirtualClock
-from batonpass.scenarios.simulation.servers.ways import Link, WayHome
-from batonpass.scenarios.simulation.servers.world import Carrying, Counting, Finishing
+from batonpass.scenarios.simulation.servers.tasks import ProcessClock, SimulatedProcess, VirtualClock
+from batonpass.scenarios.simulation.servers.ways import SimulatedLink, WayHome
+from batonpass.scenarios.simulation.servers.world import Carrying, CountingParticipant, Finishing
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.crash_guard import BlackBox
@@ -45,7 +45,7 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.lease.keeper import Nonces as NoncesInFile
 from batonpass.simserver.lease.log_watermark import HomeLog
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import Courier
 from batonpass.simserver.net.ports import Ports, certificate_reader
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
@@ -169,8 +169,9 @@ class SimulationServer:
     """One server, from one crash to the next and beyond."""
 
     def __init__(
-        self, name: str, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, witness: Witness,
-        wanders: Callable[[str, int], str | None], parts: Parts, mix: ServerMix,
+        self, name: str, keys: SimulatedKeys, process: SimulatedProcess, mail: SimulatedMail, clock: VirtualClock,
+        witness: Witness,
+        wanders: Callable[[str, int], str | None], parts: ServersParts, mix: ServerMix,
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.process: Final = process
@@ -181,12 +182,12 @@ class SimulationServer:
         self._parts: Final = parts
         self._mix: Final = mix
         self._calls: Final = Calls(process, mail)
-        self._outbox: Final = Outbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
+        self._outbox: Final = SimulatedOutbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
         self._overdue: set[str] = set()
         self._identity = keys.identity(name)
-        self._disk: Final = Disk(process)
+        self._disk: Final = SimulatedLedger(process)
         self._stages: Final = LateStages()
-        self._nonces: Final = Nonces(name)
+        self._nonces: Final = SimulatedNonces(name)
         self._home_log: Final = HomeLog(ProcessClock(clock, process))
         self._config: Final = _config(name, mix)
         self._sent_on = 0
@@ -195,7 +196,7 @@ class SimulationServer:
         mail.join(name, self._take_mail)
         self.start()
 
-    def _new_world(self, wanders: Callable[[str, int], str | None]) -> Counting:
+    def _new_world(self, wanders: Callable[[str, int], str | None]) -> CountingParticipant:
         def complain(sentence: str) -> None:
             self._witness.faulty(self.name, sentence)
 
@@ -204,7 +205,7 @@ class SimulationServer:
 
         if self._mix.notices_ms:
             return Finishing(complain, wanders, finished, sleeps=self._mix.sleeps)
-        return (Carrying if self._mix.carries else Counting)(complain, wanders, sleeps=self._mix.sleeps)
+        return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
 
     def start(self) -> None:
         """Begin with what is on disk: all that a server is made of, over ports that are simulated."""
@@ -230,12 +231,12 @@ class SimulationServer:
         clock, in_company, most = ProcessClock(self.clock, self.process), self._mix.in_company, self._mix.in_parcel
         way = WayHome(self.name, self.keys, self._calls, self.process, in_company=in_company, most=most)
         courier = VirtualCourier(self.name, self._outbox, self._mail, self._witness, self._notices)
-        home = cast(Home, way)
+        home = cast(HomeClient, way)
         return Ports(
             sealer=Sealer(self.name, self._identity),
             home=home,
             renew=way.renew,
-            link=cast(LinkService, Link(self.name, self._mail)),
+            link=cast(LinkService, SimulatedLink(self.name, self._mail)),
             courier=cast(Courier, courier),
             certificates=certificate_reader(home),
             clock=clock,
@@ -301,11 +302,11 @@ class SimulationServer:
             case Copies():
                 self.node.take_bare(message, sender, _SOMEWHERE)
                 self._show_copies(message)
-            case Batch():
+            case SimulatedBatch():
                 trace = Trace("batch")
-                self._open([Opened(one, sender, trace, in_batch=True) for one in message.messages])
+                self._open([OpenedMessage(one, sender, trace, in_batch=True) for one in message.messages])
             case _:
-                self._open([Opened(message, sender, Trace(getattr(message, "transfer_id", "none")))])
+                self._open([OpenedMessage(message, sender, Trace(getattr(message, "transfer_id", "none")))])
 
     def _show_copies(self, message: Copies) -> None:
         """Have the judge see what is kept here now."""
@@ -313,15 +314,15 @@ class SimulationServer:
             if (copy := self.node.copier.table.get(item.entity)) is not None:
                 self._witness.shows(self.name, item.entity, copy.fence, copy.tick)
 
-    def _open(self, some: list[Opened]) -> None:
+    def _open(self, some: list[OpenedMessage]) -> None:
         if self.node.takes_parcels():
             self.process.start_soon(self._take_each, some)
 
-    async def _take_each(self, opened: list[Opened]) -> None:
+    async def _take_each(self, opened: list[OpenedMessage]) -> None:
         for one in opened:
             await self._take(one)
 
-    async def _take(self, opened: Opened) -> None:
+    async def _take(self, opened: OpenedMessage) -> None:
         try:
             await self.node.take(opened)
         except (MessageError, HomeUnreachable, HomeRefused):

@@ -1,7 +1,7 @@
 """Coroutines on virtual time, and processes that crash and stand still.
 
-What a server's coroutine awaits is either a while (`pause`) or an answer (`Answer.wait`); both are plain generators, so
-that a heap of events can drive real code without trio, whose scheduler draws lots on purpose.
+What a server's coroutine awaits is either a while (`pause`) or an answer (`AwaitedAnswer.wait`); both are plain
+generators, so that a heap of events can drive real code without trio, whose scheduler draws lots on purpose.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from batonpass.actors.base.clock import Bell, Clock, InstanceClock
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
-__all__ = ["Answer", "Process", "ProcessClock", "VirtualClock", "pause"]
+__all__ = ["AwaitedAnswer", "ProcessClock", "SimulatedProcess", "VirtualClock", "pause"]
 
 _BEGINNING_OF_TIME_S: Final = 1_700_000_000.0
 """Unix time at virtual second 0; any would do."""
@@ -27,7 +27,7 @@ def pause(seconds: float) -> Generator[float, None, None]:
     yield seconds
 
 
-class Answer:
+class AwaitedAnswer:
     """What somebody waits for. The first answer counts; later ones are forgotten."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Answer:
             wake()
 
     @coroutine
-    def wait(self) -> "Generator[Answer, None, Any]":
+    def wait(self) -> "Generator[AwaitedAnswer, None, Any]":
         """The answer, once it is here."""
         while self._come is None:
             yield self
@@ -65,7 +65,7 @@ class Answer:
         return value
 
 
-class Process:
+class SimulatedProcess:
     """A process on a machine of its own: what it does, it does in turn, and not while it stands still.
 
     `start_soon` is a nursery's, for shells that keep one.
@@ -107,7 +107,7 @@ class Process:
         again = partial(self._do, self._life, partial(self._go_on, task))
         if isinstance(awaited, float):
             self._schedule.after(awaited, again)
-        elif isinstance(awaited, Answer):
+        elif isinstance(awaited, AwaitedAnswer):
             awaited.call_when_here(again)
         else:
             task.throw(TypeError(f"{awaited!r} is awaited, which only trio knows; here is virtual time"))
@@ -140,7 +140,7 @@ class VirtualBell(Bell):
     def __init__(self, clock: "VirtualClock") -> None:
         self._clock: Final = clock
         self._has_rung = False
-        self._waiting: Answer | None = None
+        self._waiting: AwaitedAnswer | None = None
 
     def ring(self) -> None:
         """Wake whoever waits, or the next one who does."""
@@ -151,7 +151,7 @@ class VirtualBell(Bell):
     async def wait(self, at_most_s: float = math.inf) -> bool:
         """As `Bell.wait`."""
         if not self._has_rung:
-            self._waiting = answer = Answer()
+            self._waiting = answer = AwaitedAnswer()
             if at_most_s < math.inf:
                 self._clock.after(at_most_s, partial(answer.give, None))
             await answer.wait()
@@ -196,10 +196,10 @@ class VirtualClock(Clock):
 class VirtualTasks:
     """As a nursery of trio's, for the coroutines of one process; what goes wrong in one ends the run."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._process: Final = process
         self._running = 0
-        self._all_over = Answer()
+        self._all_over = AwaitedAnswer()
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
         """Run this beside the others."""
@@ -219,22 +219,22 @@ class VirtualTasks:
         self, kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
     ) -> None:
         while kind is None and self._running:
-            self._all_over = Answer()
+            self._all_over = AwaitedAnswer()
             await self._all_over.wait()
 
 
 class ProcessClock(InstanceClock):
     """The clocks of one server, whose tasks end with its process."""
 
-    def __init__(self, clock: VirtualClock, process: Process) -> None:
+    def __init__(self, clock: VirtualClock, process: SimulatedProcess) -> None:
         super().__init__(clock, process.name)
         self._process: Final = process
         # What waits for one of these is held by nothing else, and would be collected as garbage.
-        self._never: Final[list[Answer]] = []
+        self._never: Final[list[AwaitedAnswer]] = []
 
     async def sleep_forever(self) -> None:
         """As `Clock.sleep_forever`."""
-        self._never.append(never := Answer())
+        self._never.append(never := AwaitedAnswer())
         await never.wait()
 
     def tasks(self) -> VirtualTasks:

@@ -7,25 +7,32 @@ from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import MAX_BATCH, Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, NoAnswer
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.homeserver.names.federation import PeerUnreachable
-from batonpass.scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
-from batonpass.scenarios.simulation.servers.company import Batch, VirtualCombiner
-from batonpass.scenarios.simulation.servers.keys import Keys, KeysKnown
-from batonpass.scenarios.simulation.servers.mail import Mail
-from batonpass.scenarios.simulation.servers.tasks import Process
+from batonpass.homeserver.names.federation import InstanceUnreachable
+from batonpass.scenarios.simulation.servers.calls import CallRefused, Calls, CallUnanswered
+from batonpass.scenarios.simulation.servers.company import SimulatedBatch, VirtualCombiner
+from batonpass.scenarios.simulation.servers.keys import KeysKnown, SimulatedKeys
+from batonpass.scenarios.simulation.servers.mail import SimulatedMail
+from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 
-__all__ = ["Link", "Neighbours", "WayHome"]
+__all__ = ["Neighbours", "SimulatedLink", "WayHome"]
 
 
 class WayHome:
     """As `home_client.Home`: the key directory, and questions to the members of the home instance in turn."""
 
     def __init__(
-        self, name: str, keys: KeysKnown, calls: Calls, process: Process, *, in_company: bool, most: int = MAX_BATCH
+        self,
+        name: str,
+        keys: KeysKnown,
+        calls: Calls,
+        process: SimulatedProcess,
+        *,
+        in_company: bool,
+        most: int = MAX_BATCH,
     ) -> None:
         self._keys: Final = keys
         self._calls: Final = calls
@@ -33,7 +40,9 @@ class WayHome:
         # They are the same from beginning to end here: nobody has to be told whom this server knows.
         self.members_digest: Final = ""
         self._in_company: Final = in_company
-        self._asking: Final[VirtualCombiner[Letter, Opened | None]] = VirtualCombiner(process, self.ask_each, most=most)
+        self._asking: Final[VirtualCombiner[Letter, OpenedMessage | None]] = VirtualCombiner(
+            process, self.ask_each, most=most
+        )
         self._why_not_asked: Callable[[], str] | None = None
 
     def bind(self, why_not_asked: Callable[[], str]) -> None:
@@ -84,7 +93,7 @@ class WayHome:
         """As `Home.prefer`."""
         self._members.sort(key=lambda row: (row.name != name, row.name == to))
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool, **how: Any) -> Opened | None:
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool, **how: Any) -> OpenedMessage | None:
         """As `Home.ask`."""
         if why := self.why_not_asked():
             raise HomeUnreachable(why)
@@ -98,7 +107,7 @@ class WayHome:
         for member in list(self._members):
             try:
                 answer = await self._calls.call(member.name, message)
-            except Unanswered as error:
+            except CallUnanswered as error:
                 problem = str(error)
                 continue
             except CallRefused as error:
@@ -108,48 +117,48 @@ class WayHome:
             return answer, member.name
         raise HomeUnreachable(problem)
 
-    async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
+    async def ask_alone(self, message: Message, trace: Trace) -> OpenedMessage | None:
         """As `Home.ask_alone`."""
         answer, member = await self._ask(message)
-        return None if answer is None else Opened(answer, member, trace)
+        return None if answer is None else OpenedMessage(answer, member, trace)
 
-    async def renew(self, message: Message, trace: Trace) -> Opened | None:
+    async def renew(self, message: Message, trace: Trace) -> OpenedMessage | None:
         """As `Home.renew`: whatever else is not asked without a lease, this is."""
         return await self.ask_alone(message, trace)
 
-    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
+    async def ask_each(self, letters: Sequence[Letter]) -> list[OpenedMessage | Exception | None]:
         """As `Home.ask_each`: in one parcel if anything shares one here, else one after the other."""
         if why := self.why_not_asked():
             return [HomeUnreachable(why)] * len(letters)
         if not self._in_company or len(letters) == 1:
             return [await self._asked(letter) for letter in letters]
         try:
-            answers, member = await self._ask(Batch(tuple(letter.message for letter in letters)))
+            answers, member = await self._ask(SimulatedBatch(tuple(letter.message for letter in letters)))
         except (HomeUnreachable, HomeRefused) as error:
             return [error] * len(letters)
         return [_read(answer, member, letter.trace) for answer, letter in zip(answers, letters, strict=True)]
 
-    async def _asked(self, letter: Letter) -> Opened | Exception | None:
+    async def _asked(self, letter: Letter) -> OpenedMessage | Exception | None:
         try:
             answer, member = await self._ask(letter.message)
-            return None if answer is None else Opened(answer, member, letter.trace)
+            return None if answer is None else OpenedMessage(answer, member, letter.trace)
         except (HomeUnreachable, HomeRefused) as error:
             return error
 
 
-def _read(answer: Message, member: str, trace: Trace) -> Opened | Exception | None:
+def _read(answer: Message, member: str, trace: Trace) -> OpenedMessage | Exception | None:
     """One answer of several, as `simserver.net.home_client` reads it."""
     if not isinstance(answer, NoAnswer):
-        return Opened(answer, member, trace)
+        return OpenedMessage(answer, member, trace)
     if answer.why == "elsewhere":
         return None
     return HomeRefused(answer.reason) if answer.why == "refused" else HomeUnreachable("it could not be decided")
 
 
-class Link:
+class SimulatedLink:
     """As `actors.net.link_service.LinkService`, for what travels bare."""
 
-    def __init__(self, name: str, mail: Mail) -> None:
+    def __init__(self, name: str, mail: SimulatedMail) -> None:
         self._name: Final = name
         self._mail: Final = mail
         self.stats: Final[Mapping[str, int]] = {}
@@ -163,7 +172,7 @@ class Link:
 class Neighbours:
     """The way to other home instances, as `homeserver.names.federation.Federation` is used."""
 
-    def __init__(self, keys: Keys, calls: Calls) -> None:
+    def __init__(self, keys: SimulatedKeys, calls: Calls) -> None:
         self._keys: Final = keys
         self._calls: Final = calls
 
@@ -185,17 +194,17 @@ class Neighbours:
 
     async def exchange_all(
         self, instance: str, letters: Sequence[Letter], **how: Any
-    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+    ) -> list[tuple[Message, Trace] | InstanceUnreachable]:
         """As `Federation.exchange_all`: what is asked together travels together."""
         try:
             if len(letters) == 1:
                 answers = [await self._ask(instance, letters[0].message)]
             else:
-                answers = await self._ask(instance, Batch(tuple(letter.message for letter in letters)))
-        except PeerUnreachable as error:
+                answers = await self._ask(instance, SimulatedBatch(tuple(letter.message for letter in letters)))
+        except InstanceUnreachable as error:
             return [error] * len(letters)
         return [
-            PeerUnreachable(answer.why) if isinstance(answer, NoAnswer) else (answer, letter.trace)
+            InstanceUnreachable(answer.why) if isinstance(answer, NoAnswer) else (answer, letter.trace)
             for letter, answer in zip(letters, answers, strict=True)
         ]
 
@@ -204,9 +213,9 @@ class Neighbours:
         for row in sorted(self._keys.homes(instance), key=lambda row: row.name != first):
             try:
                 answer = await self._calls.call(row.name, message)
-            except (Unanswered, CallRefused) as error:
+            except (CallUnanswered, CallRefused) as error:
                 problem = str(error)
                 continue
             if answer is not None:
                 return answer
-        raise PeerUnreachable(problem)
+        raise InstanceUnreachable(problem)

@@ -7,7 +7,7 @@ from batonpass.simserver.world.participants import Participant
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["LARGE", "MOODY", "Carrying", "Counting", "Finishing"]
+__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing"]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
@@ -22,7 +22,7 @@ _STRIDE: Final = 104_729
 _BYTES: Final = tuple(bytes((number,)) for number in range(256))
 
 
-class Counting:
+class CountingParticipant:
     """A world whose state is how far each source has come; it notices an input that is missing or comes again."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Counting:
         return self._wanders(here, ticks_here)
 
 
-class Finishing(Counting):
+class Finishing(CountingParticipant):
     """The same, which hears that an entity leaves, and has finished with it by a tick or another before.
 
     `finished` is told of those.
@@ -93,7 +93,7 @@ class Finishing(Counting):
         return self.step(state, inputs, dt_s)
 
 
-class Carrying(Counting):
+class Carrying(CountingParticipant):
     """The same, which has something of each entity beside its state: in how many steps on end it was remembered."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Carrying(Counting):
 
     def forget(self) -> None:
         """The server is dead, with what it had in memory."""
-        self._memory = Memory(self._complain)
+        self._memory = MemoryParticipant(self._complain)
         self.participants.update(memory=self._memory, moody=Moody())
 
     def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Carrying(Counting):
         return self.step(state, inputs, dt_s)
 
 
-class Memory:
+class MemoryParticipant:
     """A participant that notices what does not belong to the state that it comes with, and what was not released."""
 
     def __init__(self, complain: Callable[[str], None]) -> None:

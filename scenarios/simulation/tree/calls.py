@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 from batonpass.scenarios.simulation.tree.linearizability import Operation
-from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put, Value
+from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, RegisterPut, Value
 
-__all__ = ["Call", "Client", "History", "Service"]
+__all__ = ["CallHistory", "Client", "Service", "TreeCall"]
 
 KEYS: Final = ("x", "y", "z")
 THINK_S: Final = 0.08
@@ -22,7 +22,7 @@ MAX_ATTEMPTS: Final = 4
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class TreeCall:
     """One operation of one client, until it is answered or given up."""
 
     client: str
@@ -47,20 +47,20 @@ class Call:
 
 
 @dataclass(slots=True)
-class History:
+class CallHistory:
     """All calls of a run. Its clock counts calls and answers, so that no two of them are simultaneous."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TreeCall] = field(default_factory=list)
     clock: int = 0
 
-    def called(self, client: str, number: int, key: str, action: Action) -> Call:
+    def called(self, client: str, number: int, key: str, action: Action) -> TreeCall:
         """A client begins something."""
         self.clock += 1
-        call = Call(client, number, key, action, self.clock)
+        call = TreeCall(client, number, key, action, self.clock)
         self.calls.append(call)
         return call
 
-    def returned(self, call: Call, answer: Value | bool) -> None:
+    def returned(self, call: TreeCall, answer: Value | bool) -> None:
         """It was answered."""
         self.clock += 1
         call.returned_at, call.answer = self.clock, answer
@@ -80,10 +80,10 @@ class Service(Protocol):
     def reachable(self) -> list[str]:
         """The members that can be called."""
 
-    def submit(self, name: str, call: Call) -> None:
+    def submit(self, name: str, call: TreeCall) -> None:
         """Call a member; `Client.answered` comes later, perhaps never."""
 
-    def withdraw(self, name: str, call: Call) -> None:
+    def withdraw(self, name: str, call: TreeCall) -> None:
         """Wait no more for this member's answer."""
 
 
@@ -95,7 +95,7 @@ class Client:
         name: str,
         schedule: Schedule,
         dice: random.Random,
-        history: History,
+        history: CallHistory,
         service: Service,
     ) -> None:
         self.name: Final = name
@@ -105,7 +105,7 @@ class Client:
         self._service: Final = service
         self._number = 0
         self._seen: dict[str, Value] = {}
-        self._call: Call | None = None
+        self._call: TreeCall | None = None
         self.resting = False
 
     @property
@@ -117,7 +117,7 @@ class Client:
         """Do the next thing after a while."""
         self._schedule.after(self._dice.expovariate(1 / THINK_S), self._begin)
 
-    def answered(self, call: Call, answer: Value | bool) -> None:
+    def answered(self, call: TreeCall, answer: Value | bool) -> None:
         """A member answered; only the first answer counts."""
         if call is not self._call:
             return
@@ -146,10 +146,10 @@ class Client:
         if roll < 0.4:
             return Get()
         if roll < 0.6:
-            return Put(value)
+            return RegisterPut(value)
         return CompareAndSwap(self._seen.get(key), value) if roll < 0.75 else Append(value)
 
-    def _try(self, call: Call) -> None:
+    def _try(self, call: TreeCall) -> None:
         members = self._service.reachable()
         if call.attempts >= MAX_ATTEMPTS:
             self._call = None
@@ -161,21 +161,21 @@ class Client:
             self._service.submit(call.member, call)
         self._schedule.after(PATIENCE_S, self._when_still(call, call.attempts, self._impatient))
 
-    def _impatient(self, call: Call) -> None:
+    def _impatient(self, call: TreeCall) -> None:
         if call.member:
             self._service.withdraw(call.member, call)
         self._try(call)
 
-    def _when_still(self, call: Call, attempt: int, action: Callable[[Call], None]) -> Callable[[], None]:
+    def _when_still(self, call: TreeCall, attempt: int, action: Callable[[TreeCall], None]) -> Callable[[], None]:
         def act() -> None:
             if self._call is call and call.attempts == attempt:
                 action(call)
 
         return act
 
-    def _learn(self, call: Call, answer: Value | bool) -> None:
+    def _learn(self, call: TreeCall, answer: Value | bool) -> None:
         match call.action:
-            case Put(value):
+            case RegisterPut(value):
                 self._seen[call.key] = value
             case CompareAndSwap(_, value) if answer is True:
                 self._seen[call.key] = value

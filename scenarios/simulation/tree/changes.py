@@ -8,7 +8,7 @@ so that its name may be used again.
 from collections.abc import Callable
 from typing import Final
 
-from batonpass.scenarios.simulation.tree.cluster import Cluster, Wanted
+from batonpass.scenarios.simulation.tree.cluster import TreeCluster, WantedChange
 
 __all__ = ["Operator"]
 
@@ -20,7 +20,7 @@ _LARGEST: Final = 7
 class Operator:
     """Makes one change after the other; what does not happen in time is left as it is."""
 
-    def __init__(self, cluster: Cluster, hands_on: set[str]) -> None:
+    def __init__(self, cluster: TreeCluster, hands_on: set[str]) -> None:
         """`hands_on` is whom any operator is adding or removing: two of them never ask for opposite things."""
         self._cluster: Final = cluster
         self._hands_on: Final = hands_on
@@ -51,7 +51,7 @@ class Operator:
             return
         leaver = self._dice.choice(members) if kind != "add" else None
         self._busy = True
-        wanted = Wanted(newcomer, leaver)
+        wanted = WantedChange(newcomer, leaver)
         self._hands_on.update(wanted.names())
         self._cluster.schedule.note(f"change {wanted}")
         if newcomer is not None:
@@ -65,7 +65,7 @@ class Operator:
         free = [name for name in cluster.names if name not in taken]
         return self._dice.choice(free) if free else None
 
-    def _pursue(self, wanted: Wanted, until_s: float) -> None:
+    def _pursue(self, wanted: WantedChange, until_s: float) -> None:
         """Ask whoever leads, until the members are as wanted or the time is over."""
         cluster = self._cluster
         configuration = cluster.configuration()
@@ -78,5 +78,5 @@ class Operator:
             cluster.in_process(leader, self._asking(leader, wanted), 0.0)
         cluster.schedule.after(self._dice.uniform(*_LOOK_AGAIN_S), lambda: self._pursue(wanted, until_s))
 
-    def _asking(self, leader: str, wanted: Wanted) -> Callable[[], None]:
+    def _asking(self, leader: str, wanted: WantedChange) -> Callable[[], None]:
         return lambda: self._cluster.member(leader).change(wanted)

@@ -1,7 +1,7 @@
 """One simulated cluster: members of some system under test, their network, their clients, and everything that happens.
 
 The cluster is the world around the members: it lets things happen in their processes, ends and pauses these, and shows
-the oracle what they did. It knows nothing of the system under test but `Member`; see `fence`.
+the oracle what they did. It knows nothing of the system under test but `SimulatedMember`; see `fence`.
 """
 
 import random
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
-from batonpass.scenarios.simulation.tree.calls import Call, Client, History
-from batonpass.scenarios.simulation.tree.mixes import FaultMix
-from batonpass.scenarios.simulation.tree.network import Frame, Network
+from batonpass.scenarios.simulation.tree.calls import CallHistory, Client, TreeCall
+from batonpass.scenarios.simulation.tree.mixes import TreeFaultMix
+from batonpass.scenarios.simulation.tree.network import Frame, TreeNetwork
 from batonpass.scenarios.simulation.tree.oracle import Oracle
 from batonpass.scenarios.simulation.tree.registers import Append, Value
 
-__all__ = ["Cluster", "Crashed", "Member", "Seats", "System", "Wanted"]
+__all__ = ["MemberCrashed", "MembersInLog", "SimulatedMember", "SystemUnderTest", "TreeCluster", "WantedChange"]
 
 CLIENTS: Final = 4
 SPARES: Final = 4
@@ -25,7 +25,7 @@ _LOOK_S: Final = 1e-5
 _MAX_LOOKS: Final = 20_000
 
 
-class Crashed(BaseException):
+class MemberCrashed(BaseException):
     """The process of a member ended inside what it was doing. Nothing may take it for an error, so no `Exception`."""
 
 
@@ -34,7 +34,7 @@ class Spinning(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class MembersInLog:
     """Who the members are since the entry `index` of the log; `settled` unless somebody is on the way in or out."""
 
     index: int
@@ -43,7 +43,7 @@ class Seats:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedChange:
     """A change of the members: a newcomer, a leaver, or the one in the place of the other."""
 
     newcomer: str | None
@@ -53,7 +53,7 @@ class Wanted:
         """Whom it is about."""
         return {name for name in (self.newcomer, self.leaver) if name is not None}
 
-    def is_met_by(self, seats: Seats) -> bool:
+    def is_met_by(self, seats: MembersInLog) -> bool:
         """Whether the change has happened."""
         return (
             seats.settled
@@ -62,14 +62,14 @@ class Wanted:
         )
 
 
-class Member(Protocol):
+class SimulatedMember(Protocol):
     """A member of the system under test: one process that can be started and ended, and its disk, which remains."""
 
     failure: Exception | None
     """Why it stopped by itself; None while it did not."""
 
     def start(self) -> None:
-        """Begin a process on what the disk holds; raises `Crashed`."""
+        """Begin a process on what the disk holds; raises `MemberCrashed`."""
 
     def prepare_to_join(self, doors: list[str]) -> None:
         """Have an empty disk, and wait at these members' doors to be let in when it starts."""
@@ -78,7 +78,8 @@ class Member(Protocol):
         """The process is gone, and with a power cut everything that the disk does not have for certain."""
 
     def crash_within(self, operations: int) -> None:
-        """Let one of the next so many disk operations be interrupted: `Crashed` is raised out of what leads to it."""
+        """Let one of the next so many disk operations be interrupted: `MemberCrashed` is raised out of what leads to
+        it."""
 
     def frames_arrived(self, sender: str, frames: list[Frame]) -> None:
         """Frames from another member."""
@@ -89,10 +90,10 @@ class Member(Protocol):
     def peer_lost(self, name: str) -> None:
         """There is none any more."""
 
-    def submit(self, call: Call) -> None:
-        """A client calls; `Cluster.answered` is told the answer."""
+    def submit(self, call: TreeCall) -> None:
+        """A client calls; `TreeCluster.answered` is told the answer."""
 
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, call: TreeCall) -> None:
         """The client waits no more."""
 
     def leads_in(self) -> int | None:
@@ -110,33 +111,33 @@ class Member(Protocol):
     def transfer(self, target: str) -> None:
         """As leader, hand the leadership to that member."""
 
-    def change(self, wanted: Wanted) -> None:
+    def change(self, wanted: WantedChange) -> None:
         """As leader, begin to change the members like this, if that is possible now."""
 
-    def seats(self) -> Seats | None:
+    def seats(self) -> MembersInLog | None:
         """Who the members are, as far as it has applied the log; None if it cannot know yet."""
 
-    def meets(self, other: "Member") -> bool:
+    def meets(self, other: "SimulatedMember") -> bool:
         """Whether the two let each other in. `other` is of the same system."""
 
 
-class System(Protocol):
+class SystemUnderTest(Protocol):
     """A system under test."""
 
-    def member(self, name: str, cluster: "Cluster") -> Member:
+    def member(self, name: str, cluster: "TreeCluster") -> SimulatedMember:
         """A member with an empty disk, not yet started."""
 
-    def judge(self, cluster: "Cluster") -> None:
+    def judge(self, cluster: "TreeCluster") -> None:
         """Tell the oracle what is wrong with the members' states at the end, when all have applied the same entries."""
 
     def close(self) -> None:
         """The run is over."""
 
 
-class _Process:
+class _MemberProcess:
     """A member and what the world knows of its process."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: SimulatedMember) -> None:
         self.member: Final = member
         self.running = False
         self.paused = False
@@ -144,16 +145,16 @@ class _Process:
         self.deferred: list[Callable[[], None]] = []
 
 
-class Cluster:
+class TreeCluster:
     """Members `h0`, `h1`... and clients `c0`, `c1`...: a world that is a function of its dice."""
 
-    def __init__(self, system: System, mix: FaultMix, size: int, dice: random.Random) -> None:
+    def __init__(self, system: SystemUnderTest, mix: TreeFaultMix, size: int, dice: random.Random) -> None:
         self.mix: Final = mix
         self.dice: Final = dice
         self.schedule: Final = Schedule()
         self.oracle: Final = Oracle()
-        self.history: Final = History()
-        self.bursts: Final[list[Call]] = []
+        self.history: Final = CallHistory()
+        self.bursts: Final[list[TreeCall]] = []
         self.crashes = 0
         self._clock_s = 0.0
         self._looks = 0
@@ -163,8 +164,8 @@ class Cluster:
         self.names: Final = [f"h{number}" for number in range(size + spares)]
         self.doors: Final = self.names[:size]
         self._present = set(self.doors)
-        self.network: Final = Network(self.names, self.schedule, dice, mix.weather, self)
-        self._processes: Final = {name: _Process(system.member(name, self)) for name in self.names}
+        self.network: Final = TreeNetwork(self.names, self.schedule, dice, mix.weather, self)
+        self._processes: Final = {name: _MemberProcess(system.member(name, self)) for name in self.names}
         self.clients: Final = [
             Client(f"c{number}", self.schedule, dice, self.history, self) for number in range(CLIENTS)
         ]
@@ -189,7 +190,7 @@ class Cluster:
 
     # --- processes ------------------------------------------------------------------------------------------------
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str) -> SimulatedMember:
         """A member; meaningful while its process runs."""
         return self._processes[name].member
 
@@ -201,7 +202,7 @@ class Cluster:
         """The members that there are: they run, or will again. Others are not admitted yet, or gone for good."""
         return [name for name in self.names if name in self._present]
 
-    def configuration(self) -> Seats | None:
+    def configuration(self) -> MembersInLog | None:
         """The newest committed one that any running member has applied."""
         known = [seats for name in self.running() if (seats := self.member(name).seats()) is not None]
         return max(known, key=lambda seats: seats.index, default=None)
@@ -287,7 +288,7 @@ class Cluster:
             return
         try:
             action()
-        except Crashed:
+        except MemberCrashed:
             self.schedule.note(f"interrupted {name}")
             self.crash_and_restart(name, power_cut=True)
             return
@@ -355,20 +356,20 @@ class Cluster:
         """See `Service`."""
         return self.running()
 
-    def submit(self, name: str, call: Call) -> None:
+    def submit(self, name: str, call: TreeCall) -> None:
         """See `Service`."""
         self.schedule.note(f"{call.client}/{call.number} {call.action} on {call.key} at {name}")
         self._inside(name, lambda: self.member(name).submit(call))
 
-    def withdraw(self, name: str, call: Call) -> None:
+    def withdraw(self, name: str, call: TreeCall) -> None:
         """See `Service`."""
         self._inside(name, lambda: self.member(name).withdraw(call))
 
-    def answered(self, call: Call, answer: Any) -> None:
+    def answered(self, call: TreeCall, answer: Any) -> None:
         """A member answers a call; the client hears it when the member has done what it is doing."""
         self.schedule.after(0.0, lambda: self._answer(call, answer))
 
-    def _answer(self, call: Call, answer: Any) -> None:
+    def _answer(self, call: TreeCall, answer: Any) -> None:
         self.schedule.note(f"{call.client}/{call.number} -> {answer}")
         if call.client.startswith("burst"):
             if call.returned_at is None:
@@ -385,11 +386,11 @@ class Cluster:
         for _ in range(self.dice.randint(*self.mix.burst_writes)):
             self.write_alone(name)
 
-    def write_alone(self, name: str) -> Call:
+    def write_alone(self, name: str) -> TreeCall:
         """Somebody writes, through this member, to a key that nobody else writes to, and does not wait."""
         number = len(self.bursts)
         self.history.clock += 1
-        call = Call(f"burst{number}", 1, f"burst{number}", Append(f"{number};"), self.history.clock, member=name)
+        call = TreeCall(f"burst{number}", 1, f"burst{number}", Append(f"{number};"), self.history.clock, member=name)
         self.bursts.append(call)
         self.submit(name, call)
         return call

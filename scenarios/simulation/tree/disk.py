@@ -110,7 +110,7 @@ class _Contents:
 
 
 @dataclass(slots=True)
-class _Names:
+class _DirectoryNames:
     """The names in one directory: as programs see them, as they are on the platter, and each state in between."""
 
     seen: dict[str, _Contents] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class SimulatedDisk:
         self._crash_at: int | None = None
         self._failures: dict[int, int] = {}
         self._next_failures: dict[str, int] = {}
-        self._directories: dict[Path, _Names] = {}
+        self._directories: dict[Path, _DirectoryNames] = {}
 
     # --- faults -----------------------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class SimulatedDisk:
         """See `tree.disk.disk.Disk`."""
         cut = self.operation(directory, "syncing")
         if not cut:
-            self._directories.setdefault(directory, _Names()).sync()
+            self._directories.setdefault(directory, _DirectoryNames()).sync()
         self.end(cut)
 
     # --- what files share -------------------------------------------------------------------------------------------
@@ -277,8 +277,8 @@ class SimulatedDisk:
         """Whether files may grow by so much in all."""
         return self.capacity_bytes is None or self.used_bytes() + more_bytes <= self.capacity_bytes
 
-    def _names(self, path: Path) -> _Names:
-        return self._directories.setdefault(path.parent, _Names())
+    def _names(self, path: Path) -> _DirectoryNames:
+        return self._directories.setdefault(path.parent, _DirectoryNames())
 
     def _existing(self, path: Path) -> _Contents:
         contents = self._names(path).seen.get(path.name)

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from batonpass.scenarios.simulation.tree.changes import Operator
-from batonpass.scenarios.simulation.tree.cluster import Cluster
+from batonpass.scenarios.simulation.tree.cluster import TreeCluster
 
-__all__ = ["Faults"]
+__all__ = ["TreeFaults"]
 
 # Recovery takes a handful of disk operations, a compaction about ten: enough to be interrupted anywhere.
 _DISK_OPERATIONS: Final = 12
 
 
-class Faults:
+class TreeFaults:
     """Lets faults happen until it is told to stop; ends each of them after a while."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: TreeCluster) -> None:
         self._cluster: Final = cluster
         self._mix: Final = cluster.mix
         self._dice: Final = cluster.dice

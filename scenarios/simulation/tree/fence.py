@@ -12,18 +12,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from batonpass.scenarios.simulation.tree.calls import Call
-from batonpass.scenarios.simulation.tree.cluster import Cluster, Crashed, Member, Seats, Wanted
+from batonpass.scenarios.simulation.tree.calls import TreeCall
+from batonpass.scenarios.simulation.tree.cluster import (
+    MemberCrashed,
+    MembersInLog,
+    SimulatedMember,
+    TreeCluster,
+    WantedChange,
+)
 from batonpass.scenarios.simulation.tree.disk import PowerCut, SimulatedDisk
 from batonpass.scenarios.simulation.tree.network import Frame
-from batonpass.scenarios.simulation.tree.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
+from batonpass.scenarios.simulation.tree.registers import ABSENT, Append, CompareAndSwap, Get, RegisterPut, Value
 from batonpass.tree.data.errors import Abort
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.machine.state import LoadedState
 from batonpass.tree.member.read_index import ReadIndex
 from batonpass.tree.member.replica import Replica
 from batonpass.tree.member.status import ReplicaConfig
-from batonpass.tree.net.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
+from batonpass.tree.net.membership import Admit, ChangeRefused, Configuration, Dismiss, MemberRole
 from batonpass.tree.net.roster import REMOVED, Roster
 from batonpass.tree.net.transport import Member as Address
 from batonpass.tree.net.transport import Peers, RefusedByInstance
@@ -32,7 +38,7 @@ from batonpass.tree.raft.submissions import MAX_ENTRY_BYTES, Submission
 from batonpass.tree.store.rows import Remains
 from batonpass.tree.store.transaction import Transaction
 
-__all__ = ["Fence", "FencedMember", "SimulatedReplica"]
+__all__ = ["FencedMember", "RaftFence", "SimulatedReplica"]
 
 _KIND: Final = "homeserver"
 _INSTANCE: Final = "simulated"
@@ -55,7 +61,7 @@ def _append(transaction: Transaction, args: Any) -> str:
 _PROCEDURES: Final = {"simulation.append": _append}
 
 
-class Fence:
+class RaftFence:
     """Real replicas; or ones that lack a guard, to show that the simulation notices."""
 
     def __init__(
@@ -69,12 +75,12 @@ class Fence:
         self.make_disk: Final = make_disk
         logging.disable(logging.CRITICAL)
 
-    def member(self, name: str, cluster: Cluster) -> "FencedMember":
+    def member(self, name: str, cluster: TreeCluster) -> "FencedMember":
         """See `System`."""
         use_clock(cluster.clock_s)
         return FencedMember(name, cluster, self)
 
-    def judge(self, cluster: Cluster) -> None:
+    def judge(self, cluster: TreeCluster) -> None:
         """Every member's state must be that of a machine that applied the log once, from its beginning."""
         machine = Machine(_PROCEDURES)
         for index in sorted(cluster.oracle.log):
@@ -94,7 +100,7 @@ class Fence:
 class _SimulatedPeers:
     """The connections of one replica: what it sends waits until it flushes, as in `tree.net.transport.Peers`."""
 
-    def __init__(self, name: str, cluster: Cluster, disk: SimulatedDisk, roster: Roster) -> None:
+    def __init__(self, name: str, cluster: TreeCluster, disk: SimulatedDisk, roster: Roster) -> None:
         self._name = name
         self._cluster = cluster
         self._disk = disk
@@ -134,7 +140,7 @@ class SimulatedReplica(Replica):
     make_reads: Callable[..., ReadIndex] = ReadIndex
 
     def __init__(
-        self, config: ReplicaConfig, cluster: Cluster, disk: SimulatedDisk, make_raft: Callable[..., RaftCore]
+        self, config: ReplicaConfig, cluster: TreeCluster, disk: SimulatedDisk, make_raft: Callable[..., RaftCore]
     ) -> None:
         def make_with_batches(*args: Any, **limits: Any) -> RaftCore:
             return make_raft(*args, **limits, batch_bytes=cluster.mix.batch_bytes)
@@ -284,7 +290,7 @@ class SimulatedReplica(Replica):
 class _Read:
     """A linearizable read that waits: first for an index, then until that is applied."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: TreeCall) -> None:
         self.call: Final = call
         self.index: int | None = None
 
@@ -292,24 +298,25 @@ class _Read:
 class FencedMember:
     """One member: a disk that remains, and a replica while its process runs."""
 
-    def __init__(self, name: str, cluster: Cluster, fence: Fence) -> None:
+    def __init__(self, name: str, cluster: TreeCluster, fence: RaftFence) -> None:
         self._name: Final = name
         self._cluster: Final = cluster
         self._fence: Final = fence
         self._disk = fence.make_disk(reserve_at_most_bytes=_RESERVE_BYTES)
         self._doors: list[str] | None = None  # where to knock, if it joined later
         self._replica: SimulatedReplica | None = None
-        self._submissions: dict[Call, Submission] = {}
-        self._reads: dict[Call, _Read] = {}
+        self._submissions: dict[TreeCall, Submission] = {}
+        self._reads: dict[TreeCall, _Read] = {}
         self._turn_number = 0
         self._waking = False
         self._installed = 0
         self.failure: Exception | None = None
 
-    # --- life, see `Member` ---------------------------------------------------------------------------------------
+    # --- life, see `SimulatedMember`
+    # ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         known = self._cluster.doors if self._doors is None else {*self._doors, self._name}
         config = ReplicaConfig(
             _KIND,
@@ -335,13 +342,13 @@ class FencedMember:
         self._wake_up()
 
     def prepare_to_join(self, doors: list[str]) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         self._disk = self._fence.make_disk(reserve_at_most_bytes=_RESERVE_BYTES)
         self._doors = doors
         self.failure = None
 
     def end(self, *, power_cut: bool) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         if power_cut or self._disk.crashed:
             dice = self._cluster.dice
             self._disk.crash(None if dice.random() < 0.3 else dice)
@@ -354,41 +361,41 @@ class FencedMember:
         self._reads.clear()
 
     def crash_within(self, operations: int) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         self._disk.crash_at(self._disk.operations + self._cluster.dice.randint(1, operations))
 
     # --- what happens to it ---------------------------------------------------------------------------------------
 
     def frames_arrived(self, sender: str, frames: list[Frame]) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         bodies = [frame[_LENGTH_BYTES:] for frame in frames]
         self._doing(lambda: self._running().frames_arrived(sender, bodies))
 
     def peer_connected(self, name: str) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         self._doing(lambda: self._running().peer_connected(name))
 
     def peer_lost(self, name: str) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         self._doing(lambda: self._running().peer_lost(name))
 
-    def submit(self, call: Call) -> None:
-        """See `Member`."""
+    def submit(self, call: TreeCall) -> None:
+        """See `SimulatedMember`."""
         self._doing(lambda: self._begin_read(call) if call.is_read else self._begin_write(call))
 
-    def withdraw(self, call: Call) -> None:
-        """See `Member`."""
+    def withdraw(self, call: TreeCall) -> None:
+        """See `SimulatedMember`."""
         submission = self._submissions.pop(call, None)
         if submission is not None:
             self._running().leave(submission)
         self._reads.pop(call, None)
 
     def transfer(self, target: str) -> None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         with suppress(ChangeRefused):
             self._running().raft().transfer_leadership(target)
 
-    def change(self, wanted: Wanted) -> None:
+    def change(self, wanted: WantedChange) -> None:
         """As the operator's request arrives at the leader."""
         request = (
             Dismiss(wanted.leaver or "") if wanted.newcomer is None else Admit(_address(wanted.newcomer), wanted.leaver)
@@ -396,15 +403,15 @@ class FencedMember:
         with suppress(ChangeRefused):
             self._doing(lambda: self._running().decide(request.to_data()))
 
-    def seats(self) -> Seats | None:
-        """See `Member`."""
+    def seats(self) -> MembersInLog | None:
+        """See `SimulatedMember`."""
         if self._replica is None or self._replica.log is None:
             return None
         configuration = self._replica.raft().configuration
-        settled = all(seat.role is Role.VOTER and seat.replaces is None for seat in configuration.seats)
-        return Seats(configuration.index, frozenset(seat.name for seat in configuration.seats), settled)
+        settled = all(seat.role is MemberRole.VOTER and seat.replaces is None for seat in configuration.seats)
+        return MembersInLog(configuration.index, frozenset(seat.name for seat in configuration.seats), settled)
 
-    def meets(self, other: Member) -> bool:
+    def meets(self, other: SimulatedMember) -> bool:
         """As two `tree.net.transport.Peers` introduce themselves, after either of them dialled or knocked."""
         mine, theirs = self._running(), cast(FencedMember, other)._running()
         smaller, larger = (mine, theirs) if self._name < cast(FencedMember, other)._name else (theirs, mine)
@@ -422,22 +429,22 @@ class FencedMember:
     # --- what is seen of it ---------------------------------------------------------------------------------------
 
     def leads_in(self) -> int | None:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         if self._replica is None or self.failure is not None:
             return None
         raft = self._replica.raft()
         return int(raft.raftCurrentTerm) if raft.is_leader() else None
 
     def applied_index(self) -> int:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         return int(self._running().raft().raftLastApplied)
 
     def snapshots(self) -> int:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         return self._installed + (0 if self._replica is None else self._replica.installed)
 
     def value(self, key: str) -> Value:
-        """See `Member`."""
+        """See `SimulatedMember`."""
         path = ("kv", key)
         store = self._running().store
         return str(store.get(path)) if store.exists(path) else ABSENT
@@ -462,9 +469,9 @@ class FencedMember:
         try:
             action()
         except PowerCut:
-            raise Crashed from None
+            raise MemberCrashed from None
         if self._disk.crashed:
-            raise Crashed
+            raise MemberCrashed
         replica = self._running()
         self.failure = self.failure or replica.failure
         if self.failure is not None:
@@ -488,7 +495,7 @@ class FencedMember:
             self._waking = False
             self._doing(lambda: self._turn_later(self._running().turn()))
 
-    def _begin_write(self, call: Call) -> None:
+    def _begin_write(self, call: TreeCall) -> None:
         def answered(submission: Submission) -> None:
             self._cluster.answered(call, _answer_to(call, submission))
             self._cluster.in_process(self._name, lambda: self.withdraw(call), 0.0)
@@ -496,7 +503,7 @@ class FencedMember:
         if call not in self._submissions:
             self._submissions[call] = self._running().enter(_command(call), answered)
 
-    def _begin_read(self, call: Call) -> None:
+    def _begin_read(self, call: TreeCall) -> None:
         if call not in self._reads:
             self._reads[call] = _Read(call)
             self._ask(self._reads[call])
@@ -532,10 +539,10 @@ def _address(name: str) -> Address:
     return Address(name, name, 1)
 
 
-def _command(call: Call) -> Command:
+def _command(call: TreeCall) -> Command:
     path = ["kv", call.key]
     match call.action:
-        case Put(value):
+        case RegisterPut(value):
             return Command("tree.put", {"path": path, "data": value}, *call.command_id)
         case CompareAndSwap(None, value):
             return Command("tree.create", {"path": path, "data": value}, *call.command_id)
@@ -549,10 +556,10 @@ def _command(call: Call) -> Command:
             raise ValueError("reads are not commands")
 
 
-def _answer_to(call: Call, submission: Submission) -> Value | bool:
+def _answer_to(call: TreeCall, submission: Submission) -> Value | bool:
     if submission.answer is None:
         raise RuntimeError("woken without an answer")
-    answer = Answer.from_encoded(submission.answer)
+    answer = CommandAnswer.from_encoded(submission.answer)
     match call.action:
         case Append():
             return str(answer.value)

@@ -89,7 +89,7 @@ def check_linearizable(
         _Search(operations, apply, initial, max_configurations).run()
 
 
-class _Event:
+class _CallEvent:
     """The call or the return of an operation, in a doubly linked ring from which placed operations are lifted."""
 
     __slots__ = ("bit", "is_call", "next", "operation", "previous", "return_event")
@@ -98,9 +98,9 @@ class _Event:
         self.operation = operation
         self.bit = bit
         self.is_call = is_call
-        self.return_event: _Event | None = None
-        self.previous: _Event = self
-        self.next: _Event = self
+        self.return_event: _CallEvent | None = None
+        self.previous: _CallEvent = self
+        self.next: _CallEvent = self
 
 
 class _Search:
@@ -113,7 +113,7 @@ class _Search:
         self._max_configurations = max_configurations
         self._to_place = sum(map(_returned, operations))
         self._placed_mask = 0
-        self._placed: list[tuple[_Event, Hashable]] = []
+        self._placed: list[tuple[_CallEvent, Hashable]] = []
         self._seen: set[tuple[int, Hashable]] = set()
         self._best: tuple[int, list[Operation], Hashable] = (0, [], initial)
         self._head = _linked(operations)
@@ -128,7 +128,7 @@ class _Search:
             else:
                 event = event.next
 
-    def _try(self, call: _Event) -> bool:
+    def _try(self, call: _CallEvent) -> bool:
         """Place this operation next, if its answer fits and this was not tried before."""
         operation = call.operation
         state, answer = self._apply(self._state, operation.action)
@@ -153,7 +153,7 @@ class _Search:
         _lift(call)
         return True
 
-    def _back_up(self) -> _Event:
+    def _back_up(self) -> _CallEvent:
         """Take the operation placed last out again, and go on behind its call."""
         returned = sum(_returned(call.operation) for call, _ in self._placed)
         if not self._best[1] or returned > self._best[0]:
@@ -176,17 +176,17 @@ def _return_time(operation: Operation) -> float:
     return float("inf") if operation.returned_at is None else operation.returned_at
 
 
-def _linked(operations: list[Operation]) -> _Event:
+def _linked(operations: list[Operation]) -> _CallEvent:
     """A ring of the calls and returns in the order of time, calls first where times are equal, behind its head."""
     events = []
     for position, operation in enumerate(operations):
-        call = _Event(operation, 1 << position, is_call=True)
+        call = _CallEvent(operation, 1 << position, is_call=True)
         events.append((operation.called_at, 0, position, call))
         if operation.returned_at is not None:
-            call.return_event = _Event(operation, 1 << position, is_call=False)
+            call.return_event = _CallEvent(operation, 1 << position, is_call=False)
             events.append((operation.returned_at, 1, position, call.return_event))
     events.sort(key=lambda event: event[:3])
-    last = head = _Event(Operation("", "", None, None, 0.0, 0.0), 0, is_call=False)
+    last = head = _CallEvent(Operation("", "", None, None, 0.0, 0.0), 0, is_call=False)
     for *_, event in events:
         last.next, event.previous = event, last
         last = event
@@ -194,7 +194,7 @@ def _linked(operations: list[Operation]) -> _Event:
     return head
 
 
-def _lift(call: _Event) -> None:
+def _lift(call: _CallEvent) -> None:
     """Take a call and its return out of the list; the two remember where they were."""
     for event in (call, call.return_event):
         if event is not None:
@@ -202,7 +202,7 @@ def _lift(call: _Event) -> None:
             event.next.previous = event.previous
 
 
-def _put_back(call: _Event) -> None:
+def _put_back(call: _CallEvent) -> None:
     """Undo `_lift`, in the opposite order."""
     for event in (call.return_event, call):
         if event is not None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from batonpass.scenarios.simulation.tree.network import Weather
 
-__all__ = ["MIXES", "FaultMix"]
+__all__ = ["MIXES", "TreeFaultMix"]
 
 Range = tuple[float, float]
 
@@ -18,7 +18,7 @@ _FAIR_WEATHER: Final = Weather()
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultMix:
+class TreeFaultMix:
     """One kind of bad luck."""
 
     name: str
@@ -71,7 +71,7 @@ class FaultMix:
 
 
 _MIXES: Final = (
-    FaultMix(
+    TreeFaultMix(
         name="crashes",
         purpose="members crash anywhere, also inside disk operations and all at once",
         crash=0.3,
@@ -81,7 +81,7 @@ _MIXES: Final = (
         burst=0.3,
         compact_after_entries=60,
     ),
-    FaultMix(
+    TreeFaultMix(
         name="compaction",
         purpose="snapshots and compaction all the time, and members that need the snapshot of another",
         crash=0.15,
@@ -92,7 +92,7 @@ _MIXES: Final = (
         compact_after_entries=8,
         down_s=(0.2, 2.5),
     ),
-    FaultMix(
+    TreeFaultMix(
         name="partitions",
         purpose="cuts both ways and one way, isolated leaders, and connections that end or stand still",
         cut=0.3,
@@ -105,7 +105,7 @@ _MIXES: Final = (
         burst=0.4,
         compact_after_entries=40,
     ),
-    FaultMix(
+    TreeFaultMix(
         name="small-batches",
         purpose="log suffixes longer than one message, on leaders that return from isolation and members that restart",
         isolate_leader=0.4,
@@ -116,7 +116,7 @@ _MIXES: Final = (
         batch_bytes=700,
         compact_after_entries=60,
     ),
-    FaultMix(
+    TreeFaultMix(
         name="slow",
         purpose="delays of seconds in one direction, pauses, old frames that come again, many elections",
         slow=0.5,
@@ -134,7 +134,7 @@ _MIXES: Final = (
         compact_after_entries=40,
         weather=Weather(latency_s=(0.0002, 0.01), spike_share=0.01, spike_s=0.5, late_share=0.8, remembers=True),
     ),
-    FaultMix(
+    TreeFaultMix(
         name="membership",
         purpose="members come, go and are replaced, the leader among them, while members crash and networks split",
         change=4.0,
@@ -150,7 +150,7 @@ _MIXES: Final = (
         burst=0.3,
         compact_after_entries=40,
     ),
-    FaultMix(
+    TreeFaultMix(
         name="everything",
         purpose="all of this, each of it seldom",
         crash=0.1,
@@ -174,4 +174,4 @@ _MIXES: Final = (
     ),
 )
 
-MIXES: Final[Mapping[str, FaultMix]] = MappingProxyType({mix.name: mix for mix in _MIXES})
+MIXES: Final[Mapping[str, TreeFaultMix]] = MappingProxyType({mix.name: mix for mix in _MIXES})

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 
-__all__ = ["Endpoint", "Network", "Weather"]
+__all__ = ["Endpoint", "TreeNetwork", "Weather"]
 
 Frame = Any
 _REDIAL_S: Final = (0.02, 0.4)
@@ -31,8 +31,8 @@ class Weather:
     `spike_share` of the frames take up to `spike_s` more, and all that follow on that connection wait for them.
     `late_share` of the frames that are under way when a connection breaks arrive all the same, perhaps after those of
     the next connection: a receiver that reads on from a connection that the sender has given up.
-    With `remembers`, what was sent before can be made to arrive once more (`Network.echo`), which TLS rules out, and
-    which Raft survives all the same.
+    With `remembers`, what was sent before can be made to arrive once more (`TreeNetwork.echo`), which TLS rules out,
+    and which Raft survives all the same.
     """
 
     latency_s: tuple[float, float] = (0.0002, 0.002)
@@ -58,7 +58,7 @@ class Endpoint(Protocol):
         """A member noticed that its connection to another ended."""
 
 
-class _Connection:
+class _SimulatedConnection:
     """One connection: which ends have it open, and what is under way to each end."""
 
     def __init__(self, one: str, other: str) -> None:
@@ -71,7 +71,7 @@ class _Connection:
         return other
 
 
-class Network:
+class TreeNetwork:
     """All connections, and the blocks between members."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Network:
         self._dice: Final = dice
         self.weather = weather
         self._endpoint: Final = endpoint
-        self._connections: dict[tuple[str, str], _Connection] = {}
+        self._connections: dict[tuple[str, str], _SimulatedConnection] = {}
         self._blocks: dict[tuple[str, str], int] = {}
         self._slow_s: dict[tuple[str, str], float] = {}
         self._past: dict[tuple[str, str], deque[Frame]] = {}
@@ -186,10 +186,10 @@ class Network:
             latency_s += self._dice.uniform(0.0, weather.spike_s)
         return latency_s
 
-    def _deliver_later(self, connection: _Connection, sender: str, receiver: str, delay_s: float) -> None:
+    def _deliver_later(self, connection: _SimulatedConnection, sender: str, receiver: str, delay_s: float) -> None:
         self._schedule.after(delay_s, lambda: self._deliver(connection, sender, receiver))
 
-    def _deliver(self, connection: _Connection, sender: str, receiver: str) -> None:
+    def _deliver(self, connection: _SimulatedConnection, sender: str, receiver: str) -> None:
         """Hand over everything that has arrived, as a reader of a socket would find it."""
         if self._blocks.get((sender, receiver)) or not connection.open[receiver]:
             return
@@ -200,7 +200,7 @@ class Network:
         if frames:
             self._endpoint.frames_arrived(receiver, sender, frames)
 
-    def _scatter(self, connection: _Connection) -> None:
+    def _scatter(self, connection: _SimulatedConnection) -> None:
         """Lose what is under way, except for what comes late."""
         for receiver, queue in connection.under_way.items():
             for _, frame in queue:
@@ -218,7 +218,7 @@ class Network:
 
         return arrive
 
-    def _forgetting(self, pair: tuple[str, str], connection: _Connection) -> Callable[[], None]:
+    def _forgetting(self, pair: tuple[str, str], connection: _SimulatedConnection) -> Callable[[], None]:
         """What ends a connection whose one end is gone, unless a newer one took its place."""
 
         def forget() -> None:
@@ -229,10 +229,10 @@ class Network:
 
         return forget
 
-    def _notice_later(self, connection: _Connection, name: str, delay_s: float) -> None:
+    def _notice_later(self, connection: _SimulatedConnection, name: str, delay_s: float) -> None:
         self._schedule.after(delay_s, lambda: self._close_end(connection, name))
 
-    def _close_end(self, connection: _Connection, name: str) -> None:
+    def _close_end(self, connection: _SimulatedConnection, name: str) -> None:
         if connection.open[name]:
             connection.open[name] = False
             self._endpoint.peer_lost(name, connection.other_end(name))
@@ -260,14 +260,14 @@ class Network:
 
     def _open(self, pair: tuple[str, str]) -> None:
         """A connection begins, for the one end a little before the other."""
-        connection = self._connections[pair] = _Connection(*pair)
+        connection = self._connections[pair] = _SimulatedConnection(*pair)
         first, second = pair if self._dice.random() < 0.5 else pair[::-1]
         delay_s = self._dice.uniform(*self.weather.latency_s)
         connection.free_at_s[second] = self._schedule.now_s + delay_s
         self._open_end(pair, connection, first)
         self._schedule.after(delay_s, lambda: self._open_end(pair, connection, second))
 
-    def _open_end(self, pair: tuple[str, str], connection: _Connection, name: str) -> None:
+    def _open_end(self, pair: tuple[str, str], connection: _SimulatedConnection, name: str) -> None:
         if self._connections.get(pair) is connection and self._endpoint.may_connect(*pair):
             connection.open[name] = True
             self._endpoint.peer_connected(name, connection.other_end(name))

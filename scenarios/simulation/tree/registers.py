@@ -7,14 +7,14 @@ that was applied twice shows in the value.
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ABSENT", "Action", "Append", "CompareAndSwap", "Get", "Put", "Value", "apply_action"]
+__all__ = ["ABSENT", "Action", "Append", "CompareAndSwap", "Get", "RegisterPut", "Value", "apply_action"]
 
 Value = str | None
 ABSENT: Final = None
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class RegisterPut:
     """Write; answers None."""
 
     value: str
@@ -40,13 +40,13 @@ class Append:
     token: str
 
 
-Action = Put | Get | CompareAndSwap | Append
+Action = RegisterPut | Get | CompareAndSwap | Append
 
 
 def apply_action(value: Value, action: Action) -> tuple[Value, Value | bool]:
     """The value afterwards, and the answer."""
     match action:
-        case Put(new):
+        case RegisterPut(new):
             return new, None
         case Get():
             return value, value

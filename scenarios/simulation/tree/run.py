@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.scenarios.simulation.kernel.outcome import Outcome
-from batonpass.scenarios.simulation.tree.calls import Call
-from batonpass.scenarios.simulation.tree.cluster import Cluster, System
-from batonpass.scenarios.simulation.tree.faults import Faults
-from batonpass.scenarios.simulation.tree.fence import Fence
+from batonpass.scenarios.simulation.kernel.outcome import RunOutcome
+from batonpass.scenarios.simulation.tree.calls import TreeCall
+from batonpass.scenarios.simulation.tree.cluster import SystemUnderTest, TreeCluster
+from batonpass.scenarios.simulation.tree.faults import TreeFaults
+from batonpass.scenarios.simulation.tree.fence import RaftFence
 from batonpass.scenarios.simulation.tree.linearizability import NotLinearizable, Undecided, check_linearizable
-from batonpass.scenarios.simulation.tree.mixes import MIXES, FaultMix
+from batonpass.scenarios.simulation.tree.mixes import MIXES, TreeFaultMix
 from batonpass.scenarios.simulation.tree.registers import ABSENT, Append, apply_action
 
 __all__ = ["LogOutcome", "simulate", "simulate_seed"]
@@ -24,7 +24,7 @@ _STEP_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogOutcome(Outcome):
+class LogOutcome(RunOutcome):
     """What came of a run of the replicated log."""
 
     size: int
@@ -37,15 +37,15 @@ class LogOutcome(Outcome):
 
 
 def simulate_seed(
-    mix: str, seed: int, *, nodes: int | None = None, make_system: Callable[[], System] = Fence
+    mix: str, seed: int, *, nodes: int | None = None, make_system: Callable[[], SystemUnderTest] = RaftFence
 ) -> LogOutcome:
     """As `simulate`, by the name of the mix: what a campaign calls. Without `nodes`, even seeds have 3, odd ones 5."""
     return simulate(make_system(), MIXES[mix], seed, nodes or (3, 5)[seed % 2])
 
 
-def simulate(system: System, mix: FaultMix, seed: int, size: int) -> LogOutcome:
+def simulate(system: SystemUnderTest, mix: TreeFaultMix, seed: int, size: int) -> LogOutcome:
     """Run a cluster of this size through the mix, heal it, and judge what happened."""
-    cluster = Cluster(system, mix, size, random.Random(f"{mix.name}/{size}/{seed}"))
+    cluster = TreeCluster(system, mix, size, random.Random(f"{mix.name}/{size}/{seed}"))
     try:
         _run(cluster)
         calls = [*cluster.history.calls, *cluster.bursts]
@@ -72,9 +72,9 @@ def simulate(system: System, mix: FaultMix, seed: int, size: int) -> LogOutcome:
         system.close()
 
 
-def _run(cluster: Cluster) -> None:
+def _run(cluster: TreeCluster) -> None:
     schedule, oracle = cluster.schedule, cluster.oracle
-    faults = Faults(cluster)
+    faults = TreeFaults(cluster)
     schedule.run_until(schedule.now_s + FAULTS_S, lambda: bool(oracle.violations))
     if not oracle.violations:
         faults.stop()
@@ -84,7 +84,7 @@ def _run(cluster: Cluster) -> None:
     _check_histories(cluster)
 
 
-def _check_liveness(cluster: Cluster) -> None:
+def _check_liveness(cluster: TreeCluster) -> None:
     """Everything works: so every member answers a write, and in the end all have applied the same."""
     schedule, oracle = cluster.schedule, cluster.oracle
     schedule.run_until(schedule.now_s + HEAL_S, lambda: bool(oracle.violations) or _members_settled(cluster))
@@ -109,9 +109,9 @@ def _check_liveness(cluster: Cluster) -> None:
 class _Probes:
     """A write through each member, and another one every second until one of them is answered."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: TreeCluster) -> None:
         self._cluster = cluster
-        self._calls: dict[str, list[Call]] = {name: [] for name in cluster.present()}
+        self._calls: dict[str, list[TreeCall]] = {name: [] for name in cluster.present()}
         for name in cluster.present():
             self._submit(name)
 
@@ -128,13 +128,13 @@ class _Probes:
             self._cluster.schedule.after(1.0, lambda: self._submit(name))
 
 
-def _members_settled(cluster: Cluster) -> bool:
+def _members_settled(cluster: TreeCluster) -> bool:
     """Whether a leader has applied a configuration in which nobody is on the way in or out."""
     seats = cluster.configuration()
     return seats is None or (seats.settled and bool(cluster.leaders()))
 
 
-def _settled(cluster: Cluster) -> bool:
+def _settled(cluster: TreeCluster) -> bool:
     running = cluster.running()
     indices = {cluster.member(name).applied_index() for name in running}
     return (
@@ -145,7 +145,7 @@ def _settled(cluster: Cluster) -> bool:
     )
 
 
-def _check_bursts(cluster: Cluster) -> None:
+def _check_bursts(cluster: TreeCluster) -> None:
     """Each write of a burst has its own key: it is there once if it was acknowledged, and never twice."""
     for name in cluster.present():
         member = cluster.member(name)
@@ -158,7 +158,7 @@ def _check_bursts(cluster: Cluster) -> None:
                 cluster.oracle.violated("applied-twice", f"{name} has {value!r} for {call.key}, not {expected!r}")
 
 
-def _check_histories(cluster: Cluster) -> None:
+def _check_histories(cluster: TreeCluster) -> None:
     try:
         check_linearizable(cluster.history.operations(), apply_action, ABSENT)
     except NotLinearizable as error:

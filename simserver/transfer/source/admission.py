@@ -17,7 +17,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import Reason
 from batonpass.authority.machines.capacity import MAX_PLACES, Need, Places, Vacancies
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Reserve, Reserved
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
@@ -25,7 +25,7 @@ from batonpass.simserver.net.outbox import Courier
 from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.world.api import World, takes
 
-__all__ = ["MAX_UNSURE", "PATIENCE_NS", "Admission", "Admissions", "Reception"]
+__all__ = ["MAX_UNSURE", "PATIENCE_NS", "Reception", "TargetAdmission", "TargetAdmissions"]
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.admission")
 
@@ -44,8 +44,8 @@ Decided = Callable[[str], None]
 """Is told the reason of a refusal, or an empty text."""
 
 
-class Admission(Protocol):
-    """Who says whether a target would take an entity; see `Admissions`."""
+class TargetAdmission(Protocol):
+    """Who says whether a target would take an entity; see `TargetAdmissions`."""
 
     def ask(self, target: str, need: Need, decided: Decided, *, afresh: bool = False) -> None:
         """Find out whether `target` has a place for this; `decided` hears it once, perhaps before this returns.
@@ -58,7 +58,7 @@ class Admission(Protocol):
 
 
 @dataclass
-class _Question:
+class _PlacesQuestion:
     target: str
     need: Need
     asked_ns: int
@@ -67,7 +67,7 @@ class _Question:
     waiting: list[Decided] = field(default_factory=list)
 
 
-class Admissions:
+class TargetAdmissions:
     """The side of the old authority: places on other servers."""
 
     def __init__(self, courier: Courier, clock: Clock, counts: Counter[str]) -> None:
@@ -76,13 +76,13 @@ class Admissions:
         self._counts = counts
         self._places = Places()
         # Bounded by the entities that want to go, each to one target.
-        self._questions: dict[tuple[str, Need], _Question] = {}
+        self._questions: dict[tuple[str, Need], _PlacesQuestion] = {}
         # Bounded by the servers to which entities want to go.
         self._incarnations: dict[str, int] = {}
         self._wake = clock.bell()
 
     def ask(self, target: str, need: Need, decided: Decided, *, afresh: bool = False) -> None:
-        """As `Admission.ask`."""
+        """As `TargetAdmission.ask`."""
         now_ns = self._clock.monotonic_ns()
         answer = self._places.take(target, need, now_ns)
         if afresh and answer == Reason.DRAINING.value:
@@ -95,10 +95,10 @@ class Admissions:
         decided(answer)
 
     def incarnation_of(self, target: str) -> int:
-        """As `Admission.incarnation_of`."""
+        """As `TargetAdmission.incarnation_of`."""
         return self._incarnations.get(target, 0)
 
-    def answered(self, opened: Opened, message: Reserved) -> None:
+    def answered(self, opened: OpenedMessage, message: Reserved) -> None:
         """A target says how many it takes, or why none."""
         now_ns = self._clock.monotonic_ns()
         need = Need(message.kind, message.schema_version, message.state_bytes)
@@ -117,16 +117,16 @@ class Admissions:
                 return
             decided(taken)
 
-    def _question(self, target: str, need: Need, now_ns: int) -> _Question:
+    def _question(self, target: str, need: Need, now_ns: int) -> _PlacesQuestion:
         question = self._questions.get((target, need))
         if question is None:
-            question = _Question(target, need, now_ns, now_ns + FIRST_REPEAT_NS)
+            question = _PlacesQuestion(target, need, now_ns, now_ns + FIRST_REPEAT_NS)
             self._questions[target, need] = question
             self._send(question)
             self._wake.ring()
         return question
 
-    def _send(self, question: _Question) -> None:
+    def _send(self, question: _PlacesQuestion) -> None:
         need = question.need
         wanted = self._places.wanted(question.target, need, self._clock.monotonic_ns())
         message = Reserve(
@@ -162,7 +162,7 @@ class Admissions:
             question.attempt += 1
             self._send(question)
 
-    def _give_up(self, question: _Question, now_ns: int) -> None:
+    def _give_up(self, question: _PlacesQuestion, now_ns: int) -> None:
         _log.info("%s does not say whether it takes a %s", question.target, question.need.kind)
         self._counts["reserve_unanswered"] += 1
         self._places.silent(question.target, question.need, now_ns)
@@ -199,7 +199,7 @@ class Reception:
         self._max_state_bytes = max_state_bytes
         self._unsure: set[tuple[str, Need]] = set()
 
-    def asked(self, opened: Opened, message: Reserve) -> None:
+    def asked(self, opened: OpenedMessage, message: Reserve) -> None:
         """Another server wants to hand entities over."""
         if not self._lease.is_drained:
             self._answer(opened, message)
@@ -211,11 +211,11 @@ class Reception:
             self._unsure.add(key)
             self._lease.once_renewed(partial(self._answer_surely, opened, message, key))
 
-    def _answer_surely(self, opened: Opened, message: Reserve, key: tuple[str, Need]) -> None:
+    def _answer_surely(self, opened: OpenedMessage, message: Reserve, key: tuple[str, Need]) -> None:
         self._unsure.discard(key)
         self._answer(opened, message)
 
-    def _answer(self, opened: Opened, message: Reserve) -> None:
+    def _answer(self, opened: OpenedMessage, message: Reserve) -> None:
         reason = self.why_not(message.kind, message.schema_version, message.state_bytes // 2 + 1)
         incarnation = self._lease.told_incarnation
         if incarnation is None:

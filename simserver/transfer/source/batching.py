@@ -12,7 +12,7 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.simserver.net.timer import SpawnTask
 from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 
 __all__ = ["GATHER_S", "Convoys"]
 
@@ -24,7 +24,11 @@ class Convoys:
     """Has those `begin` who wait at `turnstile`, many at a time."""
 
     def __init__(
-        self, clock: Clock, spawn: SpawnTask, begin: Callable[[Plan], None], turnstile: Turnstile[Plan]
+        self,
+        clock: Clock,
+        spawn: SpawnTask,
+        begin: Callable[[DeparturePlan], None],
+        turnstile: Turnstile[DeparturePlan],
     ) -> None:
         """`begin` takes a place for the plan, if it still makes sense, and must not raise."""
         self.turnstile: Final = turnstile

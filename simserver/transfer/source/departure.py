@@ -19,8 +19,8 @@ from batonpass.authority.wire.transfer import (
     InputItem,
     OwnerHint,
     Report,
-    Stage,
     StageDiscard,
+    StageState,
     StateTransfer,
 )
 from batonpass.authority.wire.trusted_build import made
@@ -28,7 +28,7 @@ from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE
 
-__all__ = ["Departure", "Plan"]
+__all__ = ["Departure", "DeparturePlan"]
 
 _UNSAID: Final = Fence(0)
 # How long a state takes from the end of its encoding until it is simulated at the target: of 1 MiB and more 5 to 30 ns
@@ -37,7 +37,7 @@ BUDGET_NS_PER_BYTE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeparturePlan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
     `ordered` if the log knows of it, and `undecided_at` the fence at which it had no result of it (0: nobody has said).
@@ -73,7 +73,7 @@ class Plan:
         """How long after it is encoded it may stand still until the commit; 0: as long as it needs."""
         return self.freeze_budget_ms and self.freeze_budget_ms * 1_000_000 - self.spent_ns
 
-    def within_budget(self, state_bytes: int, encoding_ns: int) -> "Plan | None":
+    def within_budget(self, state_bytes: int, encoding_ns: int) -> "DeparturePlan | None":
         """How it goes on within its freeze budget when so many bytes took so long to encode; None if it cannot.
 
         A commit cannot be taken back, and without its state it gives the entity to somebody who cannot begin. So a
@@ -107,7 +107,7 @@ class Plan:
 class Departure:
     """One entity on its way out. `base` is the trace that the request goes on from."""
 
-    plan: Plan
+    plan: DeparturePlan
     source: str
     holding: Holding
     frozen: Frozen
@@ -199,7 +199,7 @@ class Departure:
             chain=self.passes,
         )
 
-    def state(self, kind: type[Stage] | type[StateTransfer]) -> Stage | StateTransfer:
+    def state(self, kind: type[StageState] | type[StateTransfer]) -> StageState | StateTransfer:
         """To the target: the frozen state, under the old fence."""
         recipe, state = self._recipe_and_state()
         return kind(

@@ -26,7 +26,7 @@ from batonpass.authority.node.breakpoints import BREAKPOINT_OF, Breakpoint
 from batonpass.authority.trust.certificates import MAX_CHAIN
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import MoveItem
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Activated,
     HandoffAbort,
@@ -34,8 +34,8 @@ from batonpass.authority.wire.transfer import (
     HandoffRequest,
     NotHere,
     Precopied,
-    Stage,
     Staged,
+    StageState,
     StateTransfer,
 )
 from batonpass.simserver.entity.snapshot import Frozen
@@ -44,11 +44,11 @@ from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.net.timer import Alarm
-from batonpass.simserver.transfer.source.admission import Admission
+from batonpass.simserver.transfer.source.admission import TargetAdmission
 from batonpass.simserver.transfer.source.batching import Convoys
 from batonpass.simserver.transfer.source.circuit_breaker import ClosedBorders
 from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, AT_ONCE_BYTES, Turnstile
-from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
 from batonpass.simserver.transfer.source.pass_signing import Passes
 from batonpass.simserver.transfer.source.precopy import CopyingAhead
@@ -96,7 +96,7 @@ class Departures:
         ports: Ports,
         lease: LeaseKeeper,
         holdings: Holdings,
-        admission: Admission,
+        admission: TargetAdmission,
         kept: Callable[[str, Frozen], None],
         *,
         limits: DepartureLimits = DepartureLimits(),
@@ -238,7 +238,7 @@ class Departures:
             # As in `_why_not`; said with each tick, so nothing is logged of it.
             self._counts["departure_home_silent"] += 1
             return
-        plan = Plan(self._new_id(), entity, destination, direct=direct)
+        plan = DeparturePlan(self._new_id(), entity, destination, direct=direct)
         # With its next tick the world says so again, or has thought of somewhere else.
         self._safely(self.begin, plan, may_wait=False)
 
@@ -263,7 +263,7 @@ class Departures:
         holding = self._holdings.get(entity)
         return holding is not None and holding.may_pass_to(destination)
 
-    def begin(self, plan: Plan, *, may_wait: bool = True) -> None:
+    def begin(self, plan: DeparturePlan, *, may_wait: bool = True) -> None:
         """Hand an entity over as soon as its target has a place for it, and it is its turn.
 
         A plan that makes no sense (now), or may not wait and would have to, is dropped; a refused one is declined.
@@ -284,14 +284,14 @@ class Departures:
         else:
             ask()
 
-    def _known(self, plan: Plan, ask_for_room: Callable[[], None], why_not: str) -> None:
+    def _known(self, plan: DeparturePlan, ask_for_room: Callable[[], None], why_not: str) -> None:
         """The target of a wish is a simulation server, or why it is none as far as anybody can say."""
         if why_not:
             self._admitted(plan, may_wait=False, reason=why_not)
         else:
             ask_for_room()
 
-    def _sensible(self, plan: Plan, again: Callable[[], None]) -> Holding | None:
+    def _sensible(self, plan: DeparturePlan, again: Callable[[], None]) -> Holding | None:
         """The entity, if the plan makes sense now. If it will once home answers, it is tried `again` then."""
         holding = self._holdings.get(plan.entity)
         if (reason := self._why_not(plan, holding)) or holding is None:
@@ -304,7 +304,7 @@ class Departures:
             return None
         return holding
 
-    def _admitted(self, plan: Plan, may_wait: bool, reason: str) -> None:
+    def _admitted(self, plan: DeparturePlan, may_wait: bool, reason: str) -> None:
         """The target has room, or the reason why it does not take the entity: that stays, and home hears of it."""
         self._asking_for_room.discard(plan.entity)
         if not reason:
@@ -315,19 +315,19 @@ class Departures:
             self._counts[f"declined_{reason}"] += 1
             self._safely(self._decline, plan, reason)
 
-    def _copy_ahead(self, plan: Plan, may_wait: bool) -> None:
+    def _copy_ahead(self, plan: DeparturePlan, may_wait: bool) -> None:
         """Let a large state go ahead while the entity is simulated; then, or at once, it is the entity's turn."""
         if (holding := self._sensible(plan, partial(self._copy_ahead, plan, may_wait))) is not None:
             self._ahead.begin(plan, holding, partial(self._safely, self._copied_ahead, may_wait))
 
-    def _copied_ahead(self, may_wait: bool, plan: Plan, why_not: str) -> None:
+    def _copied_ahead(self, may_wait: bool, plan: DeparturePlan, why_not: str) -> None:
         if why_not:
             self._counts[f"declined_{why_not}"] += 1
             self._decline(plan, why_not)
         else:
             self._enter(plan, may_wait)
 
-    def copied_ahead(self, opened: Opened, message: Precopied) -> None:
+    def copied_ahead(self, opened: OpenedMessage, message: Precopied) -> None:
         """A target has got a part of a state that goes ahead."""
         self._ahead.answered(opened, message)
 
@@ -339,18 +339,18 @@ class Departures:
         """A player has finished; it counts if it owns the entity."""
         self._leave_taking.let_go(entity, player)
 
-    def _decline(self, plan: Plan, reason: str) -> None:
+    def _decline(self, plan: DeparturePlan, reason: str) -> None:
         if self._is_worth_a_line(plan, reason):
             _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
         self.waits.over(plan.entity, plan.transfer_id)
         if plan.ordered:
             self.reports.tell(plan.declined(self._sealer.name, reason))
 
-    def _is_worth_a_line(self, plan: Plan, reason: str) -> bool:
+    def _is_worth_a_line(self, plan: DeparturePlan, reason: str) -> bool:
         """The wish of a world comes again with each tick: it has a pause, and a line only if the reason is new."""
         return not plan.is_wish or self.stayers.wished_in_vain(plan.entity, plan.target, reason)
 
-    def _enter(self, plan: Plan, may_wait: bool) -> None:
+    def _enter(self, plan: DeparturePlan, may_wait: bool) -> None:
         """Freeze the entity now, or when it is its turn."""
         if (holding := self._sensible(plan, partial(self._enter, plan, may_wait))) is None:
             return
@@ -368,7 +368,7 @@ class Departures:
             if plan.entity not in self._leaving:
                 self._convoys.turnstile.leave(plan.entity)
 
-    def _freeze(self, plan: Plan, holding: Holding) -> None:
+    def _freeze(self, plan: DeparturePlan, holding: Holding) -> None:
         began_ns = self._clock.monotonic_ns() if plan.freeze_budget_ms else 0
         if (frozen := self._frozen(plan, holding)) is None:
             return
@@ -394,7 +394,7 @@ class Departures:
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
         self._alarm.by(departure.machine.next_timer_ns)
 
-    def _frozen(self, plan: Plan, holding: Holding) -> Frozen | None:
+    def _frozen(self, plan: DeparturePlan, holding: Holding) -> Frozen | None:
         """What it stands still with from now on; None if it goes on, and that was said to whoever is to hear it."""
         try:
             frozen = holding.life.freeze()
@@ -413,12 +413,12 @@ class Departures:
             return None
         return frozen
 
-    def _thaw(self, plan: Plan, holding: Holding, reason: Reason) -> None:
+    def _thaw(self, plan: DeparturePlan, holding: Holding, reason: Reason) -> None:
         holding.life.thaw()
         self._counts[reason.value] += 1
         self._decline(plan, reason)
 
-    def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
+    def _depart(self, plan: DeparturePlan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
         trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
         # Of a group all are staged at the same moment, and each waits for those before it.
@@ -439,7 +439,7 @@ class Departures:
             departure.counters.update(precopy_rounds=plan.ahead.round, precopied_bytes=plan.ahead.sent_bytes)
         return departure
 
-    def _why_not(self, plan: Plan, holding: Holding | None) -> str:
+    def _why_not(self, plan: DeparturePlan, holding: Holding | None) -> str:
         if holding is None:
             return "order_not_here"
         if self._begun.is_repeated(plan, holding):
@@ -456,7 +456,7 @@ class Departures:
             return _HOME_SILENT
         return ""
 
-    def _wait(self, plan: Plan, why: str) -> None:
+    def _wait(self, plan: DeparturePlan, why: str) -> None:
         """An order goes on as soon as this is over; what nobody ordered is nobody's question."""
         if plan.ordered:
             self.waits.note(plan.entity, plan.transfer_id, why, self._clock.monotonic_ns())
@@ -489,7 +489,7 @@ class Departures:
         self._counts["internal_error"] += 1
         _log.exception("a departure ran into an error of ours")
 
-    def _case(self, plan: Plan, holding: Holding) -> Case:
+    def _case(self, plan: DeparturePlan, holding: Holding) -> Case:
         here = instance_of(self._sealer.name)
         if self._goes_directly(plan, holding):
             return Case.DIRECT
@@ -498,7 +498,7 @@ class Departures:
         same = here == instance_of(plan.entity) == instance_of(plan.target)
         return Case.SAME_HOME if same else Case.DIFFERENT_HOMES
 
-    def _goes_directly(self, plan: Plan, holding: Holding) -> bool:
+    def _goes_directly(self, plan: DeparturePlan, holding: Holding) -> bool:
         """Whether it may be passed on: the target is of its group, and nothing was passed for this plan before."""
         is_allowed = plan.direct and holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN
         return is_allowed and self._begun.may_be_passed(plan, holding)
@@ -512,7 +512,7 @@ class Departures:
         for departure in list(self._leaving.values()):
             next_ns = departure.machine.next_timer_ns
             if next_ns is not None and next_ns <= now_ns:
-                self._event(departure, machine.Tick())
+                self._event(departure, machine.TimePassed())
                 self._lighten(departure)
 
     def _lighten(self, departure: Departure) -> None:
@@ -524,7 +524,7 @@ class Departures:
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
-    def replied(self, opened: Opened, reply: HandoffReply) -> None:
+    def replied(self, opened: OpenedMessage, reply: HandoffReply) -> None:
         """The home instance answered a request."""
         if reply.outcome == "committed" or (reply.outcome == "refused" and reply.reason not in _OF_THE_REQUEST):
             self._begun.decided(reply.transfer_id)
@@ -549,9 +549,9 @@ class Departures:
             return machine.Committed(reply.fence, reply.certificate)
         if reply.authority != self._sealer.name:
             return machine.Lost(reply.authority, reply.fence)
-        return machine.Refusal(reply.reason, reply.fence)
+        return machine.TransferRefused(reply.reason, reply.fence)
 
-    def activated(self, opened: Opened, message: Activated) -> None:
+    def activated(self, opened: OpenedMessage, message: Activated) -> None:
         """The target says that it simulates."""
         departure = self._by_transfer.get(message.transfer_id)
         if departure is None or opened.sender != departure.plan.target:
@@ -562,7 +562,7 @@ class Departures:
         departure.trace = opened.trace if message.trace is None else message.trace
         self._event(departure, machine.PeerActive(message.fence))
 
-    def staged(self, opened: Opened, message: Staged) -> None:
+    def staged(self, opened: OpenedMessage, message: Staged) -> None:
         """The target has the state on its disk, or will not take it."""
         departure = self._by_transfer.get(message.transfer_id)
         if departure is None or opened.sender != departure.plan.target:
@@ -573,7 +573,7 @@ class Departures:
         elif message.state_hash == departure.frozen.state_hash:
             if departure.machine.phase is machine.OutgoingPhase.STAGING:
                 departure.trace = departure.base = opened.trace
-            self._event(departure, machine.Staged())
+            self._event(departure, machine.StateStaged())
 
     def superseded(self, entity: str, fence: Fence) -> None:
         """What leaves here is of the past: the entity comes, or is gone on with, under `fence`."""
@@ -582,7 +582,7 @@ class Departures:
             self._event(departure, machine.Superseded(fence))
 
     def _event(self, departure: Departure, event: machine.Event) -> None:
-        if not isinstance(event, machine.Tick):
+        if not isinstance(event, machine.TimePassed):
             self._reached(BREAKPOINT_OF[type(event)], departure.plan.transfer_id)
         self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
         self._alarm.by(departure.machine.next_timer_ns)
@@ -608,7 +608,7 @@ class Departures:
         plan = departure.plan
         match effect:
             case machine.SendStage():
-                message = departure.state(Stage)
+                message = departure.state(StageState)
                 if self._courier.send(message, departure.base, plan.target, on_path=True):
                     departure.counters["state_bytes"] += len(message.state)
             case machine.AskAbort(reason, attempt):
@@ -645,7 +645,7 @@ class Departures:
                 if not departure.stays_nowhere:
                     self._went_on(departure)
                 self._resume(departure, fence, reason)
-            case machine.Report():
+            case machine.ReportTransfer():
                 self.reports.tell(departure.report())
 
     def _went_on(self, departure: Departure, to: str = "") -> None:
@@ -769,5 +769,5 @@ class Departures:
         for move in moves:
             if self.stayers.may_be_moved(move.entity):
                 # Over the link: it puts requests together, and no HTTP server is in the way.
-                plan = Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True)
+                plan = DeparturePlan(move.transfer_id, move.entity, move.target, transport="link", in_company=True)
                 self._safely(self.begin, plan)

@@ -10,7 +10,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.wire.transfer import ImminentLoss
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.outbox import Courier
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.notice import GROUP, OWNER, WORLD, Notices
 
 __all__ = ["LeaveTaking"]
@@ -31,7 +31,7 @@ class LeaveTaking:
     def __contains__(self, entity: str) -> bool:
         return entity in self._notices
 
-    def begin(self, plan: Plan, leave: Callable[[], None]) -> None:
+    def begin(self, plan: DeparturePlan, leave: Callable[[], None]) -> None:
         """Tell world and owner that the entity leaves, and let it when they have finished, or their time is over."""
         holding = self._holdings.get(plan.entity)
         if not plan.notice_ms or holding is None:

@@ -17,11 +17,11 @@ from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.machines.precopy import PRECOPY_BYTES, CopyAhead
 from batonpass.authority.node.spans import PRECOPY, SILENT, OpenSpan, Spans
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Precopied, Precopy
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.outbox import Courier
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 
 __all__ = ["CopyingAhead"]
 
@@ -30,13 +30,13 @@ PATIENCE_NS_PER_BYTE: Final = 100
 REPEAT_NS: Final = 500_000_000
 _OUTCOMES: Final = {"": "copied", Reason.TARGET_FAILED: "unanswered", Reason.FREEZE_BUDGET: "over_budget"}
 
-Over = Callable[[Plan, str], None]
+Over = Callable[[DeparturePlan, str], None]
 """Is told the plan, with what has gone ahead, and why the entity may not be frozen for it, or nothing if it may."""
 
 
 @dataclass
 class _Copying:
-    plan: Plan
+    plan: DeparturePlan
     ahead: CopyAhead = field(repr=False)
     over: Over = field(repr=False)
     chunks: list[bytes] = field(default_factory=list, repr=False)
@@ -69,7 +69,7 @@ class CopyingAhead:
     def __contains__(self, entity: str) -> bool:
         return entity in self._copying
 
-    def begin(self, plan: Plan, holding: Holding, over: Over) -> None:
+    def begin(self, plan: DeparturePlan, holding: Holding, over: Over) -> None:
         """Copy an entity's state to the plan's target, if it is large; `over` is called once, perhaps at once."""
         # One that is too large, or cannot be written, is not carried at all, which the freeze finds out.
         if not self._least_bytes <= holding.life.state_bytes <= MAX_STATE_BYTES:
@@ -82,7 +82,7 @@ class CopyingAhead:
         self._next_round(copying)
         self._spawn(self._keep_time, plan.entity)
 
-    def _started(self, plan: Plan, holding: Holding) -> OpenSpan:
+    def _started(self, plan: DeparturePlan, holding: Holding) -> OpenSpan:
         metadata = {"transfer_id": plan.transfer_id, "entity": plan.entity, "target": plan.target}
         metadata |= {"source": holding.life.stint.server, "mode": plan.mode.value}
         size = {"state_bytes": holding.life.state_bytes}
@@ -99,7 +99,7 @@ class CopyingAhead:
             await self._clock.sleep_s(max(0, due_ns) / 1e9)
             self._tick(entity)
 
-    def answered(self, opened: Opened, message: Precopied) -> None:
+    def answered(self, opened: OpenedMessage, message: Precopied) -> None:
         """The target has got the chunks of a round."""
         copying = self._copying.get(message.entity)
         if copying is None or copying.plan.transfer_id != message.transfer_id:

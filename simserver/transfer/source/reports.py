@@ -15,9 +15,9 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, Report, ReportReply
-from batonpass.simserver.net.home_client import Home, HomeRefused
+from batonpass.simserver.net.home_client import HomeClient, HomeRefused
 from batonpass.simserver.net.timer import SpawnTask
 
 __all__ = ["TRIES", "Reports"]
@@ -50,7 +50,7 @@ class Reports:
 
     def __init__(
         self,
-        home: Home,
+        home: HomeClient,
         clock: Clock,
         counts: Counter[str],
         spawn: SpawnTask,
@@ -101,7 +101,7 @@ class Reports:
         finally:
             lane.is_served = False
 
-    async def _asked(self, letters: Sequence[Letter]) -> Sequence[Opened | Exception | None]:
+    async def _asked(self, letters: Sequence[Letter]) -> Sequence[OpenedMessage | Exception | None]:
         try:
             return await self._home.ask_each(letters)
         except Exception as error:
@@ -110,12 +110,12 @@ class Reports:
             _log.exception("telling home of %d hand-overs ran into an error of ours", len(letters))
             return [error] * len(letters)
 
-    def _told(self, message: Report | Decline, outcome: Opened | Exception | None) -> None:
+    def _told(self, message: Report | Decline, outcome: OpenedMessage | Exception | None) -> None:
         """What came of it."""
         if isinstance(outcome, HomeRefused):
             self._counts[f"{message.type}_refused"] += 1
             _log.warning("the %s of %s was refused: %s", message.type, message.transfer_id, outcome)
-        elif not (isinstance(outcome, Opened) and isinstance(outcome.message, ReportReply)):
+        elif not (isinstance(outcome, OpenedMessage) and isinstance(outcome.message, ReportReply)):
             self._tries[message.transfer_id] += 1
             if self._tries[message.transfer_id] < TRIES:
                 self._spawn(self._tell_again, message)

@@ -24,7 +24,7 @@ __all__ = [
     "LONGEST_PAUSE_NS",
     "LONGEST_WISH_NS",
     "MAX_TARGETS",
-    "Stay",
+    "RefusedStay",
     "Stayers",
 ]
 
@@ -73,7 +73,7 @@ class _Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class RefusedStay:
     """Why an entity is not where its world wants it, since when it was refused, and when it is tried again."""
 
     reason: str
@@ -93,11 +93,11 @@ class Stayers:
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
         # By the target, or by `_ANYWHERE`.
-        self._stays: LruTable[str, LruTable[str, Stay]] = LruTable(MAX_ENTITIES)
+        self._stays: LruTable[str, LruTable[str, RefusedStay]] = LruTable(MAX_ENTITIES)
         self._pauses: LruTable[str, _Pause] = LruTable(MAX_ENTITIES)
         self._too_large_until_ns: LruTable[str, int] = LruTable(MAX_ENTITIES)
 
-    def stay(self, entity: str, target: str) -> Stay | None:
+    def stay(self, entity: str, target: str) -> RefusedStay | None:
         """Why its world is not listened to that wants it at `target`; None if it is."""
         if (stays := self._stays.get(entity)) is None:
             return None
@@ -147,7 +147,7 @@ class Stayers:
         if before is not None and before.pause.is_forgotten(now_ns):
             before = None
         pause = _next(None if before is None else before.pause, now_ns, first_ns, LONGEST_WISH_NS)
-        stays[target] = Stay(reason, now_ns if before is None else before.since_ns, pause)
+        stays[target] = RefusedStay(reason, now_ns if before is None else before.since_ns, pause)
         return before is None or before.reason != reason
 
     def left(self, entity: str) -> None:

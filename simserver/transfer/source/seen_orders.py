@@ -20,7 +20,7 @@ from batonpass.authority.fence import Fence
 from batonpass.crypto import jose
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.table import Holding
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 
 __all__ = ["MAX_BEGUN", "Begun", "was_passed"]
 
@@ -89,18 +89,18 @@ class Begun:
         """Whether an order of it is one, if its entity is here in this epoch, as far as is remembered."""
         return self._epochs.get(transfer_id) in (epoch, _IN_ALL)
 
-    def is_repeated(self, plan: Plan, holding: Holding) -> bool:
+    def is_repeated(self, plan: DeparturePlan, holding: Holding) -> bool:
         """Whether an order is known to be a repetition: it is remembered, or the entity's own chain tells of it."""
         if self.is_repetition(plan.transfer_id, holding.fence.epoch):
             return True
         return plan.direct and plan.ordered and self._was_passed(plan, holding) is True
 
-    def may_be_passed(self, plan: Plan, holding: Holding) -> bool:
+    def may_be_passed(self, plan: DeparturePlan, holding: Holding) -> bool:
         """Whether nothing was passed for this plan before: if that is not certain, the log has to decide."""
         if not plan.ordered:
             # It was thought of here, under an id of its own.
             return True
         return plan.transfer_id not in self and self._was_passed(plan, holding) is False
 
-    def _was_passed(self, plan: Plan, holding: Holding) -> bool | None:
+    def _was_passed(self, plan: DeparturePlan, holding: Holding) -> bool | None:
         return was_passed(plan.transfer_id, plan.undecided_at, holding.chain, holding.fence)

@@ -12,7 +12,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.machines.capacity import REFUSED_TTL_NS
 from batonpass.authority.model.records import Role
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.simserver.net.home_client import Home, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.timer import SpawnTask
 from batonpass.simserver.transfer.source.admission import Decided
 
@@ -32,7 +32,7 @@ class Targets:
         went_wrong: is told of an error of ours, while that is handled.
     """
 
-    def __init__(self, home: Home, clock: Clock, spawn: SpawnTask, went_wrong: Callable[[], None]) -> None:
+    def __init__(self, home: HomeClient, clock: Clock, spawn: SpawnTask, went_wrong: Callable[[], None]) -> None:
         self._home: Final = home
         self._clock: Final = clock
         self._spawn: Final = spawn

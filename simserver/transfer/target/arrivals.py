@@ -14,7 +14,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines import target as machine
 from batonpass.authority.machines.precopy import ChunkTable, parse_recipe_untrusted, split_untrusted
 from batonpass.authority.machines.source import Case, Mode
-from batonpass.authority.machines.staging_quota import Staging
+from batonpass.authority.machines.staging_quota import StagingQuota
 from batonpass.authority.machines.target import Incoming, Offer, Permission
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.records import Role
@@ -25,7 +25,7 @@ from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.authority.trust.grant_renewal import Renewals
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
@@ -41,11 +41,11 @@ from batonpass.authority.wire.transfer import (
     StageWord,
     StateTransfer,
 )
-from batonpass.authority.wire.transfer import Stage as StageMessage
+from batonpass.authority.wire.transfer import StageState as StageMessage
 from batonpass.authority.wire.trusted_build import made
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.actor import NewInput
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.ports import Ports
@@ -56,7 +56,7 @@ from batonpass.simserver.transfer.target.offers import OfferedStates
 from batonpass.simserver.transfer.target.owner_hints import OwnerHints
 from batonpass.simserver.transfer.target.permission import MAX_CONTEXTS, Context, remember
 from batonpass.simserver.transfer.target.spans import ArrivalSpans
-from batonpass.simserver.transfer.target.staged_states import Stage, Stages, StagesFull
+from batonpass.simserver.transfer.target.staged_states import StagedState, Stages, StagesFull
 from batonpass.simserver.transfer.target.unresolved import Unsettled
 
 __all__ = ["Arrivals"]
@@ -99,7 +99,7 @@ class Arrivals:
         self._machines: LruTable[str, Incoming] = LruTable(MAX_MACHINES, lambda entity, _: self._settle(entity))
         # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
         self._contexts: LruTable[Permission, Context] = LruTable(MAX_CONTEXTS)
-        self._staging = Staging()
+        self._staging = StagingQuota()
         self.unsettled: Final = Unsettled(clock)
         self._renewals = Renewals()
         self.certificates: Final = ports.certificates
@@ -110,7 +110,7 @@ class Arrivals:
 
     # --- messages --------------------------------------------------------------------------------------------------
 
-    async def owner(self, message: OwnerWord, opened: Opened) -> None:
+    async def owner(self, message: OwnerWord, opened: OpenedMessage) -> None:
         """The log gave an entity to another owner; one that is not here (any more) is told of elsewhere."""
         await self._check_home(opened.sender, message.entity)
         self.owned(message)
@@ -123,7 +123,7 @@ class Arrivals:
         else:
             holding.life.owned(message.ownership)
 
-    async def delegation(self, message: Delegation, opened: Opened) -> None:
+    async def delegation(self, message: Delegation, opened: OpenedMessage) -> None:
         """The home instance lets this server pass an entity on directly, within a group."""
         grant = await self.certificates.grant_untrusted(message.grant, message.entity)
         holding = self._holdings.get(message.entity)
@@ -137,13 +137,13 @@ class Arrivals:
         holding.delegated((message.grant,), grant.group, grant.fence)
         holding.life.owned(grant.ownership)
 
-    def precopy(self, message: Precopy, opened: Opened) -> None:
+    def precopy(self, message: Precopy, opened: OpenedMessage) -> None:
         """Chunks of a state whose entity is still simulated elsewhere."""
         self._chunks.keep(message.transfer_id, opened.sender, split_untrusted(message.state, message.lengths))
         answer = Precopied(transfer_id=message.transfer_id, entity=message.entity, round=message.round)
         self._courier.send(answer, Trace(message.transfer_id), opened.sender, on_path=False)
 
-    def _whole(self, message: AnyState, opened: Opened) -> AnyState:
+    def _whole(self, message: AnyState, opened: OpenedMessage) -> AnyState:
         """A message with all of its state, parts of which may have come before. Raises `MessageError`."""
         if not message.recipe:
             return message
@@ -155,12 +155,12 @@ class Arrivals:
         self._counts["precopied"] += 1
         return message.model_copy(update={"state": state, "recipe": b""})
 
-    async def state(self, message: StateTransfer, opened: Opened) -> None:
+    async def state(self, message: StateTransfer, opened: OpenedMessage) -> None:
         """A frozen state, ahead of the permission to simulate it."""
         message = self._whole(message, opened)
         self._offer(message, message.fence, opened)
 
-    async def stage(self, message: StageMessage, opened: Opened) -> None:
+    async def stage(self, message: StageMessage, opened: OpenedMessage) -> None:
         """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
         message = self._whole(message, opened)
         snapshot = self._checked(message, opened)
@@ -188,7 +188,7 @@ class Arrivals:
 
     async def _keep(self, message: StageMessage, source: str) -> str:
         """Have the state on disk; why it cannot be, or nothing."""
-        stage = Stage(
+        stage = StagedState(
             transfer_id=message.transfer_id,
             entity=message.entity,
             source=source,
@@ -211,12 +211,12 @@ class Arrivals:
         if stage is not None and stage.source == sender:
             self._stages.drop(transfer_id)
 
-    def restage(self, stage: Stage) -> None:
+    def restage(self, stage: StagedState) -> None:
         """A state was on disk when this server started: it may be the one to begin with."""
         effect = self._machine(stage.entity).offered(self._offer_of(stage, stage.fence, stage.source))
         self._perform(stage.entity, effect)
 
-    async def stage_word(self, stage: Stage, word: StageWord) -> None:
+    async def stage_word(self, stage: StagedState, word: StageWord) -> None:
         """The log's word of what became of a staged state."""
         if word.word == "void":
             self._stages.drop(stage.transfer_id)
@@ -225,18 +225,18 @@ class Arrivals:
             trace = Trace(certificate.transfer_id)
             self._permit(certificate, Context(trace, False, [], ownership=certificate.ownership))
 
-    async def grant(self, message: Grant, opened: Opened) -> None:
+    async def grant(self, message: Grant, opened: OpenedMessage) -> None:
         """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
         self._granted(await self._commit_certificate(message.certificate), opened)
 
-    def grant_at_hand(self, message: Grant, opened: Opened) -> bool:
+    def grant_at_hand(self, message: Grant, opened: OpenedMessage) -> bool:
         """As `grant`, if nobody has to be asked for keys; whether it was."""
         read = self.certificates.at_hand_untrusted(message.certificate, CommitCertificate, Role.HOMESERVER)
         if read is not None:
             self._granted(self._checked_commit(message.certificate, *read), opened)
         return read is not None
 
-    def _granted(self, certificate: CommitCertificate, opened: Opened) -> None:
+    def _granted(self, certificate: CommitCertificate, opened: OpenedMessage) -> None:
         context = Context(
             opened.trace,
             True,
@@ -247,7 +247,7 @@ class Arrivals:
         )
         self._permit(certificate, context)
 
-    async def activate(self, message: Activate, opened: Opened) -> None:
+    async def activate(self, message: Activate, opened: OpenedMessage) -> None:
         """Case 1, last hop: the old authority brings the log's certificate, and inputs that came meanwhile."""
         certificate = await self._commit_certificate(message.certificate)
         if certificate.source != opened.sender:
@@ -256,19 +256,19 @@ class Arrivals:
         context = Context(opened.trace, False, list(message.inputs), ownership=certificate.ownership, case=case)
         self._permit(certificate, context)
 
-    async def direct(self, message: DirectHandoff, opened: Opened) -> None:
+    async def direct(self, message: DirectHandoff, opened: OpenedMessage) -> None:
         """Case 3, hop 1: state and chain in one message."""
         chain = await self.certificates.chain_untrusted(message.chain, message.entity)
         self._passed(self._whole(message, opened), opened, chain)
 
-    def direct_at_hand(self, message: DirectHandoff, opened: Opened) -> bool:
+    def direct_at_hand(self, message: DirectHandoff, opened: OpenedMessage) -> bool:
         """As `direct`, if nobody has to be asked for keys; whether it was."""
         chain = self.certificates.chain_at_hand_untrusted(message.chain, message.entity)
         if chain is not None:
             self._passed(self._whole(message, opened), opened, chain)
         return chain is not None
 
-    def _passed(self, message: DirectHandoff, opened: Opened, verified: Chain) -> None:
+    def _passed(self, message: DirectHandoff, opened: OpenedMessage, verified: Chain) -> None:
         grant, passes = verified
         last = passes[-1]
         wanted = (self._name, opened.sender, message.transfer_id, message.fence, message.state_hash)
@@ -296,11 +296,11 @@ class Arrivals:
             effect = known.offered(self._offer_of(message, Fence(last.epoch, last.sub - 1), opened.sender))
             self._reached(Breakpoint.OFFERED, message.transfer_id)
             # What waits for leave has it with the next line.
-            if not isinstance(effect, machine.Wait):
+            if not isinstance(effect, machine.AwaitOtherHalf):
                 self._perform(message.entity, effect)
         self._perform(message.entity, known.permitted(permission))
 
-    async def forwarded(self, message: ForwardInputs, opened: Opened) -> None:
+    async def forwarded(self, message: ForwardInputs, opened: OpenedMessage) -> None:
         """Inputs that still came to a former authority."""
         holding = self._holdings.get(message.entity)
         if holding is not None:
@@ -318,7 +318,7 @@ class Arrivals:
 
     # --- the two halves --------------------------------------------------------------------------------------------
 
-    def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
+    def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: OpenedMessage) -> None:
         self._checked(message, opened)
         if not self._has_lease():
             return
@@ -326,7 +326,7 @@ class Arrivals:
         self._reached(Breakpoint.OFFERED, message.transfer_id)
         self._perform(message.entity, effect)
 
-    def _checked(self, message: StateTransfer | StageMessage | DirectHandoff, opened: Opened) -> Snapshot:
+    def _checked(self, message: StateTransfer | StageMessage | DirectHandoff, opened: OpenedMessage) -> EntitySnapshot:
         """The state of a message, read before a machine sees it. Raises `MessageError`.
 
         A machine answers for what it acted on, so nothing may fail for the state's sake later.
@@ -338,7 +338,7 @@ class Arrivals:
         return self._states.read_untrusted(message.state, message.state_hash, message.entity)
 
     def _offer_of(
-        self, message: StateTransfer | StageMessage | DirectHandoff | Stage, fence: Fence, source: str
+        self, message: StateTransfer | StageMessage | DirectHandoff | StagedState, fence: Fence, source: str
     ) -> Offer:
         return Offer(
             message.transfer_id,
@@ -402,7 +402,7 @@ class Arrivals:
         known = self._machines.get(entity)
         return known is not None and known.waits_with == permission
 
-    def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
+    def adopt(self, entity: str, fence: Fence, snapshot: EntitySnapshot, ownership: Ownership) -> None:
         """Go on with an entity whose authority is dead: the log has given it to this server."""
         self.fence_raised(entity, fence)
         self._clear_the_way(entity, fence)
@@ -416,7 +416,7 @@ class Arrivals:
         self._reached(Breakpoint.PERMITTED, certificate.transfer_id)
         known, stage = self._machine(certificate.entity), self._stages.get(certificate.transfer_id)
         effect = known.permitted(permission)
-        if isinstance(effect, machine.Wait) and stage is not None:
+        if isinstance(effect, machine.AwaitOtherHalf) and stage is not None:
             # It is on disk, and the machine keeps a few only.
             effect = known.offered(self._offer_of(stage, stage.fence, stage.source))
         self._perform(certificate.entity, effect)
@@ -430,13 +430,13 @@ class Arrivals:
 
     def _perform_one(self, entity: str, effect: machine.Effect) -> None:
         match effect:
-            case machine.Activate(offer, permission) if (context := self._contexts.get(permission)) is not None:
+            case machine.ActivateOffer(offer, permission) if (context := self._contexts.get(permission)) is not None:
                 self._begin(entity, offer, permission, context)
             case machine.AnswerAgain(permission) if (context := self._contexts.get(permission)) is not None:
                 self._answer_again(entity, permission, context)
             case machine.Drop(reason):
                 self._counts[reason] += 1
-            case machine.Wait() if (leave := self._machines[entity].waits_with) is not None:
+            case machine.AwaitOtherHalf() if (leave := self._machines[entity].waits_with) is not None:
                 self.unsettled.wants(entity, leave)
             case _:
                 pass

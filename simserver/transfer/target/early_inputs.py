@@ -23,7 +23,7 @@ MAX_ENTITIES: Final = 256
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptInputs:
     since_ns: int
     items: list[InputItem] = field(default_factory=list)
     size_bytes: int = 0
@@ -33,7 +33,7 @@ class EarlyInputs:
     """The early inputs of one server, by entity; times are monotonic."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _KeptInputs] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(len(kept.items) for kept in self._kept.values())
@@ -45,7 +45,7 @@ class EarlyInputs:
         if kept is None:
             if len(self._kept) >= MAX_ENTITIES:
                 return False
-            kept = self._kept[entity] = _Kept(now_ns)
+            kept = self._kept[entity] = _KeptInputs(now_ns)
         if len(kept.items) >= MAX_EARLY or kept.size_bytes + len(item.data) > MAX_EARLY_BYTES:
             return False
         kept.items.append(item)

@@ -9,7 +9,7 @@ from typing import Final
 from batonpass.actors.base.errors import is_stopping, said
 from batonpass.authority.errors import MessageError
 from batonpass.crypto.bounded_tables import FifoTable
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.world.portability import Glance, glance, portable
 
 __all__ = ["OfferedStates"]
@@ -23,26 +23,26 @@ class OfferedStates:
     """States by their hashes, which whoever offers one has checked."""
 
     def __init__(self) -> None:
-        self._read: FifoTable[str, Snapshot] = FifoTable(MAX_READ)
+        self._read: FifoTable[str, EntitySnapshot] = FifoTable(MAX_READ)
 
-    def read_untrusted(self, state: bytes, state_hash: str, entity: str) -> Snapshot:
+    def read_untrusted(self, state: bytes, state_hash: str, entity: str) -> EntitySnapshot:
         """An offered state. Raises `MessageError` when it cannot be read."""
         snapshot = _decoded_untrusted(state, entity)
         self.keep(state_hash, snapshot, len(state))
         return snapshot
 
-    def keep(self, state_hash: str, snapshot: Snapshot, size_bytes: int) -> None:
+    def keep(self, state_hash: str, snapshot: EntitySnapshot, size_bytes: int) -> None:
         """Remember what was read."""
         if size_bytes > MAX_READ_BYTES:
             self._read.clear()
         self._read[state_hash] = snapshot
 
-    def take(self, state: bytes, state_hash: str, entity: str) -> Snapshot:
+    def take(self, state: bytes, state_hash: str, entity: str) -> EntitySnapshot:
         """The state to begin with, which nobody else begins with; read again if it is not known any more."""
         return self._read.pop(state_hash, None) or _decoded_untrusted(state, entity)
 
 
-def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
+def _decoded_untrusted(state: bytes, entity: str) -> EntitySnapshot:
     """An offered state; raises MessageError when it cannot be read.
 
     Nothing could be begun with what cannot be read, nor passed on. No server of this release sends such a state, since
@@ -50,7 +50,7 @@ def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
     as such. So is one that cannot be written again: to begin with it needs that, after the answer.
     """
     try:
-        snapshot = Snapshot.decode(state)
+        snapshot = EntitySnapshot.decode(state)
         if glance(snapshot.world, len(state)) is not Glance.PLAIN:
             portable(snapshot.world)
     except BaseException as error:

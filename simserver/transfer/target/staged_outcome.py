@@ -17,9 +17,9 @@ from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import Ports
-from batonpass.simserver.transfer.target.staged_states import Stage, Stages
+from batonpass.simserver.transfer.target.staged_states import StagedState, Stages
 
-__all__ = ["AFTER_NS", "Inquiries"]
+__all__ = ["AFTER_NS", "StagedOutcomeQueries"]
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.staged_outcome")
 
@@ -28,7 +28,7 @@ AFTER_NS: Final = 5_000_000_000
 _LOOK_S: Final = 1.0
 
 
-class Inquiries:
+class StagedOutcomeQueries:
     """Asks the home instance about staged states, one after the other, while it is served.
 
     Args:
@@ -42,7 +42,7 @@ class Inquiries:
         lease: LeaseKeeper,
         holdings: Holdings,
         stages: Stages,
-        told: Callable[[Stage, StageWord], Awaitable[None]],
+        told: Callable[[StagedState, StageWord], Awaitable[None]],
     ) -> None:
         self._server = ports.name
         self._home = ports.home
@@ -63,7 +63,7 @@ class Inquiries:
                 await self._ask(stage)
             await self._clock.sleep_s(_LOOK_S)
 
-    def due(self) -> list[Stage]:
+    def due(self) -> list[StagedState]:
         """The staged states that it is time to ask about; those that live here already are used up."""
         now_ns, ask_at_ns, due = self._clock.monotonic_ns(), self._ask_at_ns, []
         self._ask_at_ns = {}
@@ -77,12 +77,12 @@ class Inquiries:
                 due.append(stage)
         return due
 
-    def _has_begun(self, stage: Stage) -> bool:
+    def _has_begun(self, stage: StagedState) -> bool:
         """Whether this server has simulated the entity after this state, now or before it stopped."""
         holding, lived = self._holdings.get(stage.entity), self._holdings.lived(stage.entity)
         return (holding is not None and holding.fence > stage.fence) or (lived is not None and lived > stage.fence)
 
-    def inquiry(self, stage: Stage) -> StageInquiry:
+    def inquiry(self, stage: StagedState) -> StageInquiry:
         """The question."""
         return StageInquiry(
             transfer_id=stage.transfer_id,
@@ -92,7 +92,7 @@ class Inquiries:
             target=self._server,
         )
 
-    async def _ask(self, stage: Stage) -> None:
+    async def _ask(self, stage: StagedState) -> None:
         self._counts["stage_inquiries"] += 1
         try:
             answer = await self._home.ask(self.inquiry(stage), Trace(stage.transfer_id), on_path=False)

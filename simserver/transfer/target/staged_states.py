@@ -22,7 +22,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.wire.cbor import loads_state_untrusted
 from batonpass.tree.disk.disk import REAL_DISK, Disk
 
-__all__ = ["MAX_DISK_BYTES", "MAX_STAGES", "Stage", "Stages", "StagesFull"]
+__all__ = ["MAX_DISK_BYTES", "MAX_STAGES", "StagedState", "Stages", "StagesFull"]
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.staged_states")
 
@@ -41,7 +41,7 @@ class StagesFull(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StagedState:
     """A frozen state of another server, with the fence under which it was frozen."""
 
     transfer_id: str
@@ -64,7 +64,7 @@ class Stage:
 class _Arrival:
     """A state that is not durable yet. `ended` is set when it is, or with `error` when it will not be."""
 
-    stage: Stage
+    stage: StagedState
     ended: trio.Event = field(default_factory=trio.Event)
     error: Exception | None = None
 
@@ -77,7 +77,7 @@ class Stages:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory: Final = directory
         self._disk: Final = disk
-        self._stages: OrderedDict[str, Stage] = OrderedDict()
+        self._stages: OrderedDict[str, StagedState] = OrderedDict()
         self._bytes = 0
         # Those that the server has begun with, oldest first: kept for as long as there is room, in case it must again.
         self._used: OrderedDict[str, None] = OrderedDict()
@@ -85,26 +85,26 @@ class Stages:
         self._is_syncing = False
         self._read()
 
-    def __iter__(self) -> Iterator[Stage]:
+    def __iter__(self) -> Iterator[StagedState]:
         return iter(list(self._stages.values()))
 
     def __len__(self) -> int:
         return len(self._stages)
 
-    def waiting(self) -> list[Stage]:
+    def waiting(self) -> list[StagedState]:
         """Those of which it is not known here what became of them."""
         return [stage for stage in self._stages.values() if stage.transfer_id not in self._used]
 
-    def get(self, transfer_id: str) -> Stage | None:
+    def get(self, transfer_id: str) -> StagedState | None:
         """The state that is staged for a transfer."""
         return self._stages.get(transfer_id)
 
-    def of(self, entity: str, below: Fence) -> Stage | None:
+    def of(self, entity: str, below: Fence) -> StagedState | None:
         """The newest state of an entity that is staged here, of those that were frozen below a fence."""
         some = (s for s in self._stages.values() if s.entity == entity and s.fence < below)
         return max(some, key=lambda s: (s.fence, s.tick), default=None)
 
-    async def put(self, stage: Stage) -> None:
+    async def put(self, stage: StagedState) -> None:
         """Keep a state; returns when it is durable. Once more is no more.
 
         Raises:
@@ -177,12 +177,12 @@ class Stages:
             self._bytes -= len(stage.state)
             self._disk.unlink(self._path(transfer_id))
 
-    def _keep(self, stage: Stage) -> None:
+    def _keep(self, stage: StagedState) -> None:
         before = self._stages.pop(stage.transfer_id, None)
         self._bytes += len(stage.state) - (0 if before is None else len(before.state))
         self._stages[stage.transfer_id] = stage
 
-    def _write(self, stage: Stage) -> None:
+    def _write(self, stage: StagedState) -> None:
         path = self._path(stage.transfer_id)
         beside = path.with_suffix(".new")
         body = cbor2.dumps(asdict(stage))
@@ -211,4 +211,4 @@ class Stages:
                 self._disk.rename(path, path.with_suffix(".bad"))
                 continue
             fields: dict[str, Any] = loads_state_untrusted(data[32:])
-            self._keep(Stage(**fields))
+            self._keep(StagedState(**fields))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.actors import From, Reply, Server, System, Tick, every
-from batonpass.actors.core.timers import MIN_PERIOD_S, Cadence, Timers
+from batonpass.actors.core.timers import MIN_PERIOD_S, Cadence, SystemTimers
 from tests.actors.servers import Counter, Recorder
 
 # the arithmetic of ticks
@@ -144,7 +144,7 @@ async def test_a_delay_must_be_a_number(system: System) -> None:
 
 @given(st.randoms(use_true_random=False), st.integers(1, 3000))
 def test_cancelled_timers_do_not_pile_up(dice: random.Random, count: int) -> None:
-    timers = Timers()
+    timers = SystemTimers()
     kept = 0
     for number in range(count):
         timer = timers.at(float(number), lambda: None)

@@ -12,7 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.actors.http.client import MAX_ANSWER_BYTES, Answer, BlockingClient, HttpClient, HttpFailed
+from batonpass.actors.http.client import MAX_ANSWER_BYTES, BlockingClient, HttpAnswer, HttpClient, HttpFailed
 
 PIECE = b" " * 65_536
 
@@ -139,10 +139,10 @@ async def test_all_answers_together_are_bounded_and_the_slowest_is_given_up(liar
 
 
 async def test_json_of_too_many_values_and_what_is_none_is_refused(client: HttpClient) -> None:
-    assert Answer(200, b'{"a": 1}').json() == {"a": 1}
+    assert HttpAnswer(200, b'{"a": 1}').json() == {"a": 1}
     for body in (b"[" * 60_000, json.dumps([[]] * 30_000).encode(), b"<html>", b"", b'{"a": NaN}'):
         with pytest.raises(ValueError, match=r"."):
-            Answer(200, body).json()
+            HttpAnswer(200, body).json()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "http://[", "ftp://127.0.0.1", "http://127.0.0.1:x"])
@@ -170,7 +170,7 @@ def test_whatever_a_server_answers_is_its_status_and_body_or_the_one_error(
         asked.append(str(request.url))
         return httpx.Response(status, headers=headers, stream=httpx.ByteStream(body))
 
-    async def main() -> Answer | None:
+    async def main() -> HttpAnswer | None:
         async with HttpClient(max_bytes=most, transport=httpx.MockTransport(answer)) as client:
             try:
                 return await client.request("POST", "http://liar.invalid/", json={"a": 1})
@@ -179,7 +179,7 @@ def test_whatever_a_server_answers_is_its_status_and_body_or_the_one_error(
 
     got = trio.run(main)
     fits = len(body) <= most and headers.get("content-encoding", "") in ("", "identity")
-    assert got == (Answer(status, body) if fits else None)
+    assert got == (HttpAnswer(status, body) if fits else None)
     assert asked == ["http://liar.invalid/"]
 
 

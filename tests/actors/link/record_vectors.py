@@ -15,7 +15,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from batonpass.actors.link import LARGE_MESSAGE_BYTES
-from batonpass.actors.link.frames import Kind, write_header
+from batonpass.actors.link.frames import DatagramKind, write_header
 from batonpass.actors.link.gate import HandshakeGate
 from batonpass.crypto.key_forms import encode_point, encode_scalar
 from batonpass.crypto.session import echo_cookie, prove_cookie, read_hello_untrusted
@@ -151,11 +151,11 @@ def _cookie() -> dict[str, Any]:
     def under_load(transit: Transit) -> bool:
         """Beta's endpoint answers the first HELLO with a COOKIE, as the endpoint does under load, and twice so: before
         and after it has looked the keys of alpha up."""
-        if transit.datagram[0] != Kind.HELLO or any(transit.datagram[8:16]):
+        if transit.datagram[0] != DatagramKind.HELLO or any(transit.datagram[8:16]):
             return True
         keys = IDENTITIES["beta"].public
         hello = read_hello_untrusted(transit.datagram[16:], responder="beta", responder_keys=keys)
-        header = write_header(Kind.COOKIE, hello.session_id, gate.cookie(hello, transit.source, network.now))
+        header = write_header(DatagramKind.COOKIE, hello.session_id, gate.cookie(hello, transit.source, network.now))
         secrets = StaticSecrets(IDENTITIES["beta"], IDENTITIES["alpha"].public)
         for proof in (echo_cookie(header, hello.mac), prove_cookie(secrets, hello, header)):
             network.put(Transit(transit.destination, transit.source, header + proof))

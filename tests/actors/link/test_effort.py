@@ -22,7 +22,7 @@ from batonpass.actors.link.frames import (
     write_grant,
     write_response,
 )
-from batonpass.actors.link.incoming import Incoming, NoRoom
+from batonpass.actors.link.incoming import IncomingMessages, NoRoom
 from batonpass.actors.link.settings import (
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
@@ -126,7 +126,7 @@ def test_the_smallest_messages_share_datagrams_up_to_the_bound() -> None:
 class _Twin:
     """What the lives of a peer hold, added up message by message."""
 
-    def __init__(self, incoming: Incoming) -> None:
+    def __init__(self, incoming: IncomingMessages) -> None:
         self._incoming = incoming
 
     def has_room(self, size_bytes: int) -> bool:
@@ -149,7 +149,7 @@ _STEPS = st.one_of(
 
 @given(st.lists(_STEPS, max_size=200))
 def test_what_all_lives_of_a_peer_hold_is_known_without_adding_it_up(steps: list[tuple[str, int, int]]) -> None:
-    incoming = Incoming(window_bytes=2 * LARGE_MESSAGE_BYTES, window_messages=40)
+    incoming = IncomingMessages(window_bytes=2 * LARGE_MESSAGE_BYTES, window_messages=40)
     twin = _Twin(incoming)
     for step, number, size_bytes in steps:
         if step == "restart":

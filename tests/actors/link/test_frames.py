@@ -15,16 +15,16 @@ from batonpass.actors.link.frames import (
     PING,
     Ack,
     Close,
+    DatagramHeader,
+    DatagramKind,
     Frame,
-    Grant,
-    Header,
-    Kind,
+    LargeGrant,
+    LargeWant,
     Message,
     PathChallenge,
     PathResponse,
     Piece,
     Ping,
-    Want,
     message_head,
     piece_head,
     read_frames_untrusted,
@@ -68,9 +68,9 @@ def write(frame: Frame) -> bytes:
             return PING if isinstance(frame, Ping) else CLOSE
         case PathChallenge() | PathResponse():
             return (write_challenge if isinstance(frame, PathChallenge) else write_response)(frame.token)
-        case Want():
+        case LargeWant():
             return write_want(*frame)
-        case Grant():
+        case LargeGrant():
             return write_grant(*frame)
 
 
@@ -91,8 +91,8 @@ FRAMES = st.one_of(
     st.just(Close()),
     st.builds(PathChallenge, U64),
     st.builds(PathResponse, U64),
-    st.builds(Want, st.integers(0, 2**32 - 1), st.integers(LARGE_MESSAGE_BYTES + 1, MAX_MESSAGE_BYTES)),
-    st.builds(Grant, st.integers(0, 2**32 - 1)),
+    st.builds(LargeWant, st.integers(0, 2**32 - 1), st.integers(LARGE_MESSAGE_BYTES + 1, MAX_MESSAGE_BYTES)),
+    st.builds(LargeGrant, st.integers(0, 2**32 - 1)),
 )
 
 
@@ -178,9 +178,11 @@ def test_runs_that_are_too_long_or_too_far_apart_are_shortened_and_left_out() ->
     assert ack == Ack([(2**40, 2**40)], 0, 1, 2)
 
 
-@given(st.sampled_from(Kind), st.integers(0, 2**32 - 1), U64)
-def test_a_header_is_read_as_it_was_written(kind: Kind, session_id: int, counter: int) -> None:
-    assert read_header_untrusted(write_header(kind, session_id, counter) + b"x") == Header(kind, session_id, counter)
+@given(st.sampled_from(DatagramKind), st.integers(0, 2**32 - 1), U64)
+def test_a_header_is_read_as_it_was_written(kind: DatagramKind, session_id: int, counter: int) -> None:
+    assert read_header_untrusted(write_header(kind, session_id, counter) + b"x") == DatagramHeader(
+        kind, session_id, counter
+    )
 
 
 @pytest.mark.parametrize("datagram", [b"", bytes(HEADER_BYTES - 1), bytes(HEADER_BYTES), b"\x04\x01" + bytes(14)])
@@ -191,7 +193,7 @@ def test_another_header_is_malformed(datagram: bytes) -> None:
 
 def test_the_bytes_are_those_of_the_protocol_document() -> None:
     """Pinned: a peer of another version must be able to rely on docs/protocol-link.md."""
-    assert write_header(Kind.DATA, 0x01020304, 0x1112131415161718).hex() == "04000000040302011817161514131211"
+    assert write_header(DatagramKind.DATA, 0x01020304, 0x1112131415161718).hex() == "04000000040302011817161514131211"
     assert (message_head(3, 7, 2) + b"hi").hex() == "0203070000000000000002006869"
     assert piece_head(3, 7, 5000, 1000, 4).hex() == "0303070000000000000088130000e8030400"
     ack = write_ack([(8, 10), (3, 5)], 0.001, 65_536, 32)

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from batonpass.actors.link import Address, LinkExpired
-from batonpass.actors.link.frames import HEADER_BYTES, Kind, write_header
+from batonpass.actors.link.frames import HEADER_BYTES, DatagramKind, write_header
 from batonpass.actors.link.sessions import HANDSHAKE_BURST, MAX_HALF_OPEN
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.session import Initiator, echo_cookie, prove_cookie, read_hello_untrusted
@@ -35,7 +35,7 @@ def initiator_of(identity: Identity, number: int) -> Initiator:
 
 def hellos(identity: Identity, count: int) -> list[bytes]:
     """In alpha's name: recorded ones when the identity is alpha's, or else forged ones."""
-    return [write_header(Kind.HELLO, 0, 0) + initiator_of(identity, number).hello for number in range(count)]
+    return [write_header(DatagramKind.HELLO, 0, 0) + initiator_of(identity, number).hello for number in range(count)]
 
 
 FORGED, RECORDED = hellos(MALLORY, 20), hellos(IDENTITIES["alpha"], 200)
@@ -92,7 +92,7 @@ def test_recorded_hellos_push_out_nobody() -> None:
         network.deliver(Transit(FORGER, network.beta.address, datagram))
     half_open = network.beta.link._sessions._half_open
     assert [one.hello.session_id for one in half_open.values()] == [1000, 1001, 1002, 1003]
-    assert [transit.datagram[0] for transit in network.history[:5]] == [Kind.ACCEPT] * 4 + [Kind.COOKIE]
+    assert [transit.datagram[0] for transit in network.history[:5]] == [DatagramKind.ACCEPT] * 4 + [DatagramKind.COOKIE]
 
 
 def test_hellos_with_fresh_cookies_push_out_recordings_first() -> None:
@@ -127,7 +127,7 @@ def as_repeated(number: int, cookie: int) -> bytes:
     """One of `RECORDED`, as its initiator repeats it with a cookie."""
     initiator = initiator_of(IDENTITIES["alpha"], number)
     initiator.take_cookie(cookie)
-    return write_header(Kind.HELLO, 0, cookie) + initiator.hello
+    return write_header(DatagramKind.HELLO, 0, cookie) + initiator.hello
 
 
 def test_what_was_fresh_is_a_recording_after_a_restart_of_the_responder() -> None:
@@ -153,7 +153,7 @@ def with_cookie(network: Network, datagram: bytes, source: tuple[str, int]) -> b
     assert initiator.read_cookie_untrusted(cookie.datagram[:16], cookie.datagram[16:])
     value = int.from_bytes(cookie.datagram[8:16], "little")
     initiator.take_cookie(value)
-    return write_header(Kind.HELLO, 0, value) + initiator.hello
+    return write_header(DatagramKind.HELLO, 0, value) + initiator.hello
 
 
 def test_a_cookie_is_good_for_its_hello_its_address_and_under_its_initiators_mac_only() -> None:
@@ -162,7 +162,7 @@ def test_a_cookie_is_good_for_its_hello_its_address_and_under_its_initiators_mac
         network.deliver(Transit(FORGER, network.beta.address, datagram))
     source = ("10.0.0.7", 7)
     good = with_cookie(network, RECORDED[5], source)
-    other = write_header(Kind.HELLO, 0, int.from_bytes(good[8:16], "little")) + RECORDED[6][HEADER_BYTES:]
+    other = write_header(DatagramKind.HELLO, 0, int.from_bytes(good[8:16], "little")) + RECORDED[6][HEADER_BYTES:]
     for datagram, place in ((good, FORGER), (other, source)):
         network.deliver(Transit(place, network.beta.address, datagram))
         assert len(network.beta.link._sessions._half_open) == 4
@@ -183,10 +183,10 @@ def test_a_peer_with_good_keys_gets_a_bounded_number_of_answers() -> None:
 
 
 def test_a_half_open_handshake_ends_and_its_confirm_comes_too_late() -> None:
-    network = Network(passes=lambda transit: transit.datagram[0] != Kind.CONFIRM)
+    network = Network(passes=lambda transit: transit.datagram[0] != DatagramKind.CONFIRM)
     network.send(network.alpha, b"x")
     network.run_for(0.1)
-    (confirm, *_) = (transit for transit in network.history if transit.datagram[0] == Kind.CONFIRM)
+    (confirm, *_) = (transit for transit in network.history if transit.datagram[0] == DatagramKind.CONFIRM)
     assert network.beta.link._sessions._half_open
     network.alpha.is_paused = True
     network.run_for(11)
@@ -211,7 +211,7 @@ def test_recordings_of_a_confirm_get_few_answers() -> None:
     network.send(network.alpha, b"x")
     network.run(lambda: network.is_quiet and bool(network.beta.received))
     network.run_for(1)
-    confirm = next(transit for transit in network.history if transit.datagram[0] == Kind.CONFIRM)
+    confirm = next(transit for transit in network.history if transit.datagram[0] == DatagramKind.CONFIRM)
     before = network.beta.counters["datagrams_out"]
     for number in range(2000):
         network.deliver_in(number / 2000, confirm)
@@ -224,19 +224,19 @@ def test_recordings_of_a_confirm_get_few_answers() -> None:
 
 def opening() -> tuple[Network, bytes]:
     """Alpha has sent a HELLO, which is lost, as are all others."""
-    network = Network(faults=PATH, passes=lambda transit: transit.datagram[0] != Kind.HELLO)
+    network = Network(faults=PATH, passes=lambda transit: transit.datagram[0] != DatagramKind.HELLO)
     network.send(network.alpha, b"x")
     return network, network.history[0].datagram
 
 
 def answer_to(hello: bytes, cookie: int) -> bytes:
     """A COOKIE as somebody can make it who has seen the HELLO."""
-    header = write_header(Kind.COOKIE, int.from_bytes(hello[17:21], "little"), cookie)
+    header = write_header(DatagramKind.COOKIE, int.from_bytes(hello[17:21], "little"), cookie)
     return header + echo_cookie(header, hello[-16:])
 
 
 def hellos_in(network: Network) -> int:
-    return sum(transit.datagram[0] == Kind.HELLO for transit in network.history)
+    return sum(transit.datagram[0] == DatagramKind.HELLO for transit in network.history)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def hellos_in(network: Network) -> int:
         lambda hello: answer_to(hello, 7)[:HEADER_BYTES],
         lambda hello: answer_to(hello, 7)[:-1],
         lambda hello: answer_to(hello, 7)[:-1] + b"?",
-        lambda hello: write_header(Kind.COOKIE, int.from_bytes(hello[17:21], "little"), 7) + bytes(16),
+        lambda hello: write_header(DatagramKind.COOKIE, int.from_bytes(hello[17:21], "little"), 7) + bytes(16),
     ],
 )
 def test_a_cookie_that_does_not_show_that_the_hello_was_seen_is_dropped(forge: Callable[[bytes], bytes]) -> None:
@@ -266,7 +266,9 @@ def test_cookies_get_one_hello_for_each_that_was_sent_anyway() -> None:
     network, _ = opening()
     for _ in range(300):
         network.run_for(0.01)
-        latest = next(transit.datagram for transit in reversed(network.history) if transit.datagram[0] == Kind.HELLO)
+        latest = next(
+            transit.datagram for transit in reversed(network.history) if transit.datagram[0] == DatagramKind.HELLO
+        )
         for cookie in range(1, 6):
             network.deliver(Transit(network.beta.address, network.alpha.address, answer_to(latest, cookie)))
     quiet, _ = opening()
@@ -282,7 +284,7 @@ def test_a_peer_that_knows_us_is_not_talked_over_by_somebody_who_sees_the_hellos
         network.deliver(Transit(FORGER, network.beta.address, datagram))
 
     def overheard(transit: Transit) -> bool:
-        if transit.datagram[0] == Kind.HELLO and transit.source == network.alpha.address:
+        if transit.datagram[0] == DatagramKind.HELLO and transit.source == network.alpha.address:
             for number in range(per_hello):
                 cookie = answer_to(transit.datagram, 666 + number)
                 network.deliver_in(0.001 + number / 1000, Transit(transit.destination, transit.source, cookie))
@@ -298,11 +300,13 @@ def test_when_the_peer_has_proved_its_cookie_others_do_not_count() -> None:
     secrets = StaticSecrets(IDENTITIES["beta"], IDENTITIES["alpha"].public)
     keys = IDENTITIES["beta"].public
     read = read_hello_untrusted(hello[HEADER_BYTES:], responder="beta", responder_keys=keys)
-    header = write_header(Kind.COOKIE, read.session_id, 7)
+    header = write_header(DatagramKind.COOKIE, read.session_id, 7)
     for cookie in (header + prove_cookie(secrets, read, header), None):
-        latest = next(transit.datagram for transit in reversed(network.history) if transit.datagram[0] == Kind.HELLO)
+        latest = next(
+            transit.datagram for transit in reversed(network.history) if transit.datagram[0] == DatagramKind.HELLO
+        )
         network.deliver(Transit(network.beta.address, network.alpha.address, cookie or answer_to(latest, 666)))
         network.run_for(0.5)
-    shown = [transit.datagram[8:16] for transit in network.history if transit.datagram[0] == Kind.HELLO]
+    shown = [transit.datagram[8:16] for transit in network.history if transit.datagram[0] == DatagramKind.HELLO]
     assert shown == [bytes(8)] + [(7).to_bytes(8, "little")] * (len(shown) - 1)
     assert network.alpha.counters["dropped_bad_signature"] == 1

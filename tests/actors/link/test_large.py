@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batonpass.actors.link import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LinkSettings
-from batonpass.actors.link.frames import Ack, Kind, Message, Piece, Want
-from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.frames import Ack, DatagramKind, LargeWant, Message, Piece
+from batonpass.actors.link.incoming import IncomingMessages
 from batonpass.actors.link.large import REACH_BYTES, LargeBudget
-from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.outgoing import OutgoingMessages
 from batonpass.actors.link.settings import UNORDERED_AHEAD
 from batonpass.crypto.errors import Malformed
 from tests.actors.link.network import Faults, Network, Node, Transit
@@ -35,7 +35,7 @@ def left_alpha(network: Network) -> int:
 
 
 def is_data_of_alpha(network: Network, transit: Transit) -> bool:
-    return transit.source == network.alpha.address and transit.datagram[0] == Kind.DATA
+    return transit.source == network.alpha.address and transit.datagram[0] == DatagramKind.DATA
 
 
 def datagrams_until_left(network: Network, channel: int) -> int:
@@ -249,7 +249,7 @@ def test_on_an_unordered_channel_a_lost_message_does_not_hold_up_those_after_it(
 
 
 def test_an_unordered_channel_runs_only_so_far_ahead_of_what_is_missing() -> None:
-    outgoing = Outgoing(body_bytes=1168, max_bytes=10**6, max_messages=10**6)
+    outgoing = OutgoingMessages(body_bytes=1168, max_bytes=10**6, max_messages=10**6)
     outgoing.on_credit(Ack([(0, 0)], 0.0, 10**9, 10**6))
     for _ in range(2 * UNORDERED_AHEAD):
         outgoing.enqueue(b"", UNORDERED)
@@ -286,10 +286,10 @@ def test_unordered_messages_arrive_once_each(seed: int, lose: float, count: int)
 class TestReceiverOfALargeMessage:
     SIZE = LARGE_MESSAGE_BYTES + 5000
 
-    def incoming(self, *, granted: bool = True) -> Incoming:
-        incoming = Incoming(window_bytes=6_000_000, window_messages=64)
+    def incoming(self, *, granted: bool = True) -> IncomingMessages:
+        incoming = IncomingMessages(window_bytes=6_000_000, window_messages=64)
         if granted:
-            incoming.on_want(Want(1, self.SIZE))
+            incoming.on_want(LargeWant(1, self.SIZE))
             assert incoming.large_news(0.0)
         return incoming
 
@@ -316,11 +316,11 @@ class TestReceiverOfALargeMessage:
 
     def test_asking_again_is_harmless_and_asking_out_of_turn_a_violation(self) -> None:
         incoming = self.incoming()
-        incoming.on_want(Want(1, self.SIZE))
+        incoming.on_want(LargeWant(1, self.SIZE))
         with pytest.raises(Malformed, match="before its turn"):
-            incoming.on_want(Want(2, self.SIZE))
+            incoming.on_want(LargeWant(2, self.SIZE))
         with pytest.raises(Malformed, match="before its turn"):
-            incoming.on_want(Want(3, self.SIZE))
+            incoming.on_want(LargeWant(3, self.SIZE))
 
     def test_the_news_is_repeated_until_the_first_piece_comes(self) -> None:
         incoming = self.incoming()
@@ -345,9 +345,11 @@ def test_a_budget_that_could_not_hold_the_largest_message_is_refused() -> None:
 
 def test_links_of_one_endpoint_share_its_budget() -> None:
     budget = LargeBudget(MAX_MESSAGE_BYTES)
-    first, second = (Incoming(window_bytes=6_000_000, window_messages=64, large_budget=budget) for _ in range(2))
-    first.on_want(Want(1, STATE_BYTES))
-    second.on_want(Want(1, STATE_BYTES))
+    first, second = (
+        IncomingMessages(window_bytes=6_000_000, window_messages=64, large_budget=budget) for _ in range(2)
+    )
+    first.on_want(LargeWant(1, STATE_BYTES))
+    second.on_want(LargeWant(1, STATE_BYTES))
     assert first.large_news(0.0)
     assert not second.large_news(0.0)
     first.restart()

@@ -18,7 +18,7 @@ from batonpass.actors.link import (
 )
 from batonpass.actors.link.frames import (
     HEADER_BYTES,
-    Kind,
+    DatagramKind,
     message_head,
     read_header_untrusted,
     write_ack,
@@ -216,7 +216,7 @@ def test_everything_recorded_and_sent_again_changes_nothing() -> None:
         network.deliver(Transit(("6.6.6.6", 666), transit.destination, transit.datagram))
     network.run(lambda: network.is_quiet)
     for node, count in zip(network.nodes, replayed, strict=True):
-        data = [one for one in recorded if one.destination == node.address and one.datagram[0] == Kind.DATA]
+        data = [one for one in recorded if one.destination == node.address and one.datagram[0] == DatagramKind.DATA]
         assert data
         assert node.counters["dropped_replayed"] == count + len(data)
     assert before == [(list(node.received), node.link.address, len(node.link._sessions.live)) for node in network.nodes]
@@ -236,7 +236,9 @@ def test_datagrams_of_the_session_before_a_restart_cannot_come_back() -> None:
     network.send(network.beta, b"I am new")
     network.run(lambda: network.is_quiet and len(network.alpha.received) == 1)
     assert network.alpha.events == [PeerRestarted()]
-    former = {read_header_untrusted(one.datagram).session_id for one in recorded if one.datagram[0] == Kind.DATA}
+    former = {
+        read_header_untrusted(one.datagram).session_id for one in recorded if one.datagram[0] == DatagramKind.DATA
+    }
     for node in network.nodes:
         assert former.isdisjoint(node.link._sessions.live), "nothing is kept that could open them"
     network.beta.received.clear()
@@ -255,7 +257,7 @@ def test_a_forged_hello_leaves_the_session_alone() -> None:
     mallory.send(mallory.alpha, b"I am alpha, and restarted")
     network.deliver(Transit(("6.6.6.6", 666), network.beta.address, mallory.history[0].datagram))
     assert network.history[-1].destination == ("6.6.6.6", 666)
-    assert network.history[-1].datagram[0] == Kind.ACCEPT
+    assert network.history[-1].datagram[0] == DatagramKind.ACCEPT
     network.run_for(1)
     network.send(network.beta, b"to the real alpha")
     network.run(lambda: network.is_quiet)
@@ -422,7 +424,7 @@ def test_a_violation_by_the_peer_is_not_acknowledged() -> None:
 def test_a_hello_that_reached_the_wrong_link_is_dropped() -> None:
     network = Network()
     hello = (
-        write_header(Kind.HELLO, 0, 0)
+        write_header(DatagramKind.HELLO, 0, 0)
         + Initiator(
             name="gamma",
             identity=Identity.generate(),
@@ -447,7 +449,7 @@ def test_a_hello_with_an_impossible_key_takes_nothing() -> None:
     secrets = StaticSecrets(IDENTITIES["alpha"], IDENTITIES["beta"].public)
     body[-80:-64] = _hello_proof(secrets.as_initiator()[0], 0, bytes(body[:-80]))
     body[-16:] = _hello_mac(IDENTITIES["beta"].public, bytes(body[:-16]))
-    hello = write_header(Kind.HELLO, 0, 0) + bytes(body)
+    hello = write_header(DatagramKind.HELLO, 0, 0) + bytes(body)
     network.deliver(Transit(network.alpha.address, network.beta.address, hello))
     assert network.beta.counters["dropped_malformed"] == 1
     assert not network.beta.ids.used
@@ -460,13 +462,13 @@ def test_a_repeated_hello_gets_the_same_answer() -> None:
     hello = network.history[0]
     for _ in range(3):
         network.deliver(hello)
-    answers = {transit.datagram for transit in network.history if transit.datagram[0] == Kind.ACCEPT}
+    answers = {transit.datagram for transit in network.history if transit.datagram[0] == DatagramKind.ACCEPT}
     assert len(answers) == 1
 
 
 def test_a_cookie_that_answers_nothing_is_dropped() -> None:
     network = joined(Network())
-    cookie = write_header(Kind.COOKIE, 12345, 1)
+    cookie = write_header(DatagramKind.COOKIE, 12345, 1)
     network.deliver(Transit(network.beta.address, network.alpha.address, cookie))
     assert network.alpha.counters["dropped_malformed"] == 1
 

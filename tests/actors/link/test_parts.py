@@ -11,9 +11,9 @@ from batonpass.actors.link import LinkSettings
 from batonpass.actors.link.congestion import CongestionWindow, RoundTrip
 from batonpass.actors.link.deadlines import Deadlines
 from batonpass.actors.link.frames import Ack, Message, Piece
-from batonpass.actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, Verdict
-from batonpass.actors.link.incoming import Incoming
-from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, HelloVerdict
+from batonpass.actors.link.incoming import IncomingMessages
+from batonpass.actors.link.outgoing import OutgoingMessages
 from batonpass.actors.link.outgoing_message import OutgoingRun
 from batonpass.actors.link.ranges import MAX_RANGES, SETTLED_COUNTERS, CounterRanges
 from batonpass.actors.link.settings import (
@@ -72,23 +72,23 @@ class TestDeadlines:
 class TestAllowance:
     def test_the_first_half_of_a_burst_is_answered_the_rest_needs_a_cookie_and_then_there_is_nothing(self) -> None:
         allowance = Allowance(rate_per_s=1.0, burst=10, now=0.0)
-        assert self.given(allowance, 7, 0.0) == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
-        assert self.given(allowance, 5, 0.0, is_fresh=True) == [Verdict.ANSWER] * 4 + [Verdict.DROP]
+        assert self.given(allowance, 7, 0.0) == [HelloVerdict.ANSWER] * 6 + [HelloVerdict.COOKIE]
+        assert self.given(allowance, 5, 0.0, is_fresh=True) == [HelloVerdict.ANSWER] * 4 + [HelloVerdict.DROP]
 
-    def given(self, allowance: Allowance, count: int, now: float, *, is_fresh: bool = False) -> list[Verdict]:
+    def given(self, allowance: Allowance, count: int, now: float, *, is_fresh: bool = False) -> list[HelloVerdict]:
         """What so many are given, one after the other."""
         verdicts = []
         for _ in range(count):
             verdicts.append(allowance.judge(now, is_fresh=is_fresh))
-            if verdicts[-1] is Verdict.ANSWER:
+            if verdicts[-1] is HelloVerdict.ANSWER:
                 allowance.take()
         return verdicts
 
     def test_it_fills_up_again_with_time_and_not_above_the_burst(self) -> None:
         allowance = Allowance(rate_per_s=1.0, burst=10, now=0.0)
-        assert self.given(allowance, 6, 0.0) == [Verdict.ANSWER] * 6
-        assert self.given(allowance, 1, 0.5) == [Verdict.COOKIE]
-        assert self.given(allowance, 7, 1e6) == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
+        assert self.given(allowance, 6, 0.0) == [HelloVerdict.ANSWER] * 6
+        assert self.given(allowance, 1, 0.5) == [HelloVerdict.COOKIE]
+        assert self.given(allowance, 7, 1e6) == [HelloVerdict.ANSWER] * 6 + [HelloVerdict.COOKIE]
 
 
 class TestHandshakeGate:
@@ -173,7 +173,7 @@ class TestCongestion:
         assert window.bytes == 6000
 
 
-def filled(outgoing: Outgoing, room_bytes: int = 1168) -> list[tuple[int, int, int]]:
+def filled(outgoing: OutgoingMessages, room_bytes: int = 1168) -> list[tuple[int, int, int]]:
     """(channel, number, part) of what the next datagram would carry."""
     return [
         (message.channel, number, part)
@@ -187,8 +187,8 @@ def filled(outgoing: Outgoing, room_bytes: int = 1168) -> list[tuple[int, int, i
 
 
 class TestOutgoing:
-    def outgoing(self) -> Outgoing:
-        return Outgoing(body_bytes=1168, max_bytes=10_000_000, max_messages=1000)
+    def outgoing(self) -> OutgoingMessages:
+        return OutgoingMessages(body_bytes=1168, max_bytes=10_000_000, max_messages=1000)
 
     def test_channels_take_turns(self) -> None:
         outgoing = self.outgoing()
@@ -254,8 +254,8 @@ PIECE = bytes(1024)
 
 
 class TestIncoming:
-    def incoming(self) -> Incoming:
-        return Incoming(window_bytes=100_000, window_messages=64)
+    def incoming(self) -> IncomingMessages:
+        return IncomingMessages(window_bytes=100_000, window_messages=64)
 
     def test_a_channel_waits_for_what_is_missing_and_the_others_do_not(self) -> None:
         incoming = self.incoming()

@@ -10,7 +10,7 @@ from batonpass.actors.link import LinkSettings
 from batonpass.actors.link.frames import (
     HEADER_BYTES,
     MAX_CONTROL_FRAMES,
-    Kind,
+    DatagramKind,
     PathResponse,
     read_frames_untrusted,
     read_header_untrusted,
@@ -240,10 +240,10 @@ def test_a_confirm_from_another_address_proves_nothing_and_gets_little_until_it_
     """Mallory holds the CONFIRM back and sends a copy of it from an address that she wants to see flooded."""
     network = Network()
     network.beta.link.send(bytes(500_000), network.now)  # what the victim would get
-    network.passes = lambda transit: transit.datagram[0] not in {Kind.CONFIRM, Kind.DATA}
+    network.passes = lambda transit: transit.datagram[0] not in {DatagramKind.CONFIRM, DatagramKind.DATA}
     network.send(network.alpha, b"x")
     network.run_for(0.05)
-    confirm = next(transit for transit in network.history if transit.datagram[0] == Kind.CONFIRM)
+    confirm = next(transit for transit in network.history if transit.datagram[0] == DatagramKind.CONFIRM)
     network.deliver(Transit(EVIL, confirm.destination, confirm.datagram))
     network.run_for(3)
     sent_bytes = sum(len(transit.datagram) for transit in sent_to_mallory(network))
@@ -255,10 +255,10 @@ def test_a_confirm_from_another_address_proves_nothing_and_gets_little_until_it_
 
 def test_an_accept_from_another_address_is_only_a_reason_to_ask_there() -> None:
     network = Network()
-    network.passes = lambda transit: transit.datagram[0] != Kind.ACCEPT
+    network.passes = lambda transit: transit.datagram[0] != DatagramKind.ACCEPT
     network.send(network.alpha, b"x")
     network.run_for(0.05)
-    accept = next(transit for transit in network.history if transit.datagram[0] == Kind.ACCEPT)
+    accept = next(transit for transit in network.history if transit.datagram[0] == DatagramKind.ACCEPT)
     network.deliver(Transit(EVIL, accept.destination, accept.datagram))
     assert network.alpha.link.address == network.beta.address
     network.passes = lambda _: True
@@ -322,11 +322,11 @@ def test_an_old_session_that_is_not_used_is_left_alone() -> None:
 
 def test_a_session_ends_with_its_last_datagram_even_if_no_other_can_replace_it() -> None:
     network = joined(Network(settings=replace(LinkSettings(), rekey_after_datagrams=50, max_session_datagrams=100)))
-    network.passes = lambda transit: transit.datagram[0] != Kind.HELLO
+    network.passes = lambda transit: transit.datagram[0] != DatagramKind.HELLO
     for number in range(300):
         network.send(network.alpha, bytes([number % 256]))
         network.run_for(0.002)
-    sealed = [transit for transit in network.history if transit.datagram[0] == Kind.DATA]
+    sealed = [transit for transit in network.history if transit.datagram[0] == DatagramKind.DATA]
     from_alpha = [transit for transit in sealed if transit.source == network.alpha.address]
     assert len(from_alpha) <= 102
     network.passes = lambda _: True

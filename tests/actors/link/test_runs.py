@@ -13,13 +13,13 @@ from batonpass.actors.link import Link, LinkSettings
 from batonpass.actors.link.assembly import Assembly
 from batonpass.actors.link.frames import (
     MIN_PIECE_BYTES,
+    LargeWant,
     Piece,
-    Want,
     data_run_length,
     piece_head,
     read_piece_run_untrusted,
 )
-from batonpass.actors.link.incoming import Incoming
+from batonpass.actors.link.incoming import IncomingMessages
 from batonpass.actors.link.large import REACH_BYTES
 from batonpass.actors.link.settings import MIN_DATAGRAM_BYTES, UNORDERED_AHEAD
 from batonpass.actors.net.demultiplexer import Demultiplexer
@@ -292,7 +292,7 @@ def test_only_consecutive_whole_pieces_of_one_message_are_a_run() -> None:
 
 
 def test_a_run_takes_credit_once_and_overwrites_nothing() -> None:
-    incoming = Incoming(window_bytes=100_000, window_messages=64)
+    incoming = IncomingMessages(window_bytes=100_000, window_messages=64)
     first = Piece(0, 0, 90_000, MIN_PIECE_BYTES, 0, PIECE)
     assert incoming.on_piece_run(first, [PIECE] * 10)
     assert incoming._used_bytes == 90_000
@@ -327,7 +327,7 @@ def test_a_message_shares_no_memory_with_what_arrives_later() -> None:
 
 def test_a_run_on_an_unordered_channel_is_not_begun_further_ahead_than_a_single_piece() -> None:
     """Else a peer could make us remember numbers without end, of messages that came while an earlier one is missing."""
-    incoming = Incoming(window_bytes=8 * 2**20, window_messages=64)
+    incoming = IncomingMessages(window_bytes=8 * 2**20, window_messages=64)
     first = Piece(20, UNORDERED_AHEAD, 90_000, MIN_PIECE_BYTES, 0, PIECE)
     with pytest.raises(Malformed, match="too far ahead"):
         incoming.on_piece_run(first, [PIECE] * 3)
@@ -335,9 +335,9 @@ def test_a_run_on_an_unordered_channel_is_not_begun_further_ahead_than_a_single_
 
 
 def test_a_run_of_a_large_message_reaches_no_further_ahead_than_a_single_piece() -> None:
-    incoming = Incoming(window_bytes=8 * 2**20, window_messages=64)
+    incoming = IncomingMessages(window_bytes=8 * 2**20, window_messages=64)
     total_bytes = 2 * REACH_BYTES
-    incoming.on_want(Want(1, total_bytes))
+    incoming.on_want(LargeWant(1, total_bytes))
     assert incoming.large_news(0.0)
     near = REACH_BYTES // MIN_PIECE_BYTES
     first = Piece(2, 0, total_bytes, MIN_PIECE_BYTES, near - 3, PIECE)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from batonpass.actors.link import LARGE_MESSAGE_BYTES, LinkSettings
 from batonpass.actors.link.frames import Ack
-from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.outgoing import OutgoingMessages
 from batonpass.actors.link.settings import INITIAL_CREDIT_BYTES, RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
 from tests.actors.link.network import Network
 
@@ -19,8 +19,8 @@ SIZES = st.one_of(
 )
 
 
-def full(body_bytes: int, credit_bytes: int = WINDOW_BYTES, messages: int = 1024) -> Outgoing:
-    outgoing = Outgoing(body_bytes=body_bytes, max_bytes=2**30, max_messages=2**16)
+def full(body_bytes: int, credit_bytes: int = WINDOW_BYTES, messages: int = 1024) -> OutgoingMessages:
+    outgoing = OutgoingMessages(body_bytes=body_bytes, max_bytes=2**30, max_messages=2**16)
     outgoing.on_credit(Ack([(0, 0)], 0.0, credit_bytes, messages))
     return outgoing
 

@@ -18,7 +18,7 @@ from batonpass.actors.link.frames import (
     read_frames_untrusted,
     read_lone_piece_untrusted,
 )
-from batonpass.actors.link.incoming import Incoming, NoRoom
+from batonpass.actors.link.incoming import IncomingMessages, NoRoom
 from batonpass.actors.link.unfinished import LATE_S, OWN_BYTES, Unfinished, UnfinishedBudget
 from tests.actors.link.network import Network
 from tests.actors.link.peers import Peers, say
@@ -149,11 +149,11 @@ def test_what_is_given_back_is_what_was_taken(steps: list[tuple[int, int, bool]]
     assert not budget._holding
 
 
-def full() -> Incoming:
+def full() -> IncomingMessages:
     """Of a peer that finds no room beyond its own."""
     budget = UnfinishedBudget(BUDGET_BYTES)
     assert Unfinished(budget, lambda now: False, lambda: None).reserve(BUDGET_BYTES + OWN_BYTES)
-    return Incoming(window_bytes=6_000_000, window_messages=64, unfinished_budget=budget)
+    return IncomingMessages(window_bytes=6_000_000, window_messages=64, unfinished_budget=budget)
 
 
 def test_what_is_refused_has_not_happened() -> None:
@@ -203,7 +203,7 @@ def test_a_piece_keeps_little_more_in_memory_than_it_is_charged_for(padding_byte
     body = piece_head(1, 0, 4_000_000, size_bytes, 0) + bytes(size_bytes)
     if padding_bytes:
         body += message_head(5, 0, padding_bytes) + bytes(padding_bytes)
-    incoming = Incoming(window_bytes=8 * 2**20, window_messages=64)
+    incoming = IncomingMessages(window_bytes=8 * 2**20, window_messages=64)
     before = sys.getrefcount(body)
     piece = read_frames_untrusted(body)[0] if padding_bytes else read_lone_piece_untrusted(body)
     assert isinstance(piece, Piece)

@@ -18,7 +18,7 @@ from batonpass.actors.link.frames import (
     MIN_PIECE_BYTES,
     PING,
     Ack,
-    Kind,
+    DatagramKind,
     Message,
     MessageRun,
     Piece,
@@ -27,8 +27,8 @@ from batonpass.actors.link.frames import (
     read_usual_untrusted,
     write_ack,
 )
-from batonpass.actors.link.incoming import Incoming, NoRoom
-from batonpass.actors.link.outgoing import Outgoing
+from batonpass.actors.link.incoming import IncomingMessages, NoRoom
+from batonpass.actors.link.outgoing import OutgoingMessages
 from batonpass.actors.link.prediction import Prediction
 from batonpass.actors.link.settings import LOOPBACK_TOLERATED_LOSS, NEVER
 from batonpass.crypto.errors import Malformed
@@ -75,7 +75,7 @@ def long_way_only(*, one_by_one: bool) -> Iterator[None]:
         patch.setattr("batonpass.actors.link.receiver.read_usual_untrusted", lambda _: None)
         patch.setattr(Prediction, "arm", lambda _: False)
         if one_by_one:
-            patch.setattr(Outgoing, "_fill_small", lambda _, room_bytes, *__: room_bytes)
+            patch.setattr(OutgoingMessages, "_fill_small", lambda _, room_bytes, *__: room_bytes)
         yield
 
 
@@ -142,7 +142,7 @@ def play(
         seen.append([state(one) for one in network.nodes])
         known.append([snapshot(one.link) for one in network.nodes])
     # Signatures of handshakes have dice of their own.
-    return seen, known, [transit for transit in network.history if transit.datagram[0] == Kind.DATA]
+    return seen, known, [transit for transit in network.history if transit.datagram[0] == DatagramKind.DATA]
 
 
 def state(node: Node) -> object:
@@ -274,12 +274,12 @@ def outcome(act: Callable[[], object]) -> type[Exception] | None:
     return None
 
 
-def one_after_the_other(incoming: Incoming, channel: int, number: int, contents: list[bytes]) -> None:
+def one_after_the_other(incoming: IncomingMessages, channel: int, number: int, contents: list[bytes]) -> None:
     for at, data in enumerate(contents, number):
         incoming.on_message(Message(channel, at, data))
 
 
-def half_received(incoming: Incoming) -> list[tuple[int, list[int], list[int]]]:
+def half_received(incoming: IncomingMessages) -> list[tuple[int, list[int], list[int]]]:
     """What the application does not see: of each channel, what is expected, and what is there beyond it."""
     return [(one.next_number, sorted(one.assemblies), sorted(one.complete)) for one in incoming._channels]
 
@@ -291,8 +291,8 @@ def half_received(incoming: Incoming) -> list[tuple[int, list[int], list[int]]]:
 def test_a_run_of_messages_is_as_good_as_one_by_one(
     arrivals: list[tuple[int, int, list[int]] | tuple[int, int, int]], taken: int
 ) -> None:
-    at_once = Incoming(window_bytes=2**23, window_messages=40)
-    one_by_one = Incoming(window_bytes=2**23, window_messages=40)
+    at_once = IncomingMessages(window_bytes=2**23, window_messages=40)
+    one_by_one = IncomingMessages(window_bytes=2**23, window_messages=40)
     for incoming in (at_once, one_by_one):
         incoming.claim(3)
     for channel, ahead, what in arrivals:
@@ -318,7 +318,7 @@ def test_a_run_of_messages_is_as_good_as_one_by_one(
 @pytest.mark.parametrize("begun", [0, 2])
 def test_a_run_with_a_message_that_has_begun_in_pieces_is_a_violation(begun: int) -> None:
     """Else its number would pass, and the pieces be held until the peer restarts."""
-    incoming = Incoming(window_bytes=2**23, window_messages=40)
+    incoming = IncomingMessages(window_bytes=2**23, window_messages=40)
     incoming.on_piece(piece_of(0, begun, 0))
     with pytest.raises(Malformed, match="whole that it had begun to send in pieces"):
         incoming.on_messages(MessageRun(0, 0, [b"a", b"b", b"c", b"d"]))

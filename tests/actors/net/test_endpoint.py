@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
-from batonpass.actors.link.frames import HEADER_BYTES, Kind, write_header
+from batonpass.actors.link.frames import HEADER_BYTES, DatagramKind, write_header
 from batonpass.actors.link.settings import MAX_MESSAGE_BYTES
 from batonpass.actors.net.endpoint import LinkDown, LinkEndpoint, LinkFull, LinkSettings, Received
 from batonpass.crypto.keys import Identity, PublicIdentity
@@ -337,9 +337,11 @@ async def test_noise_is_dropped_counted_and_not_answered() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.connect(beta.address)
             udp.setblocking(False)
-            for kind in (*Kind, 0, 255):
+            for kind in (*DatagramKind, 0, 255):
                 for size in (0, 10, HEADER_BYTES, 100, 1200):
-                    udp.send((write_header(Kind.DATA, 1, 1)[1:].join([bytes([kind]), noise.randbytes(size)]))[:1200])
+                    udp.send(
+                        (write_header(DatagramKind.DATA, 1, 1)[1:].join([bytes([kind]), noise.randbytes(size)]))[:1200]
+                    )
                     udp.send(noise.randbytes(size))
             udp.send(b"")
             await until(lambda: sum(n for reason, n in beta.stats.items() if reason.startswith("dropped_")) >= 70)

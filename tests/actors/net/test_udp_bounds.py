@@ -9,7 +9,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from batonpass.actors.link import Link
-from batonpass.actors.link.frames import Kind, write_header
+from batonpass.actors.link.frames import DatagramKind, write_header
 from batonpass.actors.net.endpoint import LinkEndpoint, LinkFull
 from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.crypto.session import Initiator
@@ -61,7 +61,7 @@ def initiator_of(number: int, name: str = "", identity: Identity = STRANGER) -> 
 
 def hello(number: int, name: str = "", identity: Identity = STRANGER) -> bytes:
     """Of a stranger who knows beta's public keys, as anybody may."""
-    return write_header(Kind.HELLO, 0, 0) + initiator_of(number, name, identity).hello
+    return write_header(DatagramKind.HELLO, 0, 0) + initiator_of(number, name, identity).hello
 
 
 async def answer(udp: socket.socket) -> bytes:
@@ -74,13 +74,13 @@ async def answer(udp: socket.socket) -> bytes:
 async def with_cookie(udp: socket.socket, number: int, name: str = "", identity: Identity = STRANGER) -> bytes:
     """A HELLO of somebody who receives at his address: with the cookie that the first one got."""
     initiator = initiator_of(number, name, identity)
-    udp.send(write_header(Kind.HELLO, 0, 0) + initiator.hello)
+    udp.send(write_header(DatagramKind.HELLO, 0, 0) + initiator.hello)
     cookie = await answer(udp)
-    assert cookie[0] == Kind.COOKIE
+    assert cookie[0] == DatagramKind.COOKIE
     initiator.read_cookie_untrusted(cookie[:16], cookie[16:])
     value = int.from_bytes(cookie[8:16], "little")
     initiator.take_cookie(value)
-    return write_header(Kind.HELLO, 0, value) + initiator.hello
+    return write_header(DatagramKind.HELLO, 0, value) + initiator.hello
 
 
 def directory_of(endpoint: LinkEndpoint) -> Directory:
@@ -132,7 +132,7 @@ async def test_whoever_floods_with_names_from_his_own_address_leaves_others_thei
         udp.send(await with_cookie(udp, 50, "alpha.s1", ALPHA))
         await until(lambda: "alpha.s1" in directory.asked)
         directory.open.set()
-        assert (await answer(udp))[0] == Kind.ACCEPT
+        assert (await answer(udp))[0] == DatagramKind.ACCEPT
 
 
 async def test_names_that_the_directory_knows_are_worth_no_link_and_no_answer(
@@ -162,9 +162,9 @@ async def test_a_crowded_endpoint_makes_links_for_fresh_cookies_only(
     directory.known = dict.fromkeys(names, ALPHA.public)
     directory.open.set()
     stranger.send(hello(0, names[0], ALPHA))
-    assert (await answer(stranger))[0] == Kind.ACCEPT
+    assert (await answer(stranger))[0] == DatagramKind.ACCEPT
     stranger.send(await with_cookie(stranger, 1, names[1], ALPHA))
-    assert (await answer(stranger))[0] == Kind.ACCEPT
+    assert (await answer(stranger))[0] == DatagramKind.ACCEPT
     stranger.send(await with_cookie(stranger, 2, names[2], ALPHA))
     await until(lambda: endpoint.stats.get("dropped_handshake_rate", 0) == 1)
     assert endpoint.stats["links"] == 2

@@ -30,7 +30,7 @@ from batonpass.actors.remote import (
     Unsendable,
 )
 from batonpass.actors.remote.desk import Tie
-from batonpass.actors.remote.frames import Answer, Fault, Kill
+from batonpass.actors.remote.frames import AnswerFrame, KillFrame, RequestFault
 from batonpass.actors.remote.seals import Seals
 from tests.actors.remote.keeper import Keeper, Mortal
 from tests.actors.remote.nodes import NOTHING, distribution_of, held, show, two_nodes
@@ -200,8 +200,8 @@ async def test_frames_whose_payload_is_nonsense_harm_nobody(autojump_clock: Mock
         slot.peer.signal(target, nonsense, now)
         slot.peer.signal(target, Codec().encode("no pair"), now)
         slot.peer.link(target, Tie(there.process, ref.process), nonsense, now)  # type: ignore[arg-type]
-        slot.peer.emit(Kill((99, 99)), now)
-        slot.peer.emit(Answer(1, 2, -1, nonsense), now)
+        slot.peer.emit(KillFrame((99, 99)), now)
+        slot.peer.emit(AnswerFrame(1, 2, -1, nonsense), now)
         slot.touch()
         await trio.sleep(0.1)
         assert [type(error.reason) for error in outcomes] == [RemoteError, RemoteError]
@@ -229,7 +229,7 @@ async def test_answers_that_are_nonsense_are_an_error_of_the_call(autojump_clock
                 await trio.sleep(0.1)
             (one, caller), (two, other) = slot.peer._serving.items()
             slot.peer.reply(one, caller, b"\xff", trio.current_time())
-            slot.peer.fail(two, other, Fault.EXIT, b"\xff", trio.current_time())
+            slot.peer.fail(two, other, RequestFault.EXIT, b"\xff", trio.current_time())
             slot.touch()
         assert outcomes == [Undecodable, Undecodable]
 
@@ -276,7 +276,7 @@ async def test_a_caller_that_was_handed_on_hears_of_failures_too(autojump_clock:
             await lending.call("nothing", None)
         assert distribution_of(alpha).stats["handed_callers"] == 0
         slot = distribution_of(beta)._switchboard.slot("alpha")
-        slot.peer.emit(Answer(1, 2, -1, b"\x01"), trio.current_time())  # nobody, or forged: ignored
+        slot.peer.emit(AnswerFrame(1, 2, -1, b"\x01"), trio.current_time())  # nobody, or forged: ignored
         slot.touch()
         await trio.sleep(0.1)
 

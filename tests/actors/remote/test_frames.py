@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from batonpass.actors.remote.errors import Undecodable
 from batonpass.actors.remote.frames import (
     MAX_MESSAGE_BYTES,
-    Answer,
-    Call,
-    Cancel,
+    AnswerFrame,
+    CallFrame,
+    CancelFrame,
     Cast,
-    Close,
+    CloseFrame,
     Demonitor,
-    Ended,
+    EndedFrame,
     Fail,
-    Fault,
     Frame,
-    Kill,
+    KillFrame,
     LinkBroke,
     LinkIt,
     MonitorIt,
     Open,
-    Reply,
+    ReplyFrame,
+    RequestFault,
     Send,
     Signal,
     StopIt,
@@ -44,24 +44,24 @@ NUMBERS = st.integers(0, 2**64 - 1)
 PAYLOADS = st.binary(max_size=20)
 TARGETS = st.one_of(st.tuples(NUMBERS, NUMBERS), st.text(min_size=1, max_size=20))
 FLAGS = st.integers(0, 1)
-FAULTS = st.sampled_from(Fault)
+FAULTS = st.sampled_from(RequestFault)
 FRAMES: st.SearchStrategy[Frame] = st.one_of(
     st.builds(Open, NUMBERS, NUMBERS, NUMBERS),
-    st.builds(Close, NUMBERS),
-    st.builds(Call, TARGETS, NUMBERS, PAYLOADS),
-    st.builds(Cancel, NUMBERS),
-    st.builds(Reply, NUMBERS, PAYLOADS),
+    st.builds(CloseFrame, NUMBERS),
+    st.builds(CallFrame, TARGETS, NUMBERS, PAYLOADS),
+    st.builds(CancelFrame, NUMBERS),
+    st.builds(ReplyFrame, NUMBERS, PAYLOADS),
     st.builds(Fail, NUMBERS, FAULTS, PAYLOADS),
     st.builds(Cast, TARGETS, PAYLOADS),
     st.builds(Send, TARGETS, PAYLOADS),
     st.builds(MonitorIt, TARGETS, NUMBERS),
     st.builds(Demonitor, NUMBERS),
-    st.builds(Ended, NUMBERS, PAYLOADS),
+    st.builds(EndedFrame, NUMBERS, PAYLOADS),
     st.builds(Signal, TARGETS, PAYLOADS),
-    st.builds(Kill, TARGETS),
+    st.builds(KillFrame, TARGETS),
     st.builds(StopIt, TARGETS, NUMBERS, PAYLOADS),
     st.builds(Whereis, st.text(min_size=1, max_size=9), NUMBERS),
-    st.builds(Answer, NUMBERS, NUMBERS, st.integers(-1, 2), PAYLOADS),
+    st.builds(AnswerFrame, NUMBERS, NUMBERS, st.integers(-1, 2), PAYLOADS),
     st.builds(LinkIt, TARGETS, NUMBERS, PAYLOADS),
     st.builds(Unlink, NUMBERS, FLAGS),
     st.builds(LinkBroke, NUMBERS, FLAGS, PAYLOADS),
@@ -77,7 +77,7 @@ def test_frames_are_read_as_they_were_written(to: int, frames: list[Frame]) -> N
 
 def test_however_many_frames_there_are() -> None:
     for count in (22, 23, 24, 70_000):
-        assert len(read_message_untrusted(write_message(1, [write_frame(Cancel(1))] * count))[1]) == count
+        assert len(read_message_untrusted(write_message(1, [write_frame(CancelFrame(1))] * count))[1]) == count
 
 
 @given(st.binary(max_size=100) | st.recursive(

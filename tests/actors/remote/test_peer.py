@@ -8,25 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batonpass.actors.remote.frames import (
-    Call,
-    Cancel,
+    CallFrame,
+    CancelFrame,
     Cast,
-    Fault,
+    RequestFault,
     StopIt,
     Whereis,
     read_message_untrusted,
 )
 from batonpass.actors.remote.peer import (
-    Answered,
     Arrived,
     Broke,
-    Down,
     Effect,
     Failed,
     Let,
-    Peer,
-    State,
+    PeerState,
+    RemotePeer,
+    RequestAnswered,
     Untied,
+    WatchedDown,
     WentDown,
     WentUp,
 )
@@ -42,7 +42,7 @@ class Pair:
         numbers = itertools.count(1000)
         self.now = 0.0
         made = settings if settings is not None else DistributionSettings()
-        self.ends = {name: Peer(name, ord(self.other(name)), lambda: next(numbers), made) for name in "ab"}
+        self.ends = {name: RemotePeer(name, ord(self.other(name)), lambda: next(numbers), made) for name in "ab"}
         """`ends["a"]` is what node b holds of a."""
         self.wires: dict[str, list[bytes]] = {"a": [], "b": []}
         self.effects: dict[str, list[Effect]] = {"a": [], "b": []}
@@ -50,7 +50,7 @@ class Pair:
     def other(self, name: str) -> str:
         return "b" if name == "a" else "a"
 
-    def here(self, name: str) -> Peer:
+    def here(self, name: str) -> RemotePeer:
         """The machine at node `name`."""
         return self.ends[self.other(name)]
 
@@ -89,7 +89,7 @@ def connected() -> Pair:
 
 def test_the_first_request_opens_a_connection_and_is_delivered() -> None:
     pair = connected()
-    assert pair.here("a").state is pair.here("b").state is State.UP
+    assert pair.here("a").state is pair.here("b").state is PeerState.UP
     assert (pair.here("a").creation, pair.here("b").creation) == (ord("b"), ord("a"))
 
 
@@ -112,7 +112,7 @@ def test_a_call_is_answered_or_refused_once() -> None:
     assert three
     pair.settle()
     assert pair.take("b") == [
-        Arrived(Call(TARGET, one, b"1")),
+        Arrived(CallFrame(TARGET, one, b"1")),
         Arrived(StopIt("name", two, b"2")),
         Arrived(Whereis("name", three)),
     ]
@@ -122,14 +122,14 @@ def test_a_call_is_answered_or_refused_once() -> None:
     b.reply(one, "somebody else", b"not mine", 0.0)
     b.reply(one, server_one, b"answer", 0.0)
     b.reply(one, server_one, b"again", 0.0)
-    b.fail(two, server_two, Fault.EXIT, b"reason", 0.0)
-    b.fail(two, server_two, Fault.EXIT, b"again", 0.0)
-    b.fail(three, None, Fault.NOPROC, b"", 0.0)
+    b.fail(two, server_two, RequestFault.EXIT, b"reason", 0.0)
+    b.fail(two, server_two, RequestFault.EXIT, b"again", 0.0)
+    b.fail(three, None, RequestFault.NOPROC, b"", 0.0)
     pair.settle()
     assert pair.take("a") == [
-        Answered("caller 1", b"answer"),
-        Failed("caller 2", Fault.EXIT, b"reason"),
-        Failed("caller 3", Fault.NOPROC, b""),
+        RequestAnswered("caller 1", b"answer"),
+        Failed("caller 2", RequestFault.EXIT, b"reason"),
+        Failed("caller 3", RequestFault.NOPROC, b""),
     ]
     assert a.tables == b.tables == (0, 0, 0, 0, 0)
 
@@ -154,7 +154,7 @@ def test_a_cancelled_call_is_let_go_and_its_late_answer_vanishes() -> None:
     b.reply(second, "server", b"late", 0.0)
     b.serve(second, "nobody any more")
     pair.settle()
-    assert [effect for effect in pair.take("a") if isinstance(effect, Answered)] == []
+    assert [effect for effect in pair.take("a") if isinstance(effect, RequestAnswered)] == []
     assert [effect for effect in pair.take("b") if isinstance(effect, Let)] == [Let("server")]
 
 
@@ -174,7 +174,7 @@ def test_a_monitor_fires_once_or_is_taken_back() -> None:
     b.ended(one, "w1", b"reason", 0.0)
     b.ended(one, "w1", b"again", 0.0)
     pair.settle()
-    assert pair.take("a") == [Down("watcher 1", b"reason")]
+    assert pair.take("a") == [WatchedDown("watcher 1", b"reason")]
     assert pair.take("b") == [Let("w2")]
     b.ended(two, "w2", b"late", 0.0)
     assert a.tables == b.tables == (0, 0, 0, 0, 0)
@@ -227,7 +227,7 @@ def test_when_the_connection_is_lost_everybody_is_told_and_nothing_old_arrives()
     assert pair.take("a") == [
         WentDown("a cut"),
         Failed("caller", None, b""),
-        Down("watcher", None),
+        WatchedDown("watcher", None),
         Broke("tie", None),
     ]
     a.cast(TARGET, b"after", 0.0)
@@ -252,7 +252,7 @@ def test_a_peer_that_begins_anew_without_a_goodbye_ends_the_old_connection() -> 
     pair = connected()
     b_old_call = pair.here("b").call(TARGET, b"", "caller", 0.0)
     assert b_old_call
-    pair.ends["b"] = Peer("b", ord("A"), iter(range(5000, 6000)).__next__, DistributionSettings())
+    pair.ends["b"] = RemotePeer("b", ord("A"), iter(range(5000, 6000)).__next__, DistributionSettings())
     pair.here("a").cast(TARGET, b"from the new life", 0.0)
     pair.settle()
     assert pair.take("b") == [
@@ -266,7 +266,7 @@ def test_a_peer_that_begins_anew_without_a_goodbye_ends_the_old_connection() -> 
 
 def test_a_peer_that_has_forgotten_says_so_when_it_is_written_to_once_a_second() -> None:
     pair = connected()
-    pair.ends["b"] = Peer("b", ord("A"), iter(range(5000, 6000)).__next__, DistributionSettings())
+    pair.ends["b"] = RemotePeer("b", ord("A"), iter(range(5000, 6000)).__next__, DistributionSettings())
     for _ in range(3):
         pair.here("b").cast(TARGET, b"into the void", 0.0)
         pair.collect()
@@ -286,7 +286,7 @@ def test_opening_ends_in_time_and_a_late_answer_is_refused() -> None:
     a.call(TARGET, b"", "caller", 0.0)
     assert a.next_timer() == 4.0
     a.on_timer(3.9)
-    assert a.state is State.OPENING
+    assert a.state is PeerState.OPENING
     pair.now = 4.0
     a.on_timer(4.0)
     assert not a.is_idle
@@ -296,7 +296,7 @@ def test_opening_ends_in_time_and_a_late_answer_is_refused() -> None:
     a.cast(TARGET, b"second attempt", 4.0)
     pair.settle()
     assert pair.take("b")[-2:] == [WentUp(), Arrived(Cast(TARGET, b"second attempt"))]
-    assert a.state is b.state is State.UP
+    assert a.state is b.state is PeerState.UP
 
 
 def test_an_idle_connection_ticks_and_a_busy_one_does_not() -> None:
@@ -332,7 +332,7 @@ def test_frames_leave_together_and_large_ones_do_not_wait() -> None:
     assert pair.here("a").has_full_batch
     a.messages_to_send(0.0)
     for _ in range(5000):
-        a.emit(Cancel(1), 0.0)
+        a.emit(CancelFrame(1), 0.0)
     assert pair.here("a").has_full_batch
 
 
@@ -361,7 +361,7 @@ class Story(Pair):
         self.open: dict[str, dict[tuple[str, int], int]] = {"a": {}, "b": {}}
         self.finished: list[tuple[str, int]] = []
         self.arrived: dict[str, list[int]] = {"a": [], "b": []}
-        self.to_answer: dict[str, list[Call]] = {"a": [], "b": []}
+        self.to_answer: dict[str, list[CallFrame]] = {"a": [], "b": []}
 
     def ask(self, name: str, what: str) -> None:
         here, number = self.here(name), self.number
@@ -410,12 +410,12 @@ class Story(Pair):
         for name in "ab":
             for effect in self.take(name):
                 match effect:
-                    case Answered(caller, _) | Failed(caller, _, _) | Down(caller, _):
+                    case RequestAnswered(caller, _) | Failed(caller, _, _) | WatchedDown(caller, _):
                         self.finished.append(caller)
                         self.open[name].pop(caller, None)
                     case Arrived(Cast(_, payload)):
                         self.arrived[name].append(int(payload))
-                    case Arrived(Call() as call):
+                    case Arrived(CallFrame() as call):
                         self.to_answer[name].append(call)
                         self.here(name).serve(call.id, call)
                     case _:

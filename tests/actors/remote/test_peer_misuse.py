@@ -6,21 +6,21 @@ import cbor2
 import pytest
 
 from batonpass.actors.remote.frames import (
-    Call,
-    Cancel,
+    CallFrame,
+    CancelFrame,
     Cast,
-    Close,
+    CloseFrame,
     Demonitor,
-    Ended,
+    EndedFrame,
     Fail,
-    Fault,
     Frame,
-    Kill,
+    KillFrame,
     LinkBroke,
     LinkIt,
     MonitorIt,
     Open,
-    Reply,
+    ReplyFrame,
+    RequestFault,
     Signal,
     StopIt,
     Unlink,
@@ -32,8 +32,8 @@ from batonpass.actors.remote.frames import (
 from batonpass.actors.remote.peer import (
     Arrived,
     Effect,
-    Peer,
-    State,
+    PeerState,
+    RemotePeer,
     WentDown,
 )
 from batonpass.actors.remote.settings import DistributionSettings
@@ -45,10 +45,10 @@ class Alone:
     """One machine, up, and a peer whose messages we write."""
 
     def __init__(self, **limits: int) -> None:
-        self.peer = Peer("far", 1, iter(range(100, 200)).__next__, DistributionSettings(**limits))
+        self.peer = RemotePeer("far", 1, iter(range(100, 200)).__next__, DistributionSettings(**limits))
         self.say(0, Open(1, 7, 9))
         self.number = 100
-        assert self.peer.state is State.UP
+        assert self.peer.state is PeerState.UP
         self.answers()
         list(self.peer.effects())
 
@@ -66,8 +66,8 @@ class Alone:
     [
         (Open(1, 8, 9), Cast(TARGET, b"")),
         (Cast(TARGET, b""), Open(1, 8, 9)),
-        (Cast(TARGET, b""), Close(7)),
-        (Call(TARGET, 1, b""), Call(TARGET, 1, b"")),
+        (Cast(TARGET, b""), CloseFrame(7)),
+        (CallFrame(TARGET, 1, b""), CallFrame(TARGET, 1, b"")),
         (MonitorIt(TARGET, 1), MonitorIt(TARGET, 1)),
         (LinkIt(TARGET, 1, b""), LinkIt(TARGET, 1, b"")),
         (Open(2, 8, 9),),
@@ -79,15 +79,15 @@ def test_a_peer_that_breaks_the_protocol_loses_its_connection(frames: tuple[Fram
     alone = Alone()
     effects = alone.say(alone.number, *frames)
     assert any(isinstance(effect, WentDown) for effect in effects)
-    assert alone.peer.state is State.DOWN
+    assert alone.peer.state is PeerState.DOWN
     assert alone.peer.violations == 1
-    assert Close(100) in alone.answers()
+    assert CloseFrame(100) in alone.answers()
 
 
 def test_noise_ends_the_connection_too() -> None:
     alone = Alone()
     alone.peer.receive_untrusted(b"noise", 0.0)
-    assert alone.peer.state is State.DOWN
+    assert alone.peer.state is PeerState.DOWN
     assert alone.peer.violations == 1
 
 
@@ -95,15 +95,15 @@ def test_requests_beyond_the_bounds_are_refused_one_by_one() -> None:
     alone = Alone(max_calls_in=1, max_monitors=1)
     effects = alone.say(
         alone.number,
-        *(Call(TARGET, 1, b""), Whereis("x", 2), StopIt(TARGET, 3, b"")),
+        *(CallFrame(TARGET, 1, b""), Whereis("x", 2), StopIt(TARGET, 3, b"")),
         *(MonitorIt(TARGET, 1), MonitorIt(TARGET, 2), LinkIt(TARGET, 1, b""), LinkIt(TARGET, 2, b"")),
     )
-    assert [type(effect.frame) for effect in effects if isinstance(effect, Arrived)] == [Call, MonitorIt, LinkIt]
+    assert [type(effect.frame) for effect in effects if isinstance(effect, Arrived)] == [CallFrame, MonitorIt, LinkIt]
     limit = cbor2.dumps("system_limit")
     assert alone.answers() == [
-        Fail(2, Fault.FULL, b"\x01"),
-        Fail(3, Fault.FULL, b"\x01"),
-        Ended(2, limit),
+        Fail(2, RequestFault.FULL, b"\x01"),
+        Fail(3, RequestFault.FULL, b"\x01"),
+        EndedFrame(2, limit),
         LinkBroke(2, 0, limit),
     ]
 
@@ -119,22 +119,29 @@ def test_requests_of_our_own_are_bounded() -> None:
     assert peer.link(TARGET, "t", b"", 0.0) is None
     peer.signal(TARGET, b"", 0.0)
     peer.kill(TARGET, 0.0)
-    assert [type(frame) for frame in alone.answers()] == [Call, MonitorIt, LinkIt, Signal, Kill]
+    assert [type(frame) for frame in alone.answers()] == [CallFrame, MonitorIt, LinkIt, Signal, KillFrame]
 
 
 def test_what_nobody_knows_of_is_ignored() -> None:
     alone = Alone()
-    unknown = (Reply(9, b""), Fail(9, Fault.EXIT, b""), Ended(9, b""), Cancel(9), Demonitor(9), Unlink(9, 1))
+    unknown = (
+        ReplyFrame(9, b""),
+        Fail(9, RequestFault.EXIT, b""),
+        EndedFrame(9, b""),
+        CancelFrame(9),
+        Demonitor(9),
+        Unlink(9, 1),
+    )
     assert alone.say(alone.number, *unknown, LinkBroke(9, 0, b"")) == []
-    assert alone.say(0, Close(12345)) == []
+    assert alone.say(0, CloseFrame(12345)) == []
     assert alone.say(0, Open(1, 7, 9)) == []  # the same again
     assert alone.say(12345, Cast(TARGET, b"")) == []  # of an earlier connection
-    assert alone.answers() == [Close(12345)]
+    assert alone.answers() == [CloseFrame(12345)]
     assert alone.say(12346, Open(1, 8, 9)) == []  # the answer to something else
-    assert alone.peer.state is State.UP
-    assert alone.answers() == [Close(12346)]
+    assert alone.peer.state is PeerState.UP
+    assert alone.answers() == [CloseFrame(12346)]
     assert alone.say(alone.number, Open(1, 8, 9)) == [WentDown("it began a new connection")]
-    assert alone.answers() == [Close(alone.number)]
+    assert alone.answers() == [CloseFrame(alone.number)]
     for number in range(20):
         alone.say(1000 + number, Cast(TARGET, b""))
     assert len(alone.answers()) == 20

@@ -14,8 +14,8 @@ from batonpass.actors.stages import (
     Manual,
     Producer,
     ProducerConsumer,
-    Role,
     StageOk,
+    StageRole,
     SubscribeTo,
     Subscription,
 )
@@ -90,8 +90,8 @@ class Sink(Consumer[None]):
     def init(self, arg: tuple[SubscribeTo, ...]) -> StageOk[None]:
         return StageOk(None, subscribe_to=arg)
 
-    def handle_subscribe(self, role: Role, subscription: Subscription, state: None) -> NoReply[None] | None:
-        assert role is Role.PRODUCER
+    def handle_subscribe(self, role: StageRole, subscription: Subscription, state: None) -> NoReply[None] | None:
+        assert role is StageRole.PRODUCER
         self.seen.subscriptions.append(subscription)
         return None
 
@@ -112,7 +112,7 @@ class Sink(Consumer[None]):
 class ManualSink(Sink):
     """Asks for nothing by itself."""
 
-    def handle_subscribe(self, role: Role, subscription: Subscription, state: None) -> Manual[None]:
+    def handle_subscribe(self, role: StageRole, subscription: Subscription, state: None) -> Manual[None]:
         super().handle_subscribe(role, subscription, state)
         return Manual()
 

@@ -36,8 +36,8 @@ from batonpass.actors.stages import (
 )
 from batonpass.actors.stages.buffer import Buffer
 from batonpass.actors.stages.dispatchers import Delivery
-from batonpass.actors.stages.intake import Batch, Intake
-from batonpass.actors.stages.outlet import Outlet
+from batonpass.actors.stages.intake import EventBatch, Intake
+from batonpass.actors.stages.outlet import StageOutlet
 from batonpass.actors.stages.protocol import Ask, Events
 from tests.actors.stages.cores import subscription
 
@@ -71,7 +71,7 @@ class Pipeline:
 
     def __init__(self, demands: list[tuple[int, int]], factor: int, total: int) -> None:
         self.factor, self.total, self.made = factor, total, 0
-        self.source, self.middle = Outlet(DemandDispatcher(), Buffer()), Outlet(DemandDispatcher(), Buffer())
+        self.source, self.middle = StageOutlet(DemandDispatcher(), Buffer()), StageOutlet(DemandDispatcher(), Buffer())
         self.links = [
             Link(subscription(f"consumer {number}", max_demand=maximum, min_demand=minimum))
             for number, (maximum, minimum) in enumerate(demands)
@@ -112,7 +112,7 @@ class Pipeline:
 
     def handle(self, link: Link) -> None:
         batch = self.intakes[link.key].next()
-        assert isinstance(batch, Batch)
+        assert isinstance(batch, EventBatch)
         link.handled += batch.events
         if link is self.links[0]:
             events = [self.factor * event + part for event in batch.events for part in range(self.factor)]

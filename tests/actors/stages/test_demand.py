@@ -5,30 +5,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.actors.stages import ExcessEvents
-from batonpass.actors.stages.demand import Demand, Portion
+from batonpass.actors.stages.demand import Portion, SubscriptionDemand
 
 
 def test_the_defaults_are_those_of_genstage() -> None:
-    demand = Demand()
+    demand = SubscriptionDemand()
     assert (demand.maximum, demand.minimum) == (1000, 500)
     assert demand.begin() == 1000
 
 
 def test_max_1000_and_min_750_asks_for_more_only_after_250() -> None:
-    demand = Demand(1000, 750)
+    demand = SubscriptionDemand(1000, 750)
     demand.begin()
     assert demand.receive(249) == [Portion(249, 0)]
     assert demand.receive(1) == [Portion(1, 250)]
 
 
 def test_what_comes_is_handled_in_batches_of_max_less_min() -> None:
-    demand = Demand(1000, 750)
+    demand = SubscriptionDemand(1000, 750)
     demand.begin()
     assert demand.receive(1000) == [Portion(250, 250)] * 4
 
 
 def test_max_1_asks_for_one_event_after_the_other() -> None:
-    demand = Demand(1)
+    demand = SubscriptionDemand(1)
     assert demand.begin() == 1
     assert demand.receive(1) == [Portion(1, 1)]
 
@@ -36,11 +36,11 @@ def test_max_1_asks_for_one_event_after_the_other() -> None:
 @pytest.mark.parametrize(("maximum", "minimum"), [(0, None), (10, 10), (10, -1), (-1, None)])
 def test_what_is_no_demand_is_refused(maximum: int, minimum: int | None) -> None:
     with pytest.raises(ValueError, match="min_demand must be"):
-        Demand(maximum, minimum)
+        SubscriptionDemand(maximum, minimum)
 
 
 def test_a_producer_that_sends_too_much_is_found_out() -> None:
-    demand = Demand(10)
+    demand = SubscriptionDemand(10)
     demand.begin()
     with pytest.raises(ExcessEvents, match="sent 11 events when only 10"):
         demand.receive(11)
@@ -79,7 +79,7 @@ def histories(draw: st.DrawFn) -> tuple[int, int, list[float]]:
 @given(histories())
 def test_it_counts_like_somebody_who_counts_on_his_fingers(history: tuple[int, int, list[float]]) -> None:
     maximum, minimum, shares = history
-    demand, fingers = Demand(maximum, minimum), Fingers(maximum, minimum)
+    demand, fingers = SubscriptionDemand(maximum, minimum), Fingers(maximum, minimum)
     asked = demand.begin()
     for share in shares:
         # As much as a producer may send: what was asked for and did not come yet.

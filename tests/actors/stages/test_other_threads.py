@@ -241,7 +241,7 @@ class Everything:
     timer: Any
     interval: Any
     registry: Registry
-    trace: sys.Trace
+    trace: sys.ActorTrace
 
     def picture(self) -> object:
         """All that a refused use could have changed."""

@@ -16,7 +16,7 @@ from batonpass.actors.stages import (
 )
 from batonpass.actors.stages.buffer import Buffer
 from batonpass.actors.stages.dispatchers import Delivery
-from batonpass.actors.stages.outlet import Outlet
+from batonpass.actors.stages.outlet import StageOutlet
 from tests.actors.stages.cores import subscription
 
 KINDS: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_nothing_is_sent_unasked_lost_untold_or_out_of_order(
     kind: str, script: list[tuple[str, int, int]], size: int
 ) -> None:
     dispatcher: Dispatcher = KINDS[kind]()
-    outlet = Outlet(dispatcher, Buffer(size))
+    outlet = StageOutlet(dispatcher, Buffer(size))
     seats: dict[int, Subscription] = {}
     asked: dict[Subscription, int] = {}
     got: dict[Subscription, list[int]] = {}
@@ -75,7 +75,7 @@ def test_nothing_is_sent_unasked_lost_untold_or_out_of_order(
 
 
 def test_a_producer_is_not_asked_again_for_what_a_lost_consumer_wanted() -> None:
-    outlet = Outlet(DemandDispatcher(), Buffer())
+    outlet = StageOutlet(DemandDispatcher(), Buffer())
     lost, heir = subscription("lost"), subscription("heir")
     outlet.subscribe(lost)
     outlet.ask(lost, 10)
@@ -87,7 +87,7 @@ def test_a_producer_is_not_asked_again_for_what_a_lost_consumer_wanted() -> None
 
 
 def test_what_was_made_for_a_lost_consumer_goes_to_the_next_and_comes_first() -> None:
-    outlet = Outlet(DemandDispatcher(), Buffer())
+    outlet = StageOutlet(DemandDispatcher(), Buffer())
     lost, heir = subscription("lost"), subscription("heir")
     outlet.subscribe(lost)
     outlet.ask(lost, 3)
@@ -100,7 +100,7 @@ def test_what_was_made_for_a_lost_consumer_goes_to_the_next_and_comes_first() ->
 
 
 def test_accumulated_demand_is_requested_in_one_piece() -> None:
-    outlet = Outlet(DemandDispatcher(), Buffer(), DemandMode.ACCUMULATE)
+    outlet = StageOutlet(DemandDispatcher(), Buffer(), DemandMode.ACCUMULATE)
     who = subscription("c")
     outlet.subscribe(who)
     outlet.ask(who, 3)
@@ -111,13 +111,13 @@ def test_accumulated_demand_is_requested_in_one_piece() -> None:
 
 
 def test_what_must_not_be_lost_may_exceed_the_bound() -> None:
-    outlet = Outlet(DemandDispatcher(), Buffer(2))
+    outlet = StageOutlet(DemandDispatcher(), Buffer(2))
     outlet.emit(range(5), bounded=False)
     assert (outlet.waiting, outlet.buffer.dropped) == (5, 0)
 
 
 def test_events_that_a_selector_refuses_leave_their_room_to_others() -> None:
-    outlet = Outlet(BroadcastDispatcher(), Buffer())
+    outlet = StageOutlet(BroadcastDispatcher(), Buffer())
     who = subscription("c", selector=lambda event: event >= 8)
     outlet.subscribe(who)
     outlet.ask(who, 2)

@@ -19,8 +19,8 @@ from batonpass.actors.stages import (
     Manual,
     Producer,
     ProducerConsumer,
-    Role,
     StageOk,
+    StageRole,
     Subscription,
     ask,
     cancel,
@@ -194,7 +194,7 @@ async def test_only_what_has_a_handle_demand_has_a_demand_mode(
 
 async def test_handle_subscribe_may_not_wait(system: System) -> None:
     class Waiting(Sink):
-        def handle_subscribe(self, role: Role, subscription: Subscription, state: None) -> Any:
+        def handle_subscribe(self, role: StageRole, subscription: Subscription, state: None) -> Any:
             return "later"
 
     tap = await system.start(Tap)

@@ -24,8 +24,8 @@ from batonpass.actors.stages import (
     NotAConsumer,
     NotAProducer,
     Producer,
-    Role,
     StageOk,
+    StageRole,
     SubscribeTo,
     Subscription,
     ask,
@@ -119,7 +119,7 @@ async def test_both_sides_are_told_of_subscriptions(system: System) -> None:
     told = list[Any]()
 
     class Doorman(Tap):
-        def handle_subscribe(self, role: Role, subscription: Subscription, state: int) -> NoReply[int]:
+        def handle_subscribe(self, role: StageRole, subscription: Subscription, state: int) -> NoReply[int]:
             told.append((role, subscription.consumer))
             return NoReply(7)
 
@@ -131,12 +131,12 @@ async def test_both_sides_are_told_of_subscriptions(system: System) -> None:
     await quiet()
     sink.exit("boom")
     await quiet()
-    assert told == [(Role.CONSUMER, sink), ("boom", True, 7)]
+    assert told == [(StageRole.CONSUMER, sink), ("boom", True, 7)]
 
 
 async def test_handle_subscribe_may_refuse_by_ending(system: System) -> None:
     class Choosy(Sink):
-        def handle_subscribe(self, role: Role, subscription: Subscription, state: None) -> Any:
+        def handle_subscribe(self, role: StageRole, subscription: Subscription, state: None) -> Any:
             return Stop("not this one")
 
     tap = await system.start(Tap)

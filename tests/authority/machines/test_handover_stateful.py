@@ -21,7 +21,7 @@ from batonpass.authority.machines import source as outgoing
 from batonpass.authority.machines.source import Case, Outgoing, OutgoingPhase
 from batonpass.authority.model.records import Rule
 from batonpass.authority.wire.transfer import HandoffReply
-from batonpass.scenarios.simulation.search.host import Parts
+from batonpass.scenarios.simulation.search.host import SearchParts
 from tests.authority.handover_model import HandoverWorld
 from tests.authority.handover_walks import random_walk
 from tests.authority.model_server import HOME, MASTER, SERVERS, STRANGER, TARGETS, Broken, Variant
@@ -274,7 +274,7 @@ MUTATIONS = {
     mutant.name: Variant(mutant.parts.outgoing, mutant.parts.incoming, mutant.parts.procedures)
     for mutant in MUTANTS.values()
     # The walks have no disks and no real `Arrivals`.
-    if mutant.parts.arrivals is Parts().arrivals
+    if mutant.parts.arrivals is SearchParts().arrivals
     if mutant.name not in ("fence-not-raised", "names-no-life-abroad", "trusts-its-memory")
 } | {
     "keeps-the-wrong-tombstone": Variant(outgoing=TombstoneOfTheDay, given=the_logs_own),

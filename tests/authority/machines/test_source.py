@@ -27,8 +27,7 @@ from batonpass.authority.machines.source import (
     OutgoingPhase,
     OverBudget,
     PeerActive,
-    Refusal,
-    Report,
+    ReportTransfer,
     Resume,
     Retire,
     SendActivate,
@@ -36,11 +35,12 @@ from batonpass.authority.machines.source import (
     SendDiscard,
     SendStage,
     SendState,
-    Staged,
     StageRefused,
+    StateStaged,
     StepDown,
     Superseded,
-    Tick,
+    TimePassed,
+    TransferRefused,
 )
 
 FROZEN = Fence(4, 2)
@@ -61,7 +61,7 @@ def ticks(machine: Outgoing, count: int) -> list[list[Effect]]:
     for _ in range(count):
         due_ns = machine.next_timer_ns
         assert due_ns is not None
-        effects.append(machine.handle(Tick(), due_ns))
+        effects.append(machine.handle(TimePassed(), due_ns))
     return effects
 
 
@@ -96,7 +96,7 @@ def waits_ns(machine: Outgoing, count: int) -> list[int]:
         due_ns = machine.next_timer_ns
         assert due_ns is not None
         times.append(due_ns)
-        machine.handle(Tick(), due_ns)
+        machine.handle(TimePassed(), due_ns)
     return [b - a for a, b in pairwise(times)]
 
 
@@ -149,13 +149,13 @@ def test_who_gives_up_asks_home_for_that_when_it_is_back() -> None:
 def test_a_home_that_is_gone_for_months_costs_no_more_than_one_that_is_gone_for_seconds() -> None:
     machine = started(Case.SAME_HOME)
     machine.attempt = 10**9
-    assert machine.handle(Tick(), HOUR_NS) == [AskHome(10**9 + 1), SendState()]
+    assert machine.handle(TimePassed(), HOUR_NS) == [AskHome(10**9 + 1), SendState()]
     assert machine.next_timer_ns == HOUR_NS + MAX_ASK_NS
 
 
 @pytest.mark.parametrize("case", Case)
 def test_a_tick_before_its_time_does_nothing(case: Case) -> None:
-    assert started(case).handle(Tick(), FIRST_RETRY_NS - 1) == []
+    assert started(case).handle(TimePassed(), FIRST_RETRY_NS - 1) == []
 
 
 # --- committed --------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_the_frozen_copy_is_kept_until_the_target_is_active(case: Case) -> None:
 def test_an_active_target_lets_the_old_authority_retire_under_this_transfers_fence(case: Case, heard: int) -> None:
     machine = started(case)
     reached = NEXT[case] if heard == 0 else Fence(NEXT[case].epoch + heard)
-    assert machine.handle(PeerActive(reached), 1) == [ForwardJournal(), Retire(NEXT[case]), Report()]
+    assert machine.handle(PeerActive(reached), 1) == [ForwardJournal(), Retire(NEXT[case]), ReportTransfer()]
     assert machine.over
 
 
@@ -221,13 +221,13 @@ def test_failures_row_42_what_the_log_gives_after_another_history_leads_to_a_blo
     assert not any(isinstance(one, Retire) for one in machine.handle(Committed(given, "token"), 1)), "given, not begun"
     assert machine.handle(PeerActive(Fence(5)), 2) == []
     assert machine.handle(Lost("alpha.s2", given), 3) == []
-    assert machine.handle(PeerActive(given), 4) == [ForwardJournal(), Retire(given), Report()]
+    assert machine.handle(PeerActive(given), 4) == [ForwardJournal(), Retire(given), ReportTransfer()]
 
 
 @pytest.mark.parametrize("case", HOME_CASES)
 def test_who_hears_from_the_target_first_retires_under_the_fence_that_this_has(case: Case) -> None:
     machine, given = started(case), Fence(3 * EPOCHS_OF_A_HISTORY)
-    assert machine.handle(PeerActive(given), 1) == [ForwardJournal(), Retire(given), Report()]
+    assert machine.handle(PeerActive(given), 1) == [ForwardJournal(), Retire(given), ReportTransfer()]
 
 
 def test_a_pass_leads_to_no_other_block() -> None:
@@ -238,13 +238,13 @@ def test_a_pass_leads_to_no_other_block() -> None:
 def test_after_the_commit_too() -> None:
     machine = started(Case.DIFFERENT_HOMES)
     machine.handle(Committed(Fence(5), "token"), 1)
-    assert machine.handle(PeerActive(Fence(5)), 2) == [ForwardJournal(), Retire(Fence(5)), Report()]
+    assert machine.handle(PeerActive(Fence(5)), 2) == [ForwardJournal(), Retire(Fence(5)), ReportTransfer()]
 
 
 @pytest.mark.parametrize("case", HOME_CASES)
 def test_a_refusal_resumes_under_the_next_fence(case: Case) -> None:
     machine = started(case)
-    assert machine.handle(Refusal("unknown_target", Fence(5)), 1) == [Resume(Fence(5), "unknown_target")]
+    assert machine.handle(TransferRefused("unknown_target", Fence(5)), 1) == [Resume(Fence(5), "unknown_target")]
     assert machine.over
 
 
@@ -269,9 +269,9 @@ def test_what_is_over_stays_over_and_needs_no_timer(case: Case) -> None:
     machine = started(case)
     machine.handle(PeerActive(NEXT[case]), 1)
     events: list[Event] = [
-        Tick(),
+        TimePassed(),
         PeerActive(Fence(9)),
-        Refusal("", Fence(5)),
+        TransferRefused("", Fence(5)),
         Lost("alpha.s9", Fence(9)),
         Committed(Fence(5), ""),
     ]
@@ -287,7 +287,7 @@ def test_what_is_over_stays_over_and_needs_no_timer(case: Case) -> None:
 @pytest.mark.parametrize("fence", [Fence(3), Fence(4), Fence(4, 2)])
 def test_an_answer_under_a_fence_of_the_past_is_not_believed(case: Case, fence: Fence) -> None:
     machine = started(case)
-    for event in (Committed(fence, ""), PeerActive(fence), Refusal("", fence)):
+    for event in (Committed(fence, ""), PeerActive(fence), TransferRefused("", fence)):
         assert machine.handle(event, 1) == []
     assert machine.phase is OutgoingPhase.REQUESTED
 
@@ -295,26 +295,26 @@ def test_an_answer_under_a_fence_of_the_past_is_not_believed(case: Case, fence: 
 def test_a_refusal_under_a_fence_further_on_is_not_believed() -> None:
     """The entity has been elsewhere since and is on its way back: this copy must not go on."""
     machine = started(Case.SAME_HOME)
-    assert machine.handle(Refusal("not_holder", Fence(6)), 1) == []
+    assert machine.handle(TransferRefused("not_holder", Fence(6)), 1) == []
     assert not machine.over
 
 
 def test_a_pass_that_was_signed_is_not_taken_back_and_the_state_is_kept_until_somebody_goes_on_with_it() -> None:
     machine = started(Case.DIRECT)
-    assert machine.handle(Refusal("not_holder", Fence(5)), 1) == []
+    assert machine.handle(TransferRefused("not_holder", Fence(5)), 1) == []
     assert machine.handle(Lost("alpha.s9", Fence(4, 3)), 1) == [], "the log has heard of the pass, not of a state"
     assert machine.handle(Committed(Fence(4, 3), "token"), 1) == []
     assert ticks(machine, 1) == [[SendDirect(1)]]
-    assert machine.handle(Refusal("not_holder", Fence(5)), HOUR_NS) == []
-    assert machine.handle(PeerActive(Fence(5)), HOUR_NS) == [ForwardJournal(), Retire(Fence(4, 3)), Report()]
+    assert machine.handle(TransferRefused("not_holder", Fence(5)), HOUR_NS) == []
+    assert machine.handle(PeerActive(Fence(5)), HOUR_NS) == [ForwardJournal(), Retire(Fence(4, 3)), ReportTransfer()]
 
 
 def test_a_pass_by_a_chain_by_which_nobody_can_have_begun_is_taken_back() -> None:
     """Under the very fence that its refusal raised: further on, the entity has been elsewhere."""
     machine = started(Case.DIRECT)
     for fence in (FROZEN, Fence(4, 3), Fence(6)):
-        assert machine.handle(Refusal("no_delegation", fence), 1) == []
-    assert machine.handle(Refusal("no_delegation", Fence(5)), 1) == [Resume(Fence(5), "no_delegation")]
+        assert machine.handle(TransferRefused("no_delegation", fence), 1) == []
+    assert machine.handle(TransferRefused("no_delegation", Fence(5)), 1) == [Resume(Fence(5), "no_delegation")]
     assert machine.over
 
 
@@ -327,10 +327,10 @@ def test_losing_authority_to_somebody_earlier_is_not_believed() -> None:
 FENCES = st.builds(Fence, st.integers(3, 7), st.integers(0, 4))
 EVENTS = st.one_of(
     st.builds(Committed, FENCES, st.just("token")),
-    st.builds(Refusal, st.sampled_from(["denied", "no_delegation"]), FENCES),
+    st.builds(TransferRefused, st.sampled_from(["denied", "no_delegation"]), FENCES),
     st.builds(Lost, st.just("alpha.s9"), FENCES),
     st.builds(PeerActive, FENCES),
-    st.just(Tick()),
+    st.just(TimePassed()),
 )
 ENDS = (Retire, Resume, StepDown)
 
@@ -347,7 +347,7 @@ def test_whatever_comes_the_machine_keeps_to_its_table_and_ends_once(
         now_ns += waited_ns
         before = machine.phase
         effects = machine.handle(event, now_ns)
-        over = TABLE.get((before, OverBudget)) if isinstance(event, Tick) and budget_ns else None
+        over = TABLE.get((before, OverBudget)) if isinstance(event, TimePassed) and budget_ns else None
         assert machine.phase in (before, TABLE.get((before, type(event))), over)
         ends += sum(isinstance(effect, ENDS) for effect in effects)
         assert machine.over is (ends > 0)
@@ -362,7 +362,7 @@ def test_no_end_has_a_way_out() -> None:
 
 
 def test_time_alone_ends_nothing() -> None:
-    assert all(to is phase for (phase, event), to in TABLE.items() if event is Tick)
+    assert all(to is phase for (phase, event), to in TABLE.items() if event is TimePassed)
     assert {to for (_, event), to in TABLE.items() if event is OverBudget} == {OutgoingPhase.ABORTING}
 
 
@@ -385,10 +385,10 @@ def test_nobody_is_asked_before_the_state_is_on_the_targets_disk(case: Case) -> 
     machine = staging(case)
     assert ticks(machine, 2) == [[SendStage(2)], [SendStage(3)]]
     asked = [SendDirect(1)] if case is Case.DIRECT else [AskHome(1)]
-    assert machine.handle(Staged(), 10**9) == asked, "and the state does not travel again"
+    assert machine.handle(StateStaged(), 10**9) == asked, "and the state does not travel again"
     again = [SendDirect(2)] if case is Case.DIRECT else [AskHome(2), SendState()]
     assert ticks(machine, 1) == [again]
-    assert machine.handle(Staged(), 2 * 10**9) == []
+    assert machine.handle(StateStaged(), 2 * 10**9) == []
     assert machine.handle(PeerActive(NEXT[case]), 2 * 10**9)[1] == Retire(NEXT[case])
 
 
@@ -398,26 +398,26 @@ def test_failures_row_11_a_target_that_will_not_take_it_is_given_up_through_the_
     machine = staging(case)
     assert machine.handle(StageRefused(reason), 1) == [AskAbort(reason, 1)]
     assert ticks(machine, 2) == [[AskAbort(reason, 2)], [AskAbort(reason, 3)]]
-    for too_late in (Staged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token"), StageRefused("x")):
+    for too_late in (StateStaged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token"), StageRefused("x")):
         assert machine.handle(too_late, 2) == []
-    assert machine.handle(Refusal(reason, Fence(9)), 3) == []
-    assert machine.handle(Refusal(reason, Fence(5)), 3) == [Resume(Fence(5), reason), SendDiscard()]
+    assert machine.handle(TransferRefused(reason, Fence(9)), 3) == []
+    assert machine.handle(TransferRefused(reason, Fence(5)), 3) == [Resume(Fence(5), reason), SendDiscard()]
     assert machine.over
 
 
 def test_failures_row_11_a_target_that_does_not_answer_in_time_is_given_up_through_the_log() -> None:
     machine = staging(Case.SAME_HOME)
     while (due_ns := machine.next_timer_ns) is not None and due_ns < STAGE_PATIENCE_NS:
-        assert isinstance(machine.handle(Tick(), due_ns)[0], SendStage)
+        assert isinstance(machine.handle(TimePassed(), due_ns)[0], SendStage)
     assert due_ns == STAGE_PATIENCE_NS
-    assert machine.handle(Tick(), due_ns) == [AskAbort("target_failed", 1)]
+    assert machine.handle(TimePassed(), due_ns) == [AskAbort("target_failed", 1)]
 
 
 def test_what_nobody_can_have_given_ends_no_staging() -> None:
     machine = staging(Case.DIRECT)
     assert machine.handle(PeerActive(Fence(4, 3)), 1) == []
     assert machine.handle(Superseded(Fence(4, 2)), 1) == []
-    assert machine.handle(Superseded(Fence(6)), 1) == [ForwardJournal(), Retire(Fence(4, 3)), Report()]
+    assert machine.handle(Superseded(Fence(6)), 1) == [ForwardJournal(), Retire(Fence(4, 3)), ReportTransfer()]
 
 
 def test_a_server_that_lost_the_entity_while_it_gave_up_steps_down() -> None:
@@ -431,9 +431,11 @@ def test_failures_row_26_what_takes_longer_than_the_freeze_budget_is_given_up() 
     machine = Outgoing(Case.SAME_HOME, FROZEN, 0, mode=Mode.STAGED, budget_ns=budget_ns)
     assert machine.start(0) == [SendStage(1)]
     assert machine.next_timer_ns == budget_ns
-    assert machine.handle(Tick(), budget_ns - 1) == []
-    assert machine.handle(Tick(), budget_ns) == [AskAbort("freeze_budget", 1)]
-    assert machine.handle(Refusal("freeze_budget", Fence(5)), budget_ns + 1)[0] == Resume(Fence(5), "freeze_budget")
+    assert machine.handle(TimePassed(), budget_ns - 1) == []
+    assert machine.handle(TimePassed(), budget_ns) == [AskAbort("freeze_budget", 1)]
+    assert machine.handle(TransferRefused("freeze_budget", Fence(5)), budget_ns + 1)[0] == Resume(
+        Fence(5), "freeze_budget"
+    )
 
 
 BUDGET_NS = 50_000_000
@@ -445,13 +447,15 @@ def test_failures_row_26_the_log_decides_whether_commit_or_budget_came_first(cas
     def over_budget() -> Outgoing:
         machine = Outgoing(case, FROZEN, 0, mode=mode, budget_ns=BUDGET_NS)
         machine.start(0)
-        machine.handle(Staged(), 1)
+        machine.handle(StateStaged(), 1)
         assert machine.next_timer_ns == BUDGET_NS
-        assert machine.handle(Tick(), BUDGET_NS) == [AskAbort("freeze_budget", 1)]
+        assert machine.handle(TimePassed(), BUDGET_NS) == [AskAbort("freeze_budget", 1)]
         return machine
 
     machine = over_budget()
-    assert machine.handle(Refusal("freeze_budget", Fence(5)), BUDGET_NS + 1)[0] == Resume(Fence(5), "freeze_budget")
+    assert machine.handle(TransferRefused("freeze_budget", Fence(5)), BUDGET_NS + 1)[0] == Resume(
+        Fence(5), "freeze_budget"
+    )
     machine = over_budget()
     machine.handle(Committed(Fence(5), "token"), BUDGET_NS + 1)
     assert machine.phase is OutgoingPhase.COMMITTED
@@ -467,7 +471,7 @@ def test_a_direct_pass_that_was_sent_cannot_be_taken_back_for_a_budget() -> None
     assert machine.handle(OverBudget(), HOUR_NS) == []
     staged = Outgoing(Case.DIRECT, FROZEN, 0, mode=Mode.STAGED, budget_ns=BUDGET_NS)
     staged.start(0)
-    assert staged.handle(Tick(), BUDGET_NS) == [AskAbort("freeze_budget", 1)], "nothing was signed yet"
+    assert staged.handle(TimePassed(), BUDGET_NS) == [AskAbort("freeze_budget", 1)], "nothing was signed yet"
 
 
 @pytest.mark.parametrize("case", Case)
@@ -479,12 +483,14 @@ def test_failures_row_26_nothing_is_asked_for_or_sent_for_the_first_time_after_t
     machine = Outgoing(case, FROZEN, 0, mode=mode, budget_ns=BUDGET_NS)
     if mode is Mode.STAGED:
         assert machine.start(BUDGET_NS - 1) == [SendStage(1)]
-        assert machine.handle(Staged(), BUDGET_NS) == [AskAbort("freeze_budget", 1)]
+        assert machine.handle(StateStaged(), BUDGET_NS) == [AskAbort("freeze_budget", 1)]
     else:
         assert machine.start(BUDGET_NS) == [AskAbort("freeze_budget", 1)]
-    for nobody_can_say_so in (Staged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token")):
+    for nobody_can_say_so in (StateStaged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token")):
         assert machine.handle(nobody_can_say_so, BUDGET_NS + 1) == []
-    assert machine.handle(Refusal("freeze_budget", Fence(5)), BUDGET_NS + 2)[0] == Resume(Fence(5), "freeze_budget")
+    assert machine.handle(TransferRefused("freeze_budget", Fence(5)), BUDGET_NS + 2)[0] == Resume(
+        Fence(5), "freeze_budget"
+    )
 
 
 @pytest.mark.parametrize("case", Case)
@@ -493,4 +499,4 @@ def test_who_is_within_its_budget_is_asked_for(case: Case) -> None:
     assert Outgoing(case, FROZEN, 0, budget_ns=BUDGET_NS).start(BUDGET_NS - 1) == asked
     staged = Outgoing(case, FROZEN, 0, mode=Mode.STAGED, budget_ns=BUDGET_NS)
     staged.start(0)
-    assert staged.handle(Staged(), BUDGET_NS - 1) == asked[:1]
+    assert staged.handle(StateStaged(), BUDGET_NS - 1) == asked[:1]

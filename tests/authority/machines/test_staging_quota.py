@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.machines import staging_quota as staging
-from batonpass.authority.machines.staging_quota import OFFER_BYTES, Staging
+from batonpass.authority.machines.staging_quota import OFFER_BYTES, StagingQuota
 from batonpass.authority.machines.target import Incoming, Offer
 
 
@@ -17,7 +17,7 @@ def offer(transfer_id: str, source: str, size_bytes: int) -> Offer:
 
 def test_the_largest_state_always_fits() -> None:
     with pytest.raises(ValueError, match="the largest would not fit"):
-        Staging(MAX_STATE_BYTES)
+        StagingQuota(MAX_STATE_BYTES)
 
 
 @given(
@@ -32,7 +32,7 @@ def test_what_is_held_is_bounded_and_only_the_greediest_loses_its_oldest(
     """Held against a twin that keeps a plain list and counts anew each time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "MAX_STATE_BYTES", 400)
-        ledger = Staging(2 * OFFER_BYTES + 1000)
+        ledger = StagingQuota(2 * OFFER_BYTES + 1000)
     held: list[tuple[str, Offer]] = []
     for entity_number, offers in steps:
         entity = f"alpha.e{entity_number}"
@@ -53,7 +53,7 @@ def test_what_is_held_is_bounded_and_only_the_greediest_loses_its_oldest(
 
 
 def test_who_offers_too_much_pushes_out_nobody_else() -> None:
-    ledger = Staging()
+    ledger = StagingQuota()
     assert not ledger.settle("alpha.honest", [offer("transfer-1", "alpha.s1", 10_000_000)])
     half = bytes(MAX_STATE_BYTES // 2)
     dropped = []

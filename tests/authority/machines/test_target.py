@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.machines.target import (
     MAX_OFFERS,
-    Activate,
+    ActivateOffer,
     AnswerAgain,
+    AwaitOtherHalf,
     Drop,
     Effect,
     Incoming,
     Offer,
     Permission,
-    Wait,
 )
 
 
@@ -31,13 +31,13 @@ def permission(transfer: str = "t1", fence: Fence = Fence(2), state_hash: str = 
 def test_a_state_alone_waits_for_leave() -> None:
     machine = Incoming()
     assert not machine.expecting
-    assert machine.offered(offer()) == Wait()
+    assert machine.offered(offer()) == AwaitOtherHalf()
     assert (machine.staged, machine.expecting) == (1, True)
 
 
 def test_leave_alone_waits_for_the_state() -> None:
     machine = Incoming()
-    assert machine.permitted(permission()) == Wait()
+    assert machine.permitted(permission()) == AwaitOtherHalf()
     assert (machine.staged, machine.expecting) == (0, True)
 
 
@@ -45,7 +45,7 @@ def test_both_together_in_either_order_activate_once() -> None:
     for order in permutations(("offer", "permission")):
         machine = Incoming()
         effects = [machine.offered(offer()) if half == "offer" else machine.permitted(permission()) for half in order]
-        assert effects == [Wait(), Activate(offer(), permission())]
+        assert effects == [AwaitOtherHalf(), ActivateOffer(offer(), permission())]
         assert machine.seen == Fence(2)
         assert (machine.staged, machine.expecting) == (0, False)
 
@@ -56,9 +56,9 @@ def test_a_state_that_leave_names_is_not_of_the_past_whatever_was_heard_since_it
     machine.offered(offer())
     machine.fence_raised(Fence(1, MAX_EPOCH))
     assert machine.offered(offer()) == Drop("stale_state")
-    assert machine.permitted(permission()) == Wait()
+    assert machine.permitted(permission()) == AwaitOtherHalf()
     assert machine.offered(offer("t2")) == Drop("stale_state")
-    assert machine.offered(offer()) == Activate(offer(), permission())
+    assert machine.offered(offer()) == ActivateOffer(offer(), permission())
 
 
 def active() -> Incoming:
@@ -72,8 +72,8 @@ def test_leave_that_waits_when_the_lease_is_over_is_nothing_to_the_next_life() -
     machine = Incoming()
     machine.permitted(permission())
     machine.step_down()
-    assert machine.offered(offer()) == Wait()
-    assert machine.permitted(permission(fence=Fence(4))) == Activate(offer(), permission(fence=Fence(4)))
+    assert machine.offered(offer()) == AwaitOtherHalf()
+    assert machine.permitted(permission(fence=Fence(4))) == ActivateOffer(offer(), permission(fence=Fence(4)))
 
 
 def test_a_repeated_leave_is_answered_and_nothing_else() -> None:
@@ -101,17 +101,17 @@ def test_another_leave_under_the_same_fence_is_dropped() -> None:
 
 def test_an_older_leave_does_not_push_out_a_newer_one_that_waits() -> None:
     machine = Incoming()
-    assert machine.permitted(permission("t2", Fence(4))) == Wait()
+    assert machine.permitted(permission("t2", Fence(4))) == AwaitOtherHalf()
     assert machine.permitted(permission("t1", Fence(2))) == Drop("stale_certificate")
-    assert machine.offered(offer("t2", Fence(3))) == Activate(offer("t2", Fence(3)), permission("t2", Fence(4)))
+    assert machine.offered(offer("t2", Fence(3))) == ActivateOffer(offer("t2", Fence(3)), permission("t2", Fence(4)))
 
 
 def test_a_newer_leave_takes_the_place_of_an_older_one_that_waits() -> None:
     machine = Incoming()
     machine.permitted(permission("t1", Fence(2)))
     machine.permitted(permission("t2", Fence(4)))
-    assert machine.offered(offer("t1")) == Wait()
-    assert isinstance(machine.offered(offer("t2", Fence(3))), Activate)
+    assert machine.offered(offer("t1")) == AwaitOtherHalf()
+    assert isinstance(machine.offered(offer("t2", Fence(3))), ActivateOffer)
 
 
 def test_a_state_that_leave_does_not_name_is_thrown_away_and_the_right_one_still_taken() -> None:
@@ -119,7 +119,7 @@ def test_a_state_that_leave_does_not_name_is_thrown_away_and_the_right_one_still
     machine.permitted(permission())
     assert machine.offered(offer(state_hash="other")) == Drop("wrong_state")
     assert machine.staged == 0
-    assert machine.offered(offer()) == Activate(offer(), permission())
+    assert machine.offered(offer()) == ActivateOffer(offer(), permission())
 
 
 def test_the_newest_state_of_a_transfer_counts() -> None:
@@ -127,7 +127,7 @@ def test_the_newest_state_of_a_transfer_counts() -> None:
     machine.offered(offer(state_hash="first try"))
     machine.offered(offer())
     assert machine.staged == 1
-    assert isinstance(machine.permitted(permission()), Activate)
+    assert isinstance(machine.permitted(permission()), ActivateOffer)
 
 
 def test_states_are_staged_a_few_at_a_time_and_the_oldest_goes_first() -> None:
@@ -135,16 +135,16 @@ def test_states_are_staged_a_few_at_a_time_and_the_oldest_goes_first() -> None:
     for number in range(MAX_OFFERS + 1):
         machine.offered(offer(f"t{number}"))
     assert machine.staged == MAX_OFFERS
-    assert machine.permitted(permission("t0")) == Wait(), "the oldest was pushed out; it will be sent again"
-    assert isinstance(machine.offered(offer("t0")), Activate)
+    assert machine.permitted(permission("t0")) == AwaitOtherHalf(), "the oldest was pushed out; it will be sent again"
+    assert isinstance(machine.offered(offer("t0")), ActivateOffer)
 
 
 def test_the_same_transfer_id_may_come_again_under_a_higher_fence() -> None:
     machine = active()
     machine.fence_raised(Fence(3))
     again, leave = offer(fence=Fence(3), state_hash="h2"), permission(fence=Fence(4), state_hash="h2")
-    assert machine.offered(again) == Wait()
-    assert machine.permitted(leave) == Activate(again, leave)
+    assert machine.offered(again) == AwaitOtherHalf()
+    assert machine.permitted(leave) == ActivateOffer(again, leave)
 
 
 def test_what_this_server_learns_elsewhere_puts_an_end_to_older_offers_and_leave() -> None:
@@ -155,14 +155,14 @@ def test_what_this_server_learns_elsewhere_puts_an_end_to_older_offers_and_leave
     machine.fence_raised(Fence(3))
     assert (machine.seen, machine.staged) == (Fence(3), 1)
     assert machine.offered(offer("t2", Fence(1))) == Drop("stale_state")
-    assert isinstance(machine.permitted(permission("t3", Fence(4))), Activate)
+    assert isinstance(machine.permitted(permission("t3", Fence(4))), ActivateOffer)
 
 
 def test_leave_that_waits_survives_a_fence_below_it() -> None:
     machine = Incoming()
     machine.permitted(permission("t2", Fence(4)))
     machine.fence_raised(Fence(3))
-    assert isinstance(machine.offered(offer("t2", Fence(3))), Activate)
+    assert isinstance(machine.offered(offer("t2", Fence(3))), ActivateOffer)
 
 
 def test_a_fence_never_goes_down() -> None:
@@ -181,7 +181,7 @@ def test_whatever_comes_fences_rise_and_states_fit(events: list[Offer | Permissi
     machine, activated = Incoming(), [Fence(0)]
     for event in events:
         before = machine.seen
-        effect: Effect = Wait()
+        effect: Effect = AwaitOtherHalf()
         match event:
             case Offer():
                 effect = machine.offered(event)
@@ -191,7 +191,7 @@ def test_whatever_comes_fences_rise_and_states_fit(events: list[Offer | Permissi
                 machine.fence_raised(event)
         assert machine.seen >= before
         assert machine.staged <= MAX_OFFERS
-        if isinstance(effect, Activate):
+        if isinstance(effect, ActivateOffer):
             assert effect.offer.state_hash == effect.permission.state_hash
             assert effect.offer.transfer_id == effect.permission.transfer_id
             assert effect.permission.fence > activated[-1]
@@ -203,4 +203,4 @@ def test_whatever_comes_fences_rise_and_states_fit(events: list[Offer | Permissi
 
 @pytest.mark.parametrize("fence", [Fence(1), Fence(0, 1)])
 def test_a_state_under_the_fence_seen_is_taken_for_its_holder_may_hand_it_on(fence: Fence) -> None:
-    assert Incoming(seen=fence).offered(offer(fence=fence)) == Wait()
+    assert Incoming(seen=fence).offered(offer(fence=fence)) == AwaitOtherHalf()

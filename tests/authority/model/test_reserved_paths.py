@@ -15,7 +15,7 @@ from batonpass.authority.model.reserved_paths import (
 )
 from batonpass.tree.data.errors import TreeError
 from batonpass.tree.store.conditions import AllOf, AnyOf, IfNameMatches, IfNodeExists, IfPathMatches, Name, NotOf
-from batonpass.tree.store.pattern import Pattern, Step
+from batonpass.tree.store.pattern import Pattern, PatternStep
 from batonpass.tree.store.store import Store
 
 names = st.sampled_from(["jobs", "a", "entities", "asks"])
@@ -26,7 +26,7 @@ conditions: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=2).map(AllOf) | st.lists(inner, max_size=2).map(AnyOf) | inner.map(NotOf),
     max_leaves=3,
 )
-patterns = st.lists(names | conditions | st.sampled_from(Step), max_size=4).map(tuple)
+patterns = st.lists(names | conditions | st.sampled_from(PatternStep), max_size=4).map(tuple)
 
 
 def grown() -> Store:
@@ -66,7 +66,12 @@ def test_what_may_be_watched_by_keep_while_is_no_row_of_authority(target: Any, w
 
 @pytest.mark.parametrize("root", sorted(RESERVED_ROOTS))
 def test_a_reserved_root_is_named(root: str) -> None:
-    for pattern in ((root,), (root, "x"), ("jobs", Step.PARENT, root), (AllOf([Name(root), IfNodeExists(True)]), "x")):
+    for pattern in (
+        (root,),
+        (root, "x"),
+        ("jobs", PatternStep.PARENT, root),
+        (AllOf([Name(root), IfNodeExists(True)]), "x"),
+    ):
         with pytest.raises(PathReserved) as refused:
             check_write(pattern)
         assert refused.value.root == root
@@ -75,7 +80,7 @@ def test_a_reserved_root_is_named(root: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", [(), (IfNameMatches(),), (IfPathMatches(), "x"), (NotOf("entities"),), (Step.PARENT,)]
+    "pattern", [(), (IfNameMatches(),), (IfPathMatches(), "x"), (NotOf("entities"),), (PatternStep.PARENT,)]
 )
 def test_a_pattern_that_begins_with_no_name_could_mean_anything(pattern: Any) -> None:
     with pytest.raises(PathReserved) as refused:
@@ -86,7 +91,9 @@ def test_a_pattern_that_begins_with_no_name_could_mean_anything(pattern: Any) ->
 
 def test_a_relative_keep_while_is_judged_at_every_depth_that_its_node_can_have() -> None:
     target = ("jobs", IfPathMatches())
-    up_and_over: Pattern = (*[Step.PARENT] * 5, "entities")
-    check_keep_while(target, [((Step.THIS,), IfNodeExists(True)), ((Step.PARENT, "x"), IfNodeExists(True))])
+    up_and_over: Pattern = (*[PatternStep.PARENT] * 5, "entities")
+    check_keep_while(
+        target, [((PatternStep.THIS,), IfNodeExists(True)), ((PatternStep.PARENT, "x"), IfNodeExists(True))]
+    )
     with pytest.raises(PathReserved):
         check_keep_while(target, [(up_and_over, IfNodeExists(True))])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from batonpass.authority.errors import MessageError
 from batonpass.authority.limits import INLINE_STATE_BYTES
-from batonpass.authority.wire.batch import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
+from batonpass.authority.wire.batch import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, BatchQueue, Letter, take_batch
 from batonpass.authority.wire.hops import MAX_HOPS, Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     ForwardInputs,
     Grant,
@@ -32,7 +32,7 @@ ADA, BOB, EVE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alp
 NOW_S = 1000.0
 
 
-def opened(letters: list[Letter], at: Sealer = BOB, sender: Sealer = ADA) -> list[Opened]:
+def opened(letters: list[Letter], at: Sealer = BOB, sender: Sealer = ADA) -> list[OpenedMessage]:
     parcel = ADA.seal_all(letters, to="alpha.h1", keys=BOB.identity.public, now_ns=10, now_s=NOW_S)
     return at.open_all_untrusted(parcel, sender=sender.identity.public, now_ns=20, now_s=NOW_S)
 
@@ -65,7 +65,7 @@ def test_a_batch_is_for_its_receiver_and_from_its_sender_only() -> None:
         opened(TWO, sender=EVE)
 
 
-def sealed(items: list[BatchItem]) -> list[Opened]:
+def sealed(items: list[BatchItem]) -> list[OpenedMessage]:
     return opened([Letter(Batch(messages=items), Trace("batch"))])
 
 
@@ -94,7 +94,7 @@ def over_link(letters: list[Letter] = MANY) -> Parcel:
     return ADA.seal_all(letters, to="alpha.h1", keys=BOB.identity.public, now_ns=10, now_s=NOW_S, over_link=True)
 
 
-def read(parcel: Parcel) -> list[Opened]:
+def read(parcel: Parcel) -> list[OpenedMessage]:
     return BOB.open_all_untrusted(parcel, sender=ADA.identity.public, now_ns=20, now_s=NOW_S)
 
 
@@ -192,7 +192,7 @@ def test_a_letter_weighs_more_than_it_will_be_long() -> None:
 
 
 def test_only_who_puts_the_first_letter_has_to_see_to_it() -> None:
-    box = Outbox()
+    box = BatchQueue()
     assert [box.put("there", letter) for letter in TWO] == [True, False]
     assert box.put("elsewhere", TWO[0])
     assert box.take("there") == TWO

@@ -13,7 +13,7 @@ from batonpass.authority.wire import sealing
 from batonpass.authority.wire.batch import MAX_BATCH, Letter
 from batonpass.authority.wire.columnar import MAX_SHARED, Row, columns_of, rows_untrusted
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     Activated,
     Grant,
@@ -182,7 +182,9 @@ class Pair:
     def __init__(self) -> None:
         self.ada, self.bob = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.h1"))
 
-    def say(self, sender: Sealer, to: Sealer, *letters: Letter, over_link: bool = False) -> tuple[Any, list[Opened]]:
+    def say(
+        self, sender: Sealer, to: Sealer, *letters: Letter, over_link: bool = False
+    ) -> tuple[Any, list[OpenedMessage]]:
         about: dict[str, Any] = {"to": to.name, "keys": to.identity.public, "now_ns": 10, "now_s": NOW_S}
         parcel = sender.seal_all(letters, **about, over_link=over_link)
         opened = to.open_all_untrusted(parcel, sender=sender.identity.public, now_ns=20, now_s=NOW_S)

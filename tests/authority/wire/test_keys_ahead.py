@@ -23,13 +23,13 @@ class Pair:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ada, self.bob = Sealer("alpha.s1", ADA, agrees_ahead=True), Sealer("alpha.s2", BOB, agrees_ahead=True)
         self.agreed = 0
-        cipher_of = jwe.Header.cipher_of
+        cipher_of = jwe.JweHeader.cipher_of
 
-        def counted(header: jwe.Header, key: ec.EllipticCurvePrivateKey) -> Any:
+        def counted(header: jwe.JweHeader, key: ec.EllipticCurvePrivateKey) -> Any:
             self.agreed += 1
             return cipher_of(header, key)
 
-        monkeypatch.setattr(jwe.Header, "cipher_of", counted)
+        monkeypatch.setattr(jwe.JweHeader, "cipher_of", counted)
         self.opens(self.seal("first"))
         self.agreed = 0
 

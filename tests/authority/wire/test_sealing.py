@@ -12,7 +12,7 @@ from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
 from batonpass.authority.wire import sealing
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import MAX_HOPS, Hop, Trace
-from batonpass.authority.wire.sealing import LIFETIME_S, Opened, Sealer
+from batonpass.authority.wire.sealing import LIFETIME_S, OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import AdmitRequest, Grant, Message, Parcel, Renew, RenewReply, StateTransfer
 from batonpass.crypto import jose
 from batonpass.crypto.base64url import decode_untrusted
@@ -34,7 +34,7 @@ def seal(trace: Trace = TRACE, *, on_path: bool = True, message: Message = MESSA
     return sealer(by).seal(message, trace, to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S, on_path=on_path)
 
 
-def open_it(parcel: Parcel, *, by: str = "beta.h1", sender: str = "alpha.h1", now_s: float = NOW_S) -> Opened:
+def open_it(parcel: Parcel, *, by: str = "beta.h1", sender: str = "alpha.h1", now_s: float = NOW_S) -> OpenedMessage:
     # Through its data, as it comes from the wire.
     received = Parcel.from_data_untrusted(parcel.to_data())
     return sealer(by).open_untrusted(received, sender=IDENTITIES[sender].public, now_ns=90, now_s=now_s)

@@ -17,7 +17,7 @@ from batonpass.actors.link.frames import (
     MIN_PIECE_BYTES,
     PING,
     Ack,
-    Kind,
+    DatagramKind,
     Piece,
     data_run_length,
     message_head,
@@ -39,7 +39,7 @@ from batonpass.actors.remote import frames as remote
 from batonpass.actors.remote.codec import Codec, DataOnly
 from batonpass.actors.remote.errors import RemoteError, Undecodable
 from batonpass.actors.remote.frames import read_message_untrusted, write_frame, write_message
-from batonpass.actors.remote.peer import Peer
+from batonpass.actors.remote.peer import RemotePeer
 from batonpass.actors.remote.settings import DistributionSettings
 from batonpass.crypto.errors import Malformed
 from tests.fuzz.target import Target
@@ -118,7 +118,7 @@ def _authenticated_peer(data: bytes) -> None:
     now = 1.0
     held = 0
     for counter, body in enumerate(itertools.islice(_cut(data), 200), 1000):
-        header = write_header(Kind.DATA, session.peer_session_id, counter)
+        header = write_header(DatagramKind.DATA, session.peer_session_id, counter)
         beta.link.receive(header + session.session.seal(counter, header, body), now, PLACES["alpha.h1"])
         beta.link.datagrams_to_send(now)
         beta.link.next_timer()
@@ -146,7 +146,9 @@ def _train(data: bytes) -> None:
         session = alpha.link._sessions.current
         assert session is not None
         first = beta.link.arrivals.ranges.largest + 1
-        headers = [write_header(Kind.DATA, session.peer_session_id, first + index) for index in range(len(bodies))]
+        headers = [
+            write_header(DatagramKind.DATA, session.peer_session_id, first + index) for index in range(len(bodies))
+        ]
         train = [
             header + session.session.seal(first + index, header, body)
             for index, (header, body) in enumerate(zip(headers, bodies, strict=True))
@@ -241,10 +243,10 @@ def _stranger_seeds() -> list[bytes]:
     alpha.link.find_at(PLACES["beta.h1"], 0.0)
     alpha.link.send(b"hello", 0.0)
     hello = alpha.link.datagrams_to_send(0.0)[0][0]
-    accept = write_header(Kind.ACCEPT, 200, 0) + bytes(158)
-    confirm = write_header(Kind.CONFIRM, 200, 0) + b"\x01" + bytes(80)
-    data = write_header(Kind.DATA, 200, 99) + bytes(40)
-    cookie = write_header(Kind.COOKIE, 200, 7) + bytes(16)
+    accept = write_header(DatagramKind.ACCEPT, 200, 0) + bytes(158)
+    confirm = write_header(DatagramKind.CONFIRM, 200, 0) + b"\x01" + bytes(80)
+    data = write_header(DatagramKind.DATA, 200, 99) + bytes(40)
+    cookie = write_header(DatagramKind.COOKIE, 200, 7) + bytes(16)
     return [_joined_up(hello, accept, confirm, data, cookie), _joined_up(hello, hello)]
 
 
@@ -288,8 +290,8 @@ def _codec_seeds() -> list[bytes]:
     return [codec.encode(value) for value in values]
 
 
-def _peer() -> Peer:
-    return Peer("beta", 7, itertools.count(1).__next__, DistributionSettings())
+def _peer() -> RemotePeer:
+    return RemotePeer("beta", 7, itertools.count(1).__next__, DistributionSettings())
 
 
 def _distribution(data: bytes) -> None:
@@ -303,7 +305,7 @@ def _distribution(data: bytes) -> None:
     _drain(peer)
 
 
-def _drain(peer: Peer) -> None:
+def _drain(peer: RemotePeer) -> None:
     peer._effects.clear()
     peer._messages.clear()
 
@@ -311,13 +313,13 @@ def _drain(peer: Peer) -> None:
 def _distribution_seeds() -> list[bytes]:
     payload = cbor2.dumps("hello")
     frames: list[remote.Frame] = [
-        remote.Call("worker", 1, payload), remote.Cast("worker", payload), remote.MonitorIt((3, 9), 2),
-        remote.LinkIt("worker", 3, payload), remote.Cancel(1), remote.Reply(4, payload), remote.Unlink(3, 1),
+        remote.CallFrame("worker", 1, payload), remote.Cast("worker", payload), remote.MonitorIt((3, 9), 2),
+        remote.LinkIt("worker", 3, payload), remote.CancelFrame(1), remote.ReplyFrame(4, payload), remote.Unlink(3, 1),
     ]  # fmt: skip
     return [
         write_message(0, [write_frame(remote.Open(remote.VERSION, 9, 5))]),
         _joined_up(write_message(1, [write_frame(frame) for frame in frames])),
-        write_message(0, [write_frame(remote.Close(77))]),
+        write_message(0, [write_frame(remote.CloseFrame(77))]),
         write_message(1, [write_frame(frame) for frame in frames]),
     ]
 
@@ -337,7 +339,7 @@ TARGETS = [
         "link-header",
         read_header_untrusted,
         ["batonpass.actors.link.frames:read_header_untrusted"],
-        lambda: [write_header(Kind.DATA, 7, 9)],
+        lambda: [write_header(DatagramKind.DATA, 7, 9)],
         (Malformed,),
     ),
     Target(
@@ -382,7 +384,9 @@ TARGETS = [
         (Undecodable,),
         plain="cbor",
     ),
-    Target("remote-peer", _distribution, ["batonpass.actors.remote.peer:Peer.receive_untrusted"], _distribution_seeds),
+    Target(
+        "remote-peer", _distribution, ["batonpass.actors.remote.peer:RemotePeer.receive_untrusted"], _distribution_seeds
+    ),
     Target(
         "strict-json",
         read_json_untrusted,

@@ -443,7 +443,7 @@ TARGETS = [
     Target(
         "jws",
         _jws,
-        ["batonpass.crypto.jws:read_untrusted", "batonpass.crypto.jws:Compact.verify_untrusted"],
+        ["batonpass.crypto.jws:read_untrusted", "batonpass.crypto.jws:CompactJws.verify_untrusted"],
         lambda: [_sealed()],
         (Malformed, Tampered),
     ),
@@ -453,7 +453,7 @@ TARGETS = [
         [
             "batonpass.crypto.jwe:box_decrypt_untrusted",
             "batonpass.crypto.jwe:read_untrusted",
-            "batonpass.crypto.jwe:Compact.decrypt_untrusted",
+            "batonpass.crypto.jwe:CompactJwe.decrypt_untrusted",
         ],
         lambda: [_jwe_by()],
         (Malformed, Tampered),

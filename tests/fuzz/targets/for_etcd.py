@@ -9,14 +9,14 @@ from batonpass.tree.data.errors import BadData
 from batonpass.tree.data.payload import encode_payload
 from batonpass.tree.etcd import wire
 from batonpass.tree.etcd.answers import Answers
-from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.keys import EtcdKeys
 from batonpass.tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror
 from batonpass.tree.etcd.mirrored_store import MirroredStore
 from tests.fuzz.plain import to_json
 from tests.fuzz.target import Target
 from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
 
-KEYS = Keys("/batonpass", "homeserver", "alpha")
+KEYS = EtcdKeys("/batonpass", "homeserver", "alpha")
 
 
 def _row(payload: Any = 1) -> bytes:

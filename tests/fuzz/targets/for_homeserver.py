@@ -21,13 +21,13 @@ from batonpass.authority.wire.transfer import Spawned, encode_link
 from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.homeserver.failover.renewal_lane import RenewalLane
+from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.log_positions import LogPositions
-from batonpass.homeserver.node.dispatch import BeingAnswered, Node
+from batonpass.homeserver.node.dispatch import BeingAnswered, HomeserverNode
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.rest import transport, tree, tree_inputs
 from batonpass.homeserver.transfer.certificates import Certification
-from batonpass.homeserver.transfer.creation import Births
+from batonpass.homeserver.transfer.creation import EntityCreation
 from batonpass.homeserver.transfer.deletion_notices import Farewells
 from batonpass.homeserver.transfer.parcels import Parcels
 from batonpass.tree.data.errors import BadData, BadPath
@@ -122,12 +122,12 @@ class _Untaken:
 
     def __init__(self) -> None:
         self.store = SimpleNamespace(entity=lambda _: None)
-        self.births = Births(NOTHING, NOTHING, cast(Any, CLOCK))
+        self.births = EntityCreation(NOTHING, NOTHING, cast(Any, CLOCK))
         self.farewells = Farewells(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
 
 
 class FakeNode(_Untaken):
-    """The parts of `homeserver.node.dispatch.Node` that take a message."""
+    """The parts of `homeserver.node.dispatch.HomeserverNode` that take a message."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class FakeNode(_Untaken):
         self.drops = Drops(cast(Any, CLOCK))
         self.transfers = SimpleNamespace(replies=_no_replies)
         self._answering = BeingAnswered()
-        self.took = functools.partial(Node.took, cast(Any, self))
+        self.took = functools.partial(HomeserverNode.took, cast(Any, self))
 
     async def answer(self, opened: object) -> None:
         """What it does is not about bytes."""
@@ -147,11 +147,11 @@ async def _no_replies(opened: object) -> list[Any]:
 
 def _take(message: bytes) -> object:
     received = Received("alpha.h1", message, 0, ("10.0.0.1", 1))
-    return run_at_once(Node._take_untrusted(cast(Any, FakeNode()), received))
+    return run_at_once(HomeserverNode._take_untrusted(cast(Any, FakeNode()), received))
 
 
 def _take_renewal(message: bytes) -> object:
-    lane = RenewalLane(cast(Any, None), cast(Any, None), _parcels(), cast(Any, None), _ignore)
+    lane = RenewalResponder(cast(Any, None), cast(Any, None), _parcels(), cast(Any, None), _ignore)
     return run_at_once(lane._opened_untrusted(Received("alpha.h1", message, RENEWAL_CHANNEL, ("10.0.0.1", 1))))
 
 
@@ -334,7 +334,7 @@ TARGETS = [
         "homeserver-link",
         _take,
         [
-            "batonpass.homeserver.node.dispatch:Node._take_untrusted",
+            "batonpass.homeserver.node.dispatch:HomeserverNode._take_untrusted",
             "batonpass.homeserver.transfer.parcels:Parcels.open_untrusted",
         ],
         lambda: [encode_link(parcel())],
@@ -344,7 +344,7 @@ TARGETS = [
     Target(
         "homeserver-renewal",
         _take_renewal,
-        ["batonpass.homeserver.failover.renewal_lane:RenewalLane._opened_untrusted"],
+        ["batonpass.homeserver.failover.renewal_lane:RenewalResponder._opened_untrusted"],
         lambda: [encode_link(parcel())],
         (MessageError,),
         plain="cbor",

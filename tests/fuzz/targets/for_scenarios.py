@@ -3,13 +3,13 @@
 import httpx
 
 from batonpass.scenarios.cluster.cluster import _health_from_untrusted
-from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap, SectorMapError
+from batonpass.scenarios.sectors.map import AirspaceBounds, Grid, SectorMap, SectorMapError
 from batonpass.scenarios.sectors.position import BadReport, PositionReport
 from tests.fuzz.plain import from_json, to_json
 from tests.fuzz.target import Target
 
 REPORT = PositionReport(1_700_000_000_000, 480_000_000, 110_000_000, 35_000, 4_500, 900, None, False)
-MAP = SectorMap(Bounds(45.0, 5.0, 50.0, 15.0), Grid(2, 2), 5.0)
+MAP = SectorMap(AirspaceBounds(45.0, 5.0, 50.0, 15.0), Grid(2, 2), 5.0)
 
 
 def _health(data: bytes) -> None:

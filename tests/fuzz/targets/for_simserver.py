@@ -15,10 +15,10 @@ from batonpass.authority.node.rejected_peers import Audit
 from batonpass.authority.wire.lease import RENEWAL_CHANNEL
 from batonpass.authority.wire.transfer import Input, KeyAhead, LetGo, Parcel, Present, encode_link
 from batonpass.crypto.errors import CryptoError
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.lease.renewal_lane import RenewalLane
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.target.offers import OfferedStates
 from tests.fuzz.plain import from_cbor, to_cbor
 from tests.fuzz.target import Failed, Target
@@ -28,7 +28,7 @@ from tests.fuzz.targets.for_homeserver import CLOCK, KnownServers, run_at_once
 
 def _open(data: bytes) -> object:
     node = SimpleNamespace(home=KnownServers(), sealer=SEALERS["beta.h1"], clock=CLOCK)
-    return run_at_once(Node._open_untrusted(cast(Any, node), Parcel.from_data_untrusted(from_cbor(data))))
+    return run_at_once(SimserverNode._open_untrusted(cast(Any, node), Parcel.from_data_untrusted(from_cbor(data))))
 
 
 def _open_answer(data: bytes) -> object:
@@ -38,7 +38,10 @@ def _open_answer(data: bytes) -> object:
 
 def _state_seeds() -> list[bytes]:
     inbox = {"cursors": {"alpha.ada": [3, 3]}, "pending": [["alpha.ada", 4, b"x"]]}
-    return [Snapshot("ball", 9, {"x": 1.5}, Inbox().to_data()).encode(), Snapshot("ball", 9, None, inbox).encode()]
+    return [
+        EntitySnapshot("ball", 9, {"x": 1.5}, EntityInbox().to_data()).encode(),
+        EntitySnapshot("ball", 9, None, inbox).encode(),
+    ]
 
 
 class _Inbox:
@@ -67,7 +70,7 @@ class _Inbox:
         """The other half of it."""
 
 
-class _Serving(Node):
+class _Serving(SimserverNode):
     """A node of which only the way of messages is real: what they are for does nothing, or fails."""
 
     def __init__(self, inbox: _Inbox) -> None:
@@ -133,7 +136,7 @@ TARGETS = [
     Target(
         "simserver-inbox",
         _stream,
-        ["batonpass.simserver.server.dispatch:Node._take_link_untrusted"],
+        ["batonpass.simserver.server.dispatch:SimserverNode._take_link_untrusted"],
         _stream_seeds,
         plain="cbor",
         slow=True,
@@ -141,7 +144,7 @@ TARGETS = [
     Target(
         "simserver-parcel",
         _open,
-        ["batonpass.simserver.server.dispatch:Node._open_untrusted"],
+        ["batonpass.simserver.server.dispatch:SimserverNode._open_untrusted"],
         lambda: [to_cbor(parcel().to_data())],
         (MessageError, CryptoError),
         plain="cbor",

@@ -15,15 +15,15 @@ from batonpass.tree.data.json_form import to_json as to_json_form
 from batonpass.tree.data.payload import StoredProcedure, check_payload_untrusted, encode_payload
 from batonpass.tree.disk.snapshot import SnapshotDamaged, SnapshotFile, SnapshotReader
 from batonpass.tree.machine.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
-from batonpass.tree.machine.sessions import Sessions
+from batonpass.tree.machine.sessions import ClientSessions
 from batonpass.tree.machine.state import StateLoader
 from batonpass.tree.member.steward import Steward
 from batonpass.tree.net.certificates import Credentials
 from batonpass.tree.net.frames import (
     FrameBuffer,
     Greeting,
+    GreetingVerdict,
     MalformedFrame,
-    Verdict,
     decode_greeting_untrusted,
     decode_hint_untrusted,
     decode_message_untrusted,
@@ -279,7 +279,7 @@ def _adopt(data: bytes) -> None:
 
 
 def _sessions(data: bytes) -> None:
-    sessions = Sessions()
+    sessions = ClientSessions()
     sessions.add_untrusted(plain_data(data))
     sessions.of("c").remember(5, b"answer")
 
@@ -353,7 +353,7 @@ TARGETS = [
         ],
         lambda: [
             to_cbor(Greeting("homeserver", "alpha", "a", 2).to_data()),
-            to_cbor(Verdict("code", "sentence").to_data()),
+            to_cbor(GreetingVerdict("code", "sentence").to_data()),
             encode_hint(MEMBERS)[4:],
         ],
         plain="cbor",
@@ -494,7 +494,7 @@ TARGETS = [
     Target(
         "tree-sessions",
         _sessions,
-        ["batonpass.tree.machine.sessions:Sessions.add_untrusted"],
+        ["batonpass.tree.machine.sessions:ClientSessions.add_untrusted"],
         lambda: list(map(to_cbor, _session_rows())),
         (BadData,),
         plain="cbor",

@@ -21,7 +21,7 @@ from batonpass.authority.wire.lease import Renew, RenewReply
 from batonpass.authority.wire.transfer import Message
 from batonpass.homeserver.config import MemberConfig
 from batonpass.homeserver.failover.clocks import Clocks
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.server.main import run as run_homeserver
 from batonpass.tree.net.membership import ChangeRefused
 from tests.authority.rows import directory_row
@@ -246,7 +246,7 @@ async def test_an_instance_whose_leader_has_another_time_goes_on_and_soon_has_an
         alone = [homeserver_config(tmp_path, ports, name) for name in names]
         members: tuple[MemberConfig, ...] = tuple(config.members[0] for config in alone)
         configs = [config.model_copy(update={"members": members}) for config in alone]
-        nodes: list[Node] = []
+        nodes: list[HomeserverNode] = []
         async with trio.open_nursery() as nursery:
 
             async def start(number: int) -> None:

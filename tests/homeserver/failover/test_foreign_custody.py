@@ -16,7 +16,7 @@ from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Collect,
 from batonpass.homeserver.config import PeerConfig
 from batonpass.homeserver.failover.collecting import WhoIsThere
 from batonpass.homeserver.failover.foreign_custody import Abroad
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from tests.homeserver.rest.test_server_routes import Server
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
@@ -60,7 +60,7 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
                 return await ask()
-            except PeerUnreachable:
+            except InstanceUnreachable:
                 await trio.sleep(0.1)
 
 
@@ -135,9 +135,9 @@ async def test_what_another_instance_says_of_others_servers_or_to_another_questi
 
     assert await told(0).over("beta", [("beta.s1", 1)]) == {("beta.s1", 1)}
     assert await told(0)._everybody(("beta",), ()) == WhoIsThere({"beta.s1": 1})
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await told(1).over("beta", [("beta.s1", 1)])
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await told(1)._everybody(("beta",), ())
     silent = WhoIsThere({}, frozenset({"beta"}))
     assert await told(1)._everybody((), ("beta",)) == silent, "others may have all there is to know"

@@ -11,11 +11,11 @@ from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew
 from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import OwnerWord
 from batonpass.crypto import jose
 from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.fuzz.world import IDENTITIES
 from tests.homeserver.failover.test_foreign_custody import homes, patiently
@@ -78,7 +78,7 @@ async def test_failures_row_42_what_servers_of_another_instance_alone_have_heard
 async def shows_nothing_of_what_it_would_decide(alpha: Home, beta: Home) -> None:
     """Who asks repeats it, until the log is the one that it was."""
     asked = OwnerWord(entity="alpha.ball", owner="", owner_rev=1, timeout_s=0)
-    opened = Opened(asked, "beta.h1", Trace("transfer-1"))
+    opened = OpenedMessage(asked, "beta.h1", Trace("transfer-1"))
     with pytest.raises(NoQuorum):
         await alpha.node.transfers.reply(opened)
     (letter,) = await alpha.node.transfers.replies([opened])
@@ -168,7 +168,7 @@ async def test_who_is_shown_what_servers_know_is_asked_and_is_the_first_to_be_as
     assert told.asked == ["", "beta.h2", "beta.h2"]
     assert found == [("beta", LogPlace(1, 2, "word"))] * 2
     told.exchange = lambda *_args, **_how: _other(told)
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await asking.ask("beta")
 
 
@@ -182,14 +182,14 @@ async def test_only_homeservers_are_told_and_each_of_its_own_log(homes: tuple[Ho
     await shows(beta, "beta.p1", position(alpha, LOST))
     asked = LogInquiry(number=3)
     answer = beta.node.log_inquiries.answer
-    assert await answer(Opened(asked, "alpha.h1", Trace("log-00000001"))) == LogWord(
+    assert await answer(OpenedMessage(asked, "alpha.h1", Trace("log-00000001"))) == LogWord(
         number=3, witnesses=[position_kept(beta)]
     )
-    assert (await answer(Opened(asked, "beta.h1", Trace("log-00000001")))).witnesses == []
+    assert (await answer(OpenedMessage(asked, "beta.h1", Trace("log-00000001")))).witnesses == []
     with pytest.raises(MessageError):
-        await answer(Opened(asked, "beta.p1", Trace("log-00000001")))
+        await answer(OpenedMessage(asked, "beta.p1", Trace("log-00000001")))
     beta.node.leases.granter.left_office()
-    assert await answer(Opened(asked, "alpha.h1", Trace("log-00000001"))) == LogWord(number=3, officer="beta.h1")
+    assert await answer(OpenedMessage(asked, "alpha.h1", Trace("log-00000001"))) == LogWord(number=3, officer="beta.h1")
 
 
 def position_kept(home: Home) -> str:

@@ -8,7 +8,7 @@ from batonpass.authority.errors import Reason, Refused
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import EntityRecord, Phase, RecoveryRow, TransferRecord
 from batonpass.authority.wire.transfer import StageInquiry, Stranded
-from batonpass.homeserver.failover.outcome_queries import Inquiries
+from batonpass.homeserver.failover.outcome_queries import OutcomeQueries
 from tests.authority.log import BALL, S1, S2, new_log
 
 
@@ -32,9 +32,9 @@ class Asked:
         return self._row
 
 
-def inquiries(record: EntityRecord, row: RecoveryRow | None) -> Inquiries:
+def inquiries(record: EntityRecord, row: RecoveryRow | None) -> OutcomeQueries:
     nothing: Any = None
-    return Inquiries(cast(Any, Asked(record, row)), nothing, nothing, nothing, nothing, nothing, nothing, "alpha")
+    return OutcomeQueries(cast(Any, Asked(record, row)), nothing, nothing, nothing, nothing, nothing, nothing, "alpha")
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,7 @@ async def test_a_transfer_that_was_asked_for_while_nobody_had_the_entity_has_no_
     store.submit = submit
     nothing: Any = None
     message = Stranded(transfer_id="transfer-1", entity=BALL, epoch=2, sub=0, target=S2, incarnation=1)
-    word = await Inquiries(store, nothing, nothing, nothing, nothing, nothing, nothing, "alpha").stranded(message, S2)
+    word = await OutcomeQueries(store, nothing, nothing, nothing, nothing, nothing, nothing, "alpha").stranded(
+        message, S2
+    )
     assert (word.word, submitted[0]["source_over"]) == ("void", False)

@@ -7,12 +7,12 @@ import pytest
 import trio
 
 from batonpass.actors.net.endpoint import Received
-from batonpass.authority.errors import UnknownSender
+from batonpass.authority.errors import UnregisteredSender
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
 from batonpass.authority.wire.transfer import Parcel, encode_link
-from batonpass.homeserver.failover.renewal_lane import RenewalLane
+from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.homeserver.rest.test_server_routes import Server
 from tests.homeserver.served import Home, until
@@ -40,7 +40,7 @@ class Lane:
         self.answered_at: set[tuple[str, int]] = set()
         self.dropped: Counter[str] = Counter()
         node = home.node
-        self.lane = RenewalLane(cast(Any, self), node.store, node.parcels, node.leases, self._dropped)
+        self.lane = RenewalResponder(cast(Any, self), node.store, node.parcels, node.leases, self._dropped)
 
     def claim(self, channel: int) -> trio.MemoryReceiveChannel[Received]:
         assert channel == RENEWAL_CHANNEL
@@ -80,7 +80,7 @@ async def test_nobody_but_a_simulation_server_of_this_instance_is_even_read(
         lane.arrives(peer, parcel)
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert lane.dropped == {
-        f"{peer} {UnknownSender.__name__}": 1 for peer in ("alpha.ada", "alpha.nobody", "beta.s1", "alpha.h1")
+        f"{peer} {UnregisteredSender.__name__}": 1 for peer in ("alpha.ada", "alpha.nobody", "beta.s1", "alpha.h1")
     }
 
 

@@ -11,10 +11,10 @@ import trio
 
 from batonpass.homeserver.config import ConfigError, EtcdSettings, HomeserverConfig, MemberConfig, MetadataSettings
 from batonpass.homeserver.log.backend import make_backend
-from batonpass.homeserver.node.dispatch import Node
+from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.server.main import run as run_homeserver
 from batonpass.scenarios.cluster.ports import Ports
-from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.keys import EtcdKeys
 from tests.homeserver.process import log_file, server_process
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
 from tests.tree.etcd_process import EtcdCluster, running_etcd
@@ -41,7 +41,7 @@ async def test_an_entity_is_transferred_and_every_homeserver_knows(etcd: EtcdClu
     with new_ports() as ports:
         async with served(etcd_config(tmp_path, ports, etcd)) as home:
             second_config = etcd_config(tmp_path, ports, etcd, "alpha.h2")
-            second: Node = await home.nursery.start(run_homeserver, second_config)
+            second: HomeserverNode = await home.nursery.start(run_homeserver, second_config)
             await until(lambda: second.registered)
             await transfer_the_ball(home)
             async with httpx.AsyncClient(trust_env=False, base_url=second_config.rest.url) as client:
@@ -125,7 +125,7 @@ async def test_without_etcd_requests_are_refused_and_work_again_when_it_is_back(
 def test_a_process_whose_rows_somebody_else_changed_ends_with_one_sentence(tmp_path: Path) -> None:
     async def run() -> str:
         async with running_etcd(tmp_path) as etcd:
-            key = b64encode(Keys("/batonpass", "homeserver", "alpha").guard).decode()
+            key = b64encode(EtcdKeys("/batonpass", "homeserver", "alpha").guard).decode()
             await etcd.post("/v3/kv/put", {"key": key, "value": b64encode(b"mine").decode()})
             with new_ports() as ports:
                 config = etcd_config(tmp_path, ports, etcd)

@@ -21,7 +21,7 @@ from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message, NoAnswer, Parcel
 from batonpass.crypto.keys import Identity
 from batonpass.homeserver.config import PeerConfig
-from batonpass.homeserver.names.federation import AT_ONCE, LOOK_AROUND_S, MAX_WAITING, Federation, PeerUnreachable
+from batonpass.homeserver.names.federation import AT_ONCE, LOOK_AROUND_S, MAX_WAITING, Federation, InstanceUnreachable
 from tests.simserver.ports import TrioClock
 
 SECRET = b"s" * 32
@@ -151,7 +151,7 @@ async def test_what_is_configured_is_asked_when_nobody_is_where_he_was_last(
     assert await ask(federation) == YES
     for name in beta.urls:
         beta.move(name, "new")
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await ask(federation)
     beta.move("beta.h1", "spare")
     assert await ask(federation) == YES
@@ -181,7 +181,7 @@ async def test_a_member_that_hangs_is_asked_last_from_then_on(beta: Beta, autoju
     federation = beta.federation()
     assert await ask(federation) == YES
     beta.hanging.update(("beta.h1", "beta.h2"))
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await ask(federation, within_s=1.5)
     began_s = trio.current_time()
     assert await ask(federation, within_s=1.5) == YES
@@ -244,7 +244,7 @@ async def test_of_many_questions_a_few_are_under_way_at_once_and_all_are_answere
 async def test_nobody_is_waited_for_longer_than_wanted(beta: Beta, autojump_clock: MockClock) -> None:
     beta.hanging.update(beta.urls)
     began_s = trio.current_time()
-    with pytest.raises(PeerUnreachable, match=r"beta did not answer within 1\.5 s"):
+    with pytest.raises(InstanceUnreachable, match=r"beta did not answer within 1\.5 s"):
         await ask(beta.federation(), within_s=1.5)
     assert trio.current_time() == pytest.approx(began_s + 1.5)
 
@@ -262,7 +262,7 @@ async def test_who_is_silent_is_known_until_somebody_there_answers_again(
         beta.hanging.update(urls)
     else:
         beta.urls = dict.fromkeys(urls, "http://nowhere")
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await ask(federation, within_s=1.5)
     assert federation.is_silent("beta")
     await federation.look_around()
@@ -304,7 +304,7 @@ async def test_a_home_that_answers_all_that_it_is_asked_in_time_is_not_silent(
         try:
             await ask(federation, within_s=1.5)
             answers.append(True)
-        except PeerUnreachable:
+        except InstanceUnreachable:
             answers.append(False)
 
     async with trio.open_nursery() as nursery:
@@ -358,10 +358,10 @@ async def test_what_is_asked_together_travels_together_and_each_has_its_own_answ
     letters = [Letter(REQUEST, Trace(f"transfer-{number}"), on_path=True) for number in range(MAX_BATCH + 2)]
     answers = await federation.exchange_all("beta", letters, within_s=1.5)
     assert [len(parcel) for parcel in beta.parcels] == [MAX_BATCH, 2]
-    problems = {place: str(one) for place, one in enumerate(answers) if isinstance(one, PeerUnreachable)}
+    problems = {place: str(one) for place, one in enumerate(answers) if isinstance(one, InstanceUnreachable)}
     assert set(problems) == {1, 2, MAX_BATCH + 1}
     assert problems[2].endswith("gave no answer: no")
-    traces = [one[1] for one in answers if not isinstance(one, PeerUnreachable)]
+    traces = [one[1] for one in answers if not isinstance(one, InstanceUnreachable)]
     assert {trace.count for trace in traces} == {2}
 
 
@@ -379,7 +379,7 @@ async def test_whoever_has_no_time_left_asks_nothing_and_says_nothing_of_the_oth
     federation = beta.federation()
     await ask(federation)
     beta.asked.clear()
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await ask(federation, within_s=0.0)
     assert beta.asked == []
     assert not federation.is_silent("beta")
@@ -392,7 +392,7 @@ async def test_no_more_wait_for_their_turn_than_may_be(beta: Beta, autojump_cloc
 
     async def asking() -> None:
         began_s = trio.current_time()
-        with pytest.raises(PeerUnreachable):
+        with pytest.raises(InstanceUnreachable):
             await ask(federation, within_s=1.5)
         at_once.append(trio.current_time() - began_s)
 

@@ -14,15 +14,15 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.names.foreign_admission import (
     GIVEN_UP_NS,
     MAX_UNANSWERED,
     PATIENCE_S,
     PAUSE_NS,
     TRY_S,
-    Admissions,
-    Unanswered,
+    ForeignAdmissions,
+    UnansweredQuestions,
 )
 from tests.homeserver.rest.test_server_routes import handoff
 from tests.simserver.ports import TrioClock
@@ -45,12 +45,12 @@ class Way:
 
     async def exchange_all(
         self, instance: str, letters: Sequence[Letter], *, within_s: float = math.inf
-    ) -> list[tuple[Message, Trace] | PeerUnreachable]:
+    ) -> list[tuple[Message, Trace] | InstanceUnreachable]:
         self.asked.append([letter.message for letter in letters])
         await trio.sleep(min(within_s, self.takes_s))
         answers = [next(self.answers, None) for _ in letters]
         if None in answers or self.takes_s > within_s:
-            return [PeerUnreachable("nobody answers")] * len(letters)
+            return [InstanceUnreachable("nobody answers")] * len(letters)
         now_ns = 0
         return [
             (
@@ -66,28 +66,30 @@ class Way:
         ]
 
 
-def asking(way: Way) -> Admissions:
-    return Admissions(cast(Any, way), TrioClock(), PATIENCE_S)
+def asking(way: Way) -> ForeignAdmissions:
+    return ForeignAdmissions(cast(Any, way), TrioClock(), PATIENCE_S)
 
 
-async def ask(admissions: Admissions, request: HandoffRequest, left_s: float = math.inf) -> tuple[AdmitReply, Trace]:
-    """The answer about one of them. Raises `PeerUnreachable`."""
+async def ask(
+    admissions: ForeignAdmissions, request: HandoffRequest, left_s: float = math.inf
+) -> tuple[AdmitReply, Trace]:
+    """The answer about one of them. Raises `InstanceUnreachable`."""
     trace = Trace(request.transfer_id)
     (answer,) = await admissions.ask_each(instance_of(request.target), [(request, trace)], left_s)
-    if isinstance(answer, PeerUnreachable):
+    if isinstance(answer, InstanceUnreachable):
         raise answer
     return answer
 
 
 async def refused_after_s(
-    admissions: Admissions, pause_s: float, request: HandoffRequest = REQUEST
+    admissions: ForeignAdmissions, pause_s: float, request: HandoffRequest = REQUEST
 ) -> tuple[float, AdmitReply]:
     """An old authority repeats its request until it hears something: after how long it does, and what."""
     began_s = trio.current_time()
     while True:
         try:
             answer, _ = await ask(admissions, request)
-        except PeerUnreachable:
+        except InstanceUnreachable:
             await trio.sleep(pause_s)
         else:
             return trio.current_time() - began_s, answer
@@ -140,7 +142,7 @@ async def test_a_home_that_comes_and_goes_costs_each_move_one_try_once_it_was_gi
 
 async def test_a_transfer_that_was_not_asked_about_for_long_is_waited_for_anew(autojump_clock: MockClock) -> None:
     admissions = asking(Way())
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await ask(admissions, REQUEST)
     await trio.sleep(PAUSE_NS / 1e9 + 1.0)
     waited_s, _ = await refused_after_s(admissions, pause_s=1.0)
@@ -159,7 +161,7 @@ async def test_all_of_a_group_that_go_to_one_server_are_one_question(autojump_cl
     answers = await asking(way).ask_each("beta", asked)
     assert way.asked == [[AdmitRequest(transfer_id="group-001", entity=asked[0][0].entity, target="beta.s1")]]
     for (request, trace), answer in zip(asked, answers, strict=True):
-        assert not isinstance(answer, PeerUnreachable)
+        assert not isinstance(answer, InstanceUnreachable)
         reply, by_way = answer
         assert (reply.transfer_id, reply.accepted, reply.incarnation) == (request.transfer_id, True, 7)
         assert by_way.transfer_id == request.transfer_id
@@ -183,10 +185,10 @@ async def test_each_target_is_asked_about_in_the_same_parcel(autojump_clock: Moc
 async def test_a_group_is_given_up_as_one_when_it_was_waited_for_long_enough(autojump_clock: MockClock) -> None:
     admissions, group = asking(Way(takes_s=60.0)), of_a_group(3)
     for _ in range(round(PATIENCE_S / TRY_S)):
-        assert all(isinstance(one, PeerUnreachable) for one in await admissions.ask_each("beta", group))
+        assert all(isinstance(one, InstanceUnreachable) for one in await admissions.ask_each("beta", group))
     await trio.sleep(1.0)
     answers = await admissions.ask_each("beta", group)
-    assert [not isinstance(one, PeerUnreachable) and one[0].reason for one in answers] == ["home_unreachable"] * 3
+    assert [not isinstance(one, InstanceUnreachable) and one[0].reason for one in answers] == ["home_unreachable"] * 3
 
 
 async def test_who_has_no_time_left_to_wait_is_not_given_up_at_once(autojump_clock: MockClock) -> None:
@@ -195,7 +197,7 @@ async def test_who_has_no_time_left_to_wait_is_not_given_up_at_once(autojump_clo
     await refused_after_s(admissions, pause_s=1.0)
     other = handoff(target="beta.s1", transfer_id="transfer-2")
     began_s = trio.current_time()
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(InstanceUnreachable):
         await ask(admissions, other, left_s=0.3)
     assert trio.current_time() - began_s == pytest.approx(0.3), "nobody waits any more"
 
@@ -207,7 +209,7 @@ async def test_an_instance_without_a_route_has_no_such_target() -> None:
 
 @given(st.lists(st.integers(0, PAUSE_NS), min_size=1, max_size=20))
 def test_however_often_it_is_asked_about_the_first_time_counts(pauses_ns: list[int]) -> None:
-    unanswered, now_ns = Unanswered(), 5 * SECOND_NS
+    unanswered, now_ns = UnansweredQuestions(), 5 * SECOND_NS
     first_ns = now_ns
     for pause_ns in pauses_ns:
         assert unanswered.since_ns("transfer-1", now_ns) == first_ns
@@ -217,7 +219,7 @@ def test_however_often_it_is_asked_about_the_first_time_counts(pauses_ns: list[i
 
 
 def test_those_that_were_asked_about_last_are_remembered() -> None:
-    unanswered = Unanswered()
+    unanswered = UnansweredQuestions()
     for number in range(MAX_UNANSWERED + 10):
         unanswered.since_ns(f"transfer-{number}", 0)
         unanswered.since_ns("transfer-that-waits", 0)

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import HandoffRequest, OwnerRequest
 from batonpass.homeserver.node.dispatch import BeingAnswered
 from tests.homeserver.rest.test_server_routes import handoff
 
 
-def came(message: Any, sender: str = "alpha.s1") -> Opened:
-    return Opened(message, sender, Trace("transfer-1"))
+def came(message: Any, sender: str = "alpha.s1") -> OpenedMessage:
+    return OpenedMessage(message, sender, Trace("transfer-1"))
 
 
 def test_a_repetition_of_what_is_being_answered_is_left_out_and_of_what_was_answered_is_not() -> None:

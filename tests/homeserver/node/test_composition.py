@@ -13,7 +13,7 @@ import trio
 from batonpass import homeserver, scenarios
 from batonpass.homeserver.node import composition
 from batonpass.homeserver.server import main
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from tests.homeserver.batched import Home, log_of_three
 
@@ -61,7 +61,7 @@ def test_simulated_homeservers_are_made_as_those_that_run(monkeypatch: pytest.Mo
         return made[-1]
 
     monkeypatch.setattr("batonpass.scenarios.simulation.servers.homeserver.build", noted)
-    cluster = Cluster(MIXES["calm"], Random("composition"))
+    cluster = ServersCluster(MIXES["calm"], Random("composition"))
     assert [home.parts for home in cluster.homes.values()] == made
     assert "composition.build(" in inspect.getsource(main.build)
 

@@ -13,9 +13,9 @@ from batonpass.authority.model.records import EntityRecord, LeaseRow, Phase, Tra
 from batonpass.authority.model.standing import LeasePhase, Standing
 from batonpass.authority.wire.standing import MAX_STANDINGS, At, StandingRow
 from batonpass.authority.wire.transfer import StandingInquiry, StandingWord
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.node import standings
-from batonpass.homeserver.node.standings import ASK_S, MAX_QUESTIONS, SeenAs, Standings
+from batonpass.homeserver.node.standings import ASK_S, MAX_QUESTIONS, SeenAs, StandingQuestions
 from batonpass.homeserver.placement.balancer import FRESH_S, Reported
 from batonpass.simserver.net.home_client import HomeUnreachable
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
@@ -50,7 +50,7 @@ class Servers:
         self.says: dict[str, StandingRow] = {}
         self.reports: dict[str, float] = {}
         self.asked: list[tuple[str, StandingInquiry]] = []
-        self.standings = Standings(cast(Any, self.log), self.post, self.report, "alpha")
+        self.standings = StandingQuestions(cast(Any, self.log), self.post, self.report, "alpha")
 
     def report(self, server: str, /) -> Reported | None:
         age_s = self.reports.get(server)
@@ -59,7 +59,7 @@ class Servers:
     async def post(self, message: Any, trace: Any, to: str, *, on_path: bool) -> None:
         self.asked.append((to, message))
         if to == "alpha.gone":
-            raise PeerUnreachable(f"{to} has no address")
+            raise InstanceUnreachable(f"{to} has no address")
         rows = [self.says[entity] for entity in message.entities if entity in self.says]
         if rows:
             assert self.standings.heard(StandingWord(number=message.number, rows=rows), to)
@@ -147,7 +147,7 @@ async def test_nobody_answers_for_another_server_nor_twice_nor_about_what_was_no
         heard = [servers.standings.heard(word, sender) for sender in (S2, to, to)]
         assert heard == [False, True, False]
 
-    servers.standings = Standings(cast(Any, servers.log), post, servers.report, "alpha")
+    servers.standings = StandingQuestions(cast(Any, servers.log), post, servers.report, "alpha")
     assert await servers.standings.ask([RECORD]) == {BALL: row}
     assert not servers.standings.heard(StandingWord(number=1, rows=[row]), S1), "it is of the past"
 

@@ -20,7 +20,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import Load, Moves
 from batonpass.authority.wire.transfer import Message
 from batonpass.crypto.keys import Identity
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.placement.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, QUIET_S, ROUND_S, Balancer
 from batonpass.homeserver.rest.models import TransferView
 from batonpass.tree.store.store import Store as TreeStore
@@ -35,7 +35,7 @@ class Instance:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows, self.clock = TreeStore(), Stepped()
         backend: Any = SimpleNamespace(store=self.rows)
-        self.store = Store(lambda: backend)
+        self.store = InstanceStore(lambda: backend)
         keys = Identity.generate().public.to_jwks()
         for name in (HOLDER, OTHER, GONE):
             self.rows.put(("servers", name), DirectoryRow(name=name, role=Role.SIMSERVER, keys=keys).to_data())

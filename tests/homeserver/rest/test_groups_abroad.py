@@ -7,7 +7,7 @@ import pytest
 
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel
 from batonpass.homeserver.rest.groups import MAX_ABROAD
 from tests.homeserver.log.test_behind import beta
@@ -27,7 +27,7 @@ class Questions:
         self.are_waited_for: list[bool] = []
         opened = home.node.parcels.open_untrusted
 
-        async def noted(parcel: Parcel, until_ns: int | None = None) -> list[Opened]:
+        async def noted(parcel: Parcel, until_ns: int | None = None) -> list[OpenedMessage]:
             came = await opened(parcel, until_ns)
             if isinstance(came[0].message, HandoffRequest | AdmitRequest):
                 # Homes ask each other other things now and then.
@@ -38,7 +38,7 @@ class Questions:
         monkeypatch.setattr(home.node.parcels, "open_untrusted", noted)
 
 
-async def ask_all(server: Server, letters: Sequence[Letter]) -> list[Opened]:
+async def ask_all(server: Server, letters: Sequence[Letter]) -> list[OpenedMessage]:
     """What a home answers to a parcel of a server of its own."""
     node = server.home.node
     now = {"now_ns": node.clock.monotonic_ns(), "now_s": node.clock.unix_s()}
@@ -66,7 +66,7 @@ async def propose(home: Home, group: str, target: str) -> None:
     await home.node.store.submit("group.propose", **fields, now_s=home.node.clock.unix_s())
 
 
-def crossed(opened: Opened) -> list[str]:
+def crossed(opened: OpenedMessage) -> list[str]:
     return [hop.kind for hop in opened.trace.hops]
 
 

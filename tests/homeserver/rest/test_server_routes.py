@@ -13,7 +13,7 @@ from batonpass.authority.trust.enrolment import registration_proof, rows_proof
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import REPEATED, Trace
 from batonpass.authority.wire.lease import Renew, RenewReply
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     AdmitRequest,
     HandoffReply,
@@ -70,7 +70,7 @@ class Server:
         )
         return json.loads(json.dumps(parcel.to_data()))  # type: ignore[no-any-return]  # JSON is Any
 
-    def open(self, data: dict[str, Any]) -> Opened:
+    def open(self, data: dict[str, Any]) -> OpenedMessage:
         node = self.home.node
         return self.sealer.open_untrusted(
             Parcel.from_data_untrusted(data),

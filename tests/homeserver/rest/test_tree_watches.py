@@ -240,7 +240,7 @@ async def test_watchers_are_bounded_and_gone_when_their_clients_are(alpha: Home)
         await one.__aexit__(None, None, None)
     await until(lambda: history.watcher_count == own)
     with pytest.raises(ApiError) as refused:
-        watches.Seats(0).take()
+        watches.WatchSeats(0).take()
     assert (refused.value.status, refused.value.code) == (503, "too_many_watchers")
 
 

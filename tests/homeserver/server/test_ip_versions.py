@@ -8,7 +8,7 @@ import pytest
 
 from batonpass.authority.node.config import Address
 from batonpass.homeserver.config import MemberConfig, PeerConfig
-from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.server.dispatch import SimserverNode as SimNode
 from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served, until
 
 BALL = "alpha.ball-1"

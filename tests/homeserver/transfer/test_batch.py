@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from batonpass.authority.model.records import TransferRecord
 from batonpass.authority.wire.batch import MAX_BATCH
 from batonpass.authority.wire.hops import REPEATED
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     AdmitReply,
     Delegation,
@@ -25,7 +25,7 @@ from batonpass.authority.wire.transfer import (
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.verified import Verified
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, new_log
@@ -48,7 +48,9 @@ from tests.homeserver.batched import (
 
 @settings(max_examples=40)
 @given(MESSAGES, MESSAGES)
-def test_together_they_come_to_what_they_come_to_one_by_one(before: list[Opened], messages: list[Opened]) -> None:
+def test_together_they_come_to_what_they_come_to_one_by_one(
+    before: list[OpenedMessage], messages: list[OpenedMessage]
+) -> None:
     async def compare() -> None:
         one = Home(log_of_three())
         await alone(one, before)
@@ -172,7 +174,7 @@ async def test_one_of_a_group_waits_for_the_others_though_the_group_is_news_here
 MEMBERS = (BALL, OTHER, THIRD)
 
 
-def of_group(number: int, **changes: Any) -> Opened:
+def of_group(number: int, **changes: Any) -> OpenedMessage:
     return handoff(f"group-001-{number}", MEMBERS[number], **changes)
 
 
@@ -358,7 +360,7 @@ async def test_whose_group_goes_abroad_hears_of_its_end_as_soon_as_others(monkey
     assert sorted(heard) == ["group-001-0", "group-001-1"], "they stand still until they ask again"
 
 
-def frozen_abroad(home: Home, *, size: int = 3) -> list[Opened]:
+def frozen_abroad(home: Home, *, size: int = 3) -> list[OpenedMessage]:
     """The requests of a group's members that go abroad."""
     fields = {
         "group": "group-001",
@@ -431,7 +433,7 @@ async def test_what_goes_elsewhere_does_not_wait_for_a_home_that_is_silent() -> 
         await trio.testing.wait_all_tasks_blocked()
         assert home.kept.log.rows.entity(THIRD).authority == S2, "it has gone already"
         silent.set()
-        return [PeerUnreachable("beta is silent")] * len(letters)
+        return [InstanceUnreachable("beta is silent")] * len(letters)
 
     home.far.exchange_all = far
     requests = [handoff("t-000001", THIRD), handoff("t-000002", BALL, FAR), handoff("t-000003", OTHER, FAR)]

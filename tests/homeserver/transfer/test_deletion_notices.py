@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from batonpass.authority.model.records import LeaseRow
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.wire.transfer import Despawn, Despawned
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer import deletion_notices as farewells
 from batonpass.homeserver.transfer.deletion_notices import LAST_WAIT_NS, Farewells
 from batonpass.tree.raft.submissions import NoQuorum
@@ -40,7 +40,7 @@ class Place:
         assert (message, on_path) == (Despawn(entity=BALL, epoch=3), False)
         self.told.append((trio.current_time(), to))
         if self.is_down:
-            raise PeerUnreachable(to)
+            raise InstanceUnreachable(to)
 
     async def submit(self, procedure: str, told: list[tuple[str, int, str]]) -> None:
         assert procedure == "entity.farewell"

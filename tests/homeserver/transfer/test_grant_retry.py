@@ -11,7 +11,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import LeaseRow, Phase, TransferRecord
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.wire.transfer import Grant
-from batonpass.homeserver.names.federation import PeerUnreachable
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.grant_retry import Reminders
 from tests.simserver.ports import TrioClock
 
@@ -47,7 +47,7 @@ class Place:
         assert (message.certificate, on_path) == ("of transfer-1", False)
         self.told.append((trio.current_time(), to))
         if self.is_down:
-            raise PeerUnreachable(to)
+            raise InstanceUnreachable(to)
 
     async def passes(self, seconds: float) -> list[str]:
         """Who is told in this time."""

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from batonpass.authority.model.records import Phase, TransferRecord
 from batonpass.authority.wire.hops import Trace
 from batonpass.homeserver.transfer.group_result import LOOK_S, GroupNews
-from batonpass.homeserver.transfer.waiting_group import Waiting, WaitingRequests
+from batonpass.homeserver.transfer.waiting_group import WaitingRequest, WaitingRequests
 from tests.homeserver.transfer.test_order_retry import AllVirtual
 
 
@@ -42,7 +42,7 @@ class Place:
     def waits(self, *names: str) -> None:
         for name in names:
             self.phases[name] = Phase.PREPARED
-            self.waiting.add(Waiting(name, name.partition("-")[0], Trace(name), "alpha.s1"))
+            self.waiting.add(WaitingRequest(name, name.partition("-")[0], Trace(name), "alpha.s1"))
 
 
 @pytest.fixture

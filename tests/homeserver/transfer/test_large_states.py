@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from batonpass.authority.limits import MAX_STATE_BYTES
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.source.retry_backoff import Stayers
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
@@ -85,7 +85,7 @@ async def test_failures_row_26_a_state_goes_ahead_while_it_is_simulated_and_only
     assert one.counts["internal_error"] == two.counts["internal_error"] == 0
 
 
-def fill(node: Node, entity: str) -> bytes:
+def fill(node: SimserverNode, entity: str) -> bytes:
     """Give an entity ballast in which no part is like another."""
     holding = node.holdings.get(entity)
     assert holding is not None

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.master_questions import LOOK_S, MAX_WAITING, MAX_WAITING_EACH, Questions
 from batonpass.tree.member.watching import Watch
 from batonpass.tree.store.store import Store as TreeStore
@@ -33,7 +33,7 @@ class Instance:
         self.rows, self.history, self.looks = TreeStore(), History(), Counter[str]()
         self.history.attach(self.rows)
         backend: Any = SimpleNamespace(store=self.rows, watch=lambda pattern: Watch(self.history.watch(pattern)))
-        self.store = Store(lambda: backend)
+        self.store = InstanceStore(lambda: backend)
         self.questions = Questions(self.store, lambda: backend, At1000())
         self.found: list[list[str]] = []
         look = self.store.asks_of

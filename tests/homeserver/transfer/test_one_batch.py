@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, HandoffAbort, Message, Report
 from tests.authority.log import BALL, FAR, OTHER, S1, S2, S3
 from tests.homeserver.batched import (
@@ -23,17 +23,17 @@ from tests.homeserver.batched import (
 )
 
 
-def abort(transfer_id: str, entity: str, **changes: Any) -> Opened:
+def abort(transfer_id: str, entity: str, **changes: Any) -> OpenedMessage:
     fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "target": S2, "epoch": 1, "sub": 0}
     return opened(HandoffAbort.model_validate(fields | {"reason": "target_failed"} | changes))
 
 
-def decline(transfer_id: str, entity: str) -> Opened:
+def decline(transfer_id: str, entity: str) -> OpenedMessage:
     fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "target": S2, "reason": "busy"}
     return opened(Decline.model_validate(fields))
 
 
-def handed_on(home: Home, entity: str, *, breaks: bool = False, source: str = S1) -> Opened:
+def handed_on(home: Home, entity: str, *, breaks: bool = False, source: str = S1) -> OpenedMessage:
     """The request to hand over what came by two direct passes; a chain that `breaks` lacks the first of them."""
     passed = passed_to_and_fro(home, entity, 2)[1].message
     assert isinstance(passed, Report)

@@ -10,8 +10,8 @@ from trio.testing import MockClock
 
 from batonpass.authority.model.records import GroupPhase, GroupRecord, Phase, TransferRecord
 from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
-from batonpass.homeserver.log.store import Store
-from batonpass.homeserver.transfer.order_retry import MAX_HURRIED, MAX_OPEN, Orders
+from batonpass.homeserver.log.store import InstanceStore
+from batonpass.homeserver.transfer.order_retry import MAX_HURRIED, MAX_OPEN, OrderRetry
 from batonpass.tree.store.store import Store as TreeStore
 from tests.simserver.ports import TrioClock
 
@@ -52,7 +52,7 @@ class Place:
             is_behind=lambda group, _now_s: group.id in self.behind,
         )
         ordering: Any = SimpleNamespace(tell_each=self.order_each)
-        self.orders = Orders(store, ordering, AllVirtual(), lambda: self.in_office)
+        self.orders = OrderRetry(store, ordering, AllVirtual(), lambda: self.in_office)
 
     def _permitted(self, names: list[str]) -> list[TransferRecord]:
         group_of = {name: group for group, members in self.groups.items() for name in members}
@@ -205,7 +205,7 @@ def test_a_word_in_the_report_of_what_is_done_does_not_make_it_open(monkeypatch:
     for name, phase in (("transfer-1", Phase.DONE), ("transfer-2", Phase.COMMITTED), ("transfer-3", Phase.PERMITTED)):
         tree.put(("transfers", name), TransferRecord(id=name, phase=phase, **fields).to_data())
     backend: Any = SimpleNamespace(store=tree)
-    store, names = Store(lambda: backend), ["transfer-1", "transfer-2", "transfer-3"]
+    store, names = InstanceStore(lambda: backend), ["transfer-1", "transfer-2", "transfer-3"]
     read: list[str] = []
 
     def from_data(data: Any) -> TransferRecord:
@@ -242,10 +242,10 @@ async def test_the_row_of_a_large_group_that_waits_for_its_turn_is_read_once_eac
             transfer = transfer_of(name, group).changed(entity=entity)
             tree.put(("transfers", name), transfer.to_data())
     backend: Any = SimpleNamespace(store=tree)
-    store, reads = Store(lambda: backend), list[str]()
-    read = Store.group
+    store, reads = InstanceStore(lambda: backend), list[str]()
+    read = InstanceStore.group
 
-    def noted(store: Store, group: str) -> GroupRecord | None:
+    def noted(store: InstanceStore, group: str) -> GroupRecord | None:
         reads.append(group)
         return read(store, group)
 
@@ -254,10 +254,10 @@ async def test_the_row_of_a_large_group_that_waits_for_its_turn_is_read_once_eac
     async def order_each(transfers: Sequence[TransferRecord]) -> None:
         told.extend(transfers)
 
-    orders = Orders(store, cast(Any, SimpleNamespace(tell_each=order_each)), AllVirtual(), lambda: False)
+    orders = OrderRetry(store, cast(Any, SimpleNamespace(tell_each=order_each)), AllVirtual(), lambda: False)
     orders.ordered(transfer_of("b-0", "b"))
-    monkeypatch.setattr(Store, "group", noted)
-    monkeypatch.setattr(Store, "entity", lambda _store, _name: object())
+    monkeypatch.setattr(InstanceStore, "group", noted)
+    monkeypatch.setattr(InstanceStore, "entity", lambda _store, _name: object())
     with trio.move_on_after(2.0):
         await orders.serve()
     assert len(reads) < 200

@@ -13,12 +13,12 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.procedures.fence_allocation import lowest_epoch
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.homeserver.transfer.ownership_check import Held
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.snapshot import state_hash
-from batonpass.simserver.server.dispatch import Node as SimNode
-from batonpass.simserver.transfer.target.staged_states import Stage
+from batonpass.simserver.server.dispatch import SimserverNode as SimNode
+from batonpass.simserver.transfer.target.staged_states import StagedState
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.homeserver.failover.test_foreign_custody import homes, patiently
 from tests.homeserver.failover.test_log_witness import LOST, position
@@ -37,8 +37,8 @@ def haunted(node: SimNode, entity: str = GHOST, fence: Fence = Fence(1)) -> None
     node.ledger.checkpoint(entity, fence, 7, b"state")
 
 
-def staged(entity: str, source: str, epoch: int) -> Stage:
-    return Stage("transfer-9", entity, source, epoch, 0, "ball", 10**6, state_hash(b"state"), b"state")
+def staged(entity: str, source: str, epoch: int) -> StagedState:
+    return StagedState("transfer-9", entity, source, epoch, 0, "ball", 10**6, state_hash(b"state"), b"state")
 
 
 async def asked_until(node: SimNode, counted: str) -> None:
@@ -269,15 +269,15 @@ async def test_nobody_asks_for_others_nor_about_several_instances_at_once() -> N
     held = Held(nobody, nobody, nobody, "alpha", speaks_for, nobody)
     items = [HeldItem(entity=entity, epoch=1, sub=0) for entity in ("alpha.ball", "beta.ball")]
 
-    def opened(*about: HeldItem, sender: str = "beta.s1") -> Opened:
-        return Opened(HeldInquiry(number=1, server="beta.s1", items=list(about)), sender, Trace("held-00000001"))
+    def opened(*about: HeldItem, sender: str = "beta.s1") -> OpenedMessage:
+        return OpenedMessage(HeldInquiry(number=1, server="beta.s1", items=list(about)), sender, Trace("held-00000001"))
 
     with pytest.raises(MessageError, match="another one"):
         await held.answer(opened(items[0], sender="beta.s2"))
     with pytest.raises(MessageError, match="alpha, beta at once"):
         await held.answer(opened(*items))
     with pytest.raises(MessageError, match="no question"):
-        await held.answer(Opened(HeldWord(number=1, kept=[]), "beta.s1", Trace("held-00000001")))
+        await held.answer(OpenedMessage(HeldWord(number=1, kept=[]), "beta.s1", Trace("held-00000001")))
 
 
 async def test_while_it_is_not_known_what_the_log_says_nothing_is_given_up(homes: tuple[Home, Home]) -> None:

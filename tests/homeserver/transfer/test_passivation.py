@@ -8,7 +8,7 @@ import httpx
 from batonpass.authority.wire.transfer import Input
 from batonpass.simserver.entity.actor_keeper import entity_name
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 from tests.homeserver.served import Home, until
 
 WORLD = "tests.simserver.entity.test_sleep:Naps"
@@ -16,21 +16,21 @@ CRATE, ADA = "alpha.crate", "alpha.ada"
 SOON_S = 0.2
 
 
-async def server(home: Home, name: str) -> Node:
+async def server(home: Home, name: str) -> SimserverNode:
     return await home.simserver(name, world=WORLD, passivate_after_s=SOON_S, copy_interval_s=0.1)
 
 
-def life_at(node: Node) -> Life:
+def life_at(node: SimserverNode) -> Life:
     holding = node.holdings.get(CRATE)
     assert holding is not None
     return holding.life
 
 
-def is_passive(node: Node) -> bool:
+def is_passive(node: SimserverNode) -> bool:
     return node.holdings.get(CRATE) is not None and life_at(node).passive is not None
 
 
-async def looked_at(node: Node) -> dict[str, Any]:
+async def looked_at(node: SimserverNode) -> dict[str, Any]:
     """What its server shows of it, and of all that are like it."""
     row = await node.home.row(node.config.name)
     assert row is not None

@@ -19,7 +19,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
 from batonpass.authority.wire.transfer import Message
 from batonpass.crypto.keys import Identity
-from batonpass.homeserver.log.store import Store
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.tree.store.store import Store as TreeStore
 from tests.collected import ROOT
@@ -58,7 +58,7 @@ class Instance:
         self.handed_back: set[str] = set()
         self.clock.in_between = self.report
         self.balancer = Balancer(
-            Store(lambda: backend),
+            InstanceStore(lambda: backend),
             self.post,
             self.clock,
             leads=lambda: True,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.node.spans import BULK, DECISION, GROUP
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import BALL, OTHER, S2, S3
 from tests.authority.node.test_spans import Ear
@@ -75,7 +75,7 @@ async def test_a_group_is_pending_until_its_last_and_then_the_others_are_told() 
 
 @settings(max_examples=30)
 @given(MESSAGES, MESSAGES)
-def test_whatever_comes_each_start_has_one_stop(before: list[Opened], messages: list[Opened]) -> None:
+def test_whatever_comes_each_start_has_one_stop(before: list[OpenedMessage], messages: list[OpenedMessage]) -> None:
     async def decide() -> None:
         ear = Ear()
         home = Home(log_of_three(), ear.spans)

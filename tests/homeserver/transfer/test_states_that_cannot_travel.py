@@ -1,7 +1,7 @@
 """On real servers: whose world gives a state that cannot travel stands still, and the others go on."""
 
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 from tests.homeserver.served import Home, until
 from tests.simserver.entity.test_states_that_cannot_travel import LARGE_POISON
 
@@ -9,7 +9,7 @@ WORLD = "tests.simserver.entity.test_states_that_cannot_travel:Chat"
 BAD, GOOD, ADA = "alpha.bad", "alpha.good", "alpha.ada"
 
 
-def life_at(node: Node, entity: str) -> Life:
+def life_at(node: SimserverNode, entity: str) -> Life:
     holding = node.holdings.get(entity)
     assert holding is not None
     return holding.life

@@ -6,32 +6,32 @@ from typing import Any, Final
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures import delete as deletion
 from batonpass.authority.procedures import entity as entity_procedures
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Despawn, Despawned, Spawn
 from batonpass.homeserver.node.composition import Kinds
 from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.durability.creation_barrier import Newborns
-from batonpass.simserver.failover.spawn import Births, Refusal
+from batonpass.simserver.failover.spawn import EntitySpawns, SpawnRefusal
 from tests.mutants.servers.groups import changed
 
 __all__ = ["BIRTH_MUTANTS"]
 
 
-class _BeginsAgain(Births):
+class _BeginsAgain(EntitySpawns):
     """Does not look whether the entity lives here, or has lived here."""
 
-    def _why_not(self, message: Spawn) -> Refusal | None:
+    def _why_not(self, message: Spawn) -> SpawnRefusal | None:
         if self._holdings.get(message.entity) is not None:
-            return Refusal()
-        epoch, refusal = self._refused.get(message.entity, (0, Refusal()))
+            return SpawnRefusal()
+        epoch, refusal = self._refused.get(message.entity, (0, SpawnRefusal()))
         return refusal if epoch >= message.epoch else None
 
 
-class _ChangesItsMind(Births):
+class _ChangesItsMind(EntitySpawns):
     """Does not remember what it would not have."""
 
-    def _begun(self, message: Spawn) -> Refusal:
+    def _begun(self, message: Spawn) -> SpawnRefusal:
         refusal = super()._begun(message)
         self._refused.clear()
         return refusal
@@ -44,10 +44,10 @@ class _TellsAtOnce(Newborns):
         tell()
 
 
-class _LooksNoFurther(Births):
+class _LooksNoFurther(EntitySpawns):
     """Ends what is here, and forgets of what comes later that it has ended."""
 
-    def despawn(self, message: Despawn, opened: Opened) -> None:
+    def despawn(self, message: Despawn, opened: OpenedMessage) -> None:
         if self._holdings.get(message.entity) is not None:
             super().despawn(message, opened)
         else:
@@ -68,25 +68,25 @@ def _no_grave(_rows: Rows, _entity: str) -> None:
     return None
 
 
-BIRTH_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
+BIRTH_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     (
         "names-again",
         "the name of what was deleted may be given again",
-        Parts(procedures=changed(entity_procedures, "grave_of", _no_grave, "entity.create")),
+        ServersParts(procedures=changed(entity_procedures, "grave_of", _no_grave, "entity.create")),
     ),
-    ("begins-again", "what has lived somewhere begins there once more", Parts(births=_BeginsAgain)),
-    ("changes-its-mind", "a world that would not have an entity is asked again", Parts(births=_ChangesItsMind)),
-    ("tells-at-once", "that an entity lives is said before anybody else has it", Parts(newborns=_TellsAtOnce)),
-    ("looks-no-further", "what has not come yet may come after its end", Parts(births=_LooksNoFurther)),
+    ("begins-again", "what has lived somewhere begins there once more", ServersParts(births=_BeginsAgain)),
+    ("changes-its-mind", "a world that would not have an entity is asked again", ServersParts(births=_ChangesItsMind)),
+    ("tells-at-once", "that an entity lives is said before anybody else has it", ServersParts(newborns=_TellsAtOnce)),
+    ("looks-no-further", "what has not come yet may come after its end", ServersParts(births=_LooksNoFurther)),
     (
         "tells-once",
         "whoever is told that an entity has ended is believed to have heard",
-        Parts(home=Kinds(farewells=_TellsOnce)),
+        ServersParts(home=Kinds(farewells=_TellsOnce)),
     ),
     (
         "forgets-groups",
         "of servers that may have an entity only its authority is told of its end",
-        Parts(
+        ServersParts(
             procedures=changed(
                 deletion,
                 "_who_may_have_it",

@@ -12,14 +12,14 @@ from batonpass.authority.machines.replica_choice import Copy, CopyTable
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.wire.recovery import CopyItem, FoundItem
 from batonpass.authority.wire.transfer import CopiesKept
-from batonpass.homeserver.failover.collecting import Heard, WhoIsThere
+from batonpass.homeserver.failover.collecting import HeardCopies, WhoIsThere
 from batonpass.homeserver.failover.takeover import Recoveries
 from batonpass.homeserver.node.composition import Kinds
 from batonpass.scenarios.players.input_stream import InputStream
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.durability.replication import Copier
 from batonpass.simserver.entity.snapshot import Frozen
-from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 
@@ -43,7 +43,7 @@ class _TrustsItsTimer(LeaseKeeper):
         return granted
 
 
-class _KeepsItsEntities(Recovery):
+class _KeepsItsEntities(Adoption):
     """Its lease is over, and it keeps what it simulated for the next one."""
 
     def step_down(self) -> None:
@@ -164,7 +164,7 @@ class _NeverAsks(InputStream):
 class _FirstAnswer(Recoveries):
     """Goes on with the first copy that it hears of."""
 
-    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> Heard:
+    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> HeardCopies:
         first = replace(there, alive=dict(sorted(there.alive.items())[:1]))
         return await super()._ask(asks, first, everybody)
 
@@ -172,7 +172,7 @@ class _FirstAnswer(Recoveries):
 class _MindsNoSilence(Recoveries):
     """Decides without what an instance may have from which the entity came, if that cannot be asked at the moment."""
 
-    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> Heard:
+    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> HeardCopies:
         return (await super()._ask(asks, there, everybody))._replace(silent=frozenset())
 
 
@@ -197,7 +197,7 @@ class _EarlierStays(Recoveries):
         return False
 
 
-class _WorstCopy(Recovery):
+class _WorstCopy(Adoption):
     """Tells of its copies as if they were of the lowest fence."""
 
     def _found(self, item: Any) -> FoundItem | None:
@@ -221,45 +221,57 @@ class _LateFirstCheckpoint(Copier):
 
 
 DEATH_MUTANTS: Final = (
-    ("never-stops", "a server goes on when its lease has run out", Parts(lease=_NeverStops)),
-    ("trusts-its-timer", "a lease is counted from the answer, without margin", Parts(lease=_TrustsItsTimer)),
-    ("keeps-its-entities", "a server whose lease is over keeps its entities", Parts(recovery=_KeepsItsEntities)),
+    ("never-stops", "a server goes on when its lease has run out", ServersParts(lease=_NeverStops)),
+    ("trusts-its-timer", "a lease is counted from the answer, without margin", ServersParts(lease=_TrustsItsTimer)),
+    ("keeps-its-entities", "a server whose lease is over keeps its entities", ServersParts(recovery=_KeepsItsEntities)),
     (
         "hasty-granter",
         "a new granter ends leases that its predecessor renewed",
-        Parts(home=Kinds(granter=_HastyGranter)),
+        ServersParts(home=Kinds(granter=_HastyGranter)),
     ),
-    ("short-leases", "the granter waits for half the term", Parts(home=Kinds(granter=_ImpatientGranter))),
-    ("forgets-what-left", "what was handed over is kept in memory only", Parts(copier=_ForgetsWhatLeft)),
-    ("late-first-checkpoint", "what begins has no checkpoint for a while", Parts(copier=_LateFirstCheckpoint)),
-    ("any-life", "leave that was given to an earlier life counts", Parts(arrivals=_AnyLife)),
-    ("deaf-followers", "followers keep copies under fences that are of the past", Parts(table=_ForgetfulTable)),
-    ("empty-followers", "followers say that they keep copies, and do not", Parts(table=_EmptyTable)),
-    ("stale-followers", "followers keep the first copy, not the last", Parts(table=_StaleTable)),
-    ("takes-older-copies", "followers keep the copy that came last, of whichever fence", Parts(table=_LastComer)),
-    ("believes-anybody", "players believe whoever spoke last, under whichever fence", Parts(stream=_BelievesAnybody)),
-    ("durable-at-once", "what is applied is called durable", Parts(copier=_DurableAtOnce)),
-    ("durable-when-sent", "what was sent to a follower is called durable", Parts(copier=_DurableWhenSent)),
-    ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),
-    ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
-    ("forgets-disks", "nobody waits for the disk of the last one alive", Parts(home=Kinds(recoveries=_ForgetsDisks))),
+    ("short-leases", "the granter waits for half the term", ServersParts(home=Kinds(granter=_ImpatientGranter))),
+    ("forgets-what-left", "what was handed over is kept in memory only", ServersParts(copier=_ForgetsWhatLeft)),
+    ("late-first-checkpoint", "what begins has no checkpoint for a while", ServersParts(copier=_LateFirstCheckpoint)),
+    ("any-life", "leave that was given to an earlier life counts", ServersParts(arrivals=_AnyLife)),
+    ("deaf-followers", "followers keep copies under fences that are of the past", ServersParts(table=_ForgetfulTable)),
+    ("empty-followers", "followers say that they keep copies, and do not", ServersParts(table=_EmptyTable)),
+    ("stale-followers", "followers keep the first copy, not the last", ServersParts(table=_StaleTable)),
+    (
+        "takes-older-copies",
+        "followers keep the copy that came last, of whichever fence",
+        ServersParts(table=_LastComer),
+    ),
+    (
+        "believes-anybody",
+        "players believe whoever spoke last, under whichever fence",
+        ServersParts(stream=_BelievesAnybody),
+    ),
+    ("durable-at-once", "what is applied is called durable", ServersParts(copier=_DurableAtOnce)),
+    ("durable-when-sent", "what was sent to a follower is called durable", ServersParts(copier=_DurableWhenSent)),
+    ("hears-the-dead", "a follower's word counts whenever it comes", ServersParts(copier=_HearsTheDead)),
+    ("counts-its-disk", "the last one alive calls durable what only it has", ServersParts(lease=_CountsItsDisk)),
+    (
+        "forgets-disks",
+        "nobody waits for the disk of the last one alive",
+        ServersParts(home=Kinds(recoveries=_ForgetsDisks)),
+    ),
     (
         "own-disk-only",
         "no follower's copy counts of what waited for its server",
-        Parts(home=Kinds(recoveries=_OwnDiskOnly)),
+        ServersParts(home=Kinds(recoveries=_OwnDiskOnly)),
     ),
     (
         "earlier-stays",
         "nobody waits for those who may have later copies than of an earlier stay",
-        Parts(home=Kinds(recoveries=_EarlierStays)),
+        ServersParts(home=Kinds(recoveries=_EarlierStays)),
     ),
-    ("never-asks", "players do not ask whether what is not durable was lost", Parts(stream=_NeverAsks)),
-    ("first-answer", "one server is asked for copies, not all", Parts(home=Kinds(recoveries=_FirstAnswer))),
+    ("never-asks", "players do not ask whether what is not durable was lost", ServersParts(stream=_NeverAsks)),
+    ("first-answer", "one server is asked for copies, not all", ServersParts(home=Kinds(recoveries=_FirstAnswer))),
     (
         "minds-no-silence",
         "what an instance may have that cannot be asked is not waited for",
-        Parts(home=Kinds(recoveries=_MindsNoSilence)),
+        ServersParts(home=Kinds(recoveries=_MindsNoSilence)),
     ),
-    ("any-copy", "copies are told of without their ages", Parts(recovery=_WorstCopy)),
+    ("any-copy", "copies are told of without their ages", ServersParts(recovery=_WorstCopy)),
 )
 """Name, what is missing, and the servers that lack it."""

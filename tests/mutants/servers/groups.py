@@ -10,13 +10,13 @@ from batonpass.authority.model.leave_policy import LeavePolicy
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures import commit as transfer_procedures
 from batonpass.authority.procedures import owner_absence as absence_procedures
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import OwnerRequest
 from batonpass.homeserver.log.store import replicated_procedures
-from batonpass.scenarios.simulation.servers.parts import Parts
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.scenarios.simulation.servers.parts import ServersParts
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.owners.inactivity import Silences
-from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.precopy import CopyingAhead
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -68,7 +68,7 @@ class _StrandedConvoys(Departures):
 class _PatientDepartures(Departures):
     """Knows of no freeze budgets."""
 
-    def _depart(self, plan: Plan, *args: Any) -> Departure:
+    def _depart(self, plan: DeparturePlan, *args: Any) -> Departure:
         departure = super()._depart(replace(plan, freeze_budget_ms=0), *args)
         departure.plan = plan
         return departure
@@ -89,7 +89,7 @@ class _StaleRecipes(CopyAhead):
 
 
 class _StaleAhead(CopyingAhead):
-    def begin(self, plan: Plan, holding: Any, over: Any) -> None:
+    def begin(self, plan: DeparturePlan, holding: Any, over: Any) -> None:
         super().begin(plan, holding, over)
         if plan.entity in self._copying:
             ahead: Any = self._copying[plan.entity].ahead
@@ -105,8 +105,8 @@ class _StaleDepartures(Departures):
 class _CarelessArrivals(Arrivals):
     """Believes of what was put together from pieces that it is what it should be."""
 
-    def _checked(self, message: Any, opened: Opened) -> Snapshot:
-        snapshot = Snapshot.decode(message.state)
+    def _checked(self, message: Any, opened: OpenedMessage) -> EntitySnapshot:
+        snapshot = EntitySnapshot.decode(message.state)
         self._states.keep(message.state_hash, snapshot, len(message.state))
         return snapshot
 
@@ -130,25 +130,29 @@ class _Swapped:
     DIVEST = LeavePolicy.DIVEST
 
 
-GROUP_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
+GROUP_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     (
         "parts-families",
         "a hand-over that nobody has proposed leaves parent and children behind",
-        Parts(procedures=changed(transfer_procedures, "parts_from", _nobody, "transfer.commit")),
+        ServersParts(procedures=changed(transfer_procedures, "parts_from", _nobody, "transfer.commit")),
     ),
-    ("strands-convoys", "who waits for a place to leave is never told of one", Parts(departures=_StrandedConvoys)),
+    (
+        "strands-convoys",
+        "who waits for a place to leave is never told of one",
+        ServersParts(departures=_StrandedConvoys),
+    ),
     (
         "stale-pieces",
         "what went ahead is begun with, and not what has changed since",
-        Parts(departures=_StaleDepartures, arrivals=_CarelessArrivals),
+        ServersParts(departures=_StaleDepartures, arrivals=_CarelessArrivals),
     ),
-    ("endless-freezes", "freeze budgets are not kept", Parts(departures=_PatientDepartures)),
-    ("never-silent", "nobody notices that an owner is silent", Parts(silences=_NeverSilent)),
-    ("deaf-to-owners", "who gives no inputs here counts as silent", Parts(silences=_DeafSilences)),
+    ("endless-freezes", "freeze budgets are not kept", ServersParts(departures=_PatientDepartures)),
+    ("never-silent", "nobody notices that an owner is silent", ServersParts(silences=_NeverSilent)),
+    ("deaf-to-owners", "who gives no inputs here counts as silent", ServersParts(silences=_DeafSilences)),
     (
         "swaps-policies",
         "what is to be adopted ends, and what is to end is adopted",
-        Parts(procedures=changed(absence_procedures, "LeavePolicy", _Swapped, *_ABSENCE)),
+        ServersParts(procedures=changed(absence_procedures, "LeavePolicy", _Swapped, *_ABSENCE)),
     ),
 )
 """Name, what is missing, and the servers that lack it."""

@@ -9,8 +9,8 @@ from batonpass.authority.model.records import Phase, TransferRecord
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures import group_request as group_requests
 from batonpass.authority.wire.transfer import HandoffReply
-from batonpass.scenarios.simulation.servers.parts import Parts
-from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.scenarios.simulation.servers.parts import ServersParts
+from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
 from tests.mutants.servers.groups import changed
@@ -28,7 +28,7 @@ class _WithoutEnd(LeaveTaking):
 class _Hasty(LeaveTaking):
     """Lets the entity go as soon as all were told."""
 
-    def begin(self, plan: Plan, leave: Callable[[], None]) -> None:
+    def begin(self, plan: DeparturePlan, leave: Callable[[], None]) -> None:
         super().begin(plan, leave)
         if (until_ns := self._notices.waiting().get(plan.entity)) is not None:
             self._notices.over(plan.entity, until_ns)
@@ -65,14 +65,18 @@ class _BlindToBlocks(Departures):
 
 _REAL: Final = group_requests._permitted_or_refused
 
-LEAVING_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
-    ("endless-notices", "a notice ends only when all that were told have finished", Parts(departures=_Patient)),
-    ("hasty-notices", "an entity leaves at once when its notice was given", Parts(departures=_Hurried)),
-    ("blind-to-blocks", "what the log gives in a new block was given on already", Parts(departures=_BlindToBlocks)),
+LEAVING_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
+    ("endless-notices", "a notice ends only when all that were told have finished", ServersParts(departures=_Patient)),
+    ("hasty-notices", "an entity leaves at once when its notice was given", ServersParts(departures=_Hurried)),
+    (
+        "blind-to-blocks",
+        "what the log gives in a new block was given on already",
+        ServersParts(departures=_BlindToBlocks),
+    ),
     (
         "refuses-all",
         "of those that are moved apart none is, if one is not to be had",
-        Parts(procedures=changed(group_requests, "_permitted_or_refused", _all_or_none, "group.propose")),
+        ServersParts(procedures=changed(group_requests, "_permitted_or_refused", _all_or_none, "group.propose")),
     ),
 )
 """Name, what is missing, and the servers that lack it."""

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from batonpass.homeserver.node.composition import Kinds
 from batonpass.homeserver.transfer.certificates import Certification
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.owner_hints import OwnerHints
 
@@ -32,11 +32,11 @@ class _Trusting(Certification):
         return 2**63 - 1
 
 
-OWNER_MUTANTS: Final[Sequence[tuple[str, str, Parts]]] = (
+OWNER_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     (
         "passed-owners",
         "of an owner who came after a direct pass, and before its report, nobody hears",
-        Parts(arrivals=_Forgets, home=Kinds(certification=_Trusting)),
+        ServersParts(arrivals=_Forgets, home=Kinds(certification=_Trusting)),
     ),
 )
 """Name, what is missing, and the servers that lack it."""

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from batonpass.authority.machines.target import Incoming
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.entity.inputs import Cursor
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from tests.mutants import search
@@ -30,10 +30,10 @@ class Mutant:
 
     name: str
     sentence: str
-    parts: Parts
+    parts: ServersParts
 
 
-def _with_machines(mutant: search.Mutant) -> Parts:
+def _with_machines(mutant: search.Mutant) -> ServersParts:
     """Servers whose machines are these."""
     weak = mutant.parts
 
@@ -50,7 +50,7 @@ def _with_machines(mutant: search.Mutant) -> Parts:
                 known = self._machines[entity] = weak.incoming()
             return super()._machine(entity)
 
-    return Parts(departures=WeakDepartures, arrivals=WeakArrivals)
+    return ServersParts(departures=WeakDepartures, arrivals=WeakArrivals)
 
 
 class _ForgetsOnArrival(Arrivals):
@@ -67,7 +67,7 @@ class _ForgetsOnArrival(Arrivals):
 class _GoesOnAfterFreezing(Departures):
     """Lets the entity tick on while it is on its way."""
 
-    def begin(self, plan: Plan, *, may_wait: bool = False) -> None:
+    def begin(self, plan: DeparturePlan, *, may_wait: bool = False) -> None:
         super().begin(plan, may_wait=may_wait)
         holding = self._holdings.get(plan.entity)
         if holding is not None:
@@ -89,10 +89,12 @@ _ALL: Final = (
     Mutant(
         "forgets-on-arrival",
         "how far the sources of inputs had come stays behind",
-        Parts(arrivals=_ForgetsOnArrival),
+        ServersParts(arrivals=_ForgetsOnArrival),
     ),
     Mutant(
-        "goes-on-after-freezing", "an entity ticks on while it is on its way", Parts(departures=_GoesOnAfterFreezing)
+        "goes-on-after-freezing",
+        "an entity ticks on while it is on its way",
+        ServersParts(departures=_GoesOnAfterFreezing),
     ),
     *(
         Mutant(*mutant)

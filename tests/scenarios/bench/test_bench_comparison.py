@@ -15,19 +15,19 @@ from rich.console import Console
 from batonpass.scenarios.bench.actors.course import COURSE as ACTORS
 from batonpass.scenarios.bench.actors.workers import on_batonpass
 from batonpass.scenarios.bench.actors.workers.remote import measure_remote
-from batonpass.scenarios.bench.comparison import OURS, Comparison, Limit, Row, compare
+from batonpass.scenarios.bench.comparison import OURS, Comparison, ComparisonRow, Limit, compare
 from batonpass.scenarios.bench.comparison_table import render_comparison
-from batonpass.scenarios.bench.judgement import Verdict
+from batonpass.scenarios.bench.judgement import DemandVerdict
 from batonpass.scenarios.bench.link.course import COURSE as LINK
 from batonpass.scenarios.bench.machine import HostFacts
-from batonpass.scenarios.bench.peers import Peer, PeerMissing, install
-from batonpass.scenarios.bench.rows import Unit
-from batonpass.scenarios.bench.side_by_side import Course, Plan, run_course
+from batonpass.scenarios.bench.peers import PeerLibrary, PeerMissing, install
+from batonpass.scenarios.bench.rows import RowUnit
+from batonpass.scenarios.bench.side_by_side import ComparisonPlan, Course, run_course
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from tests.collected import ROOT
 
 HOST = HostFacts(cores=2, processor="one", load_average_1m=0.0, kernel="6", versions={"python": "3.11"})
-RATE = Row("rate", "things", Unit.PER_SECOND, ("other",), (Limit(100), Limit(2, "other")))
+RATE = ComparisonRow("rate", "things", RowUnit.PER_SECOND, ("other",), (Limit(100), Limit(2, "other")))
 figures = st.floats(min_value=1e-3, max_value=1e9)
 
 
@@ -35,22 +35,22 @@ figures = st.floats(min_value=1e-3, max_value=1e9)
 def test_a_demand_is_a_ratio_of_medians_and_more_is_better_for_rates_only(
     ours: float, other: float, times: float
 ) -> None:
-    for unit in (Unit.PER_SECOND, Unit.SECONDS):
-        row = Row("row", "row", unit, ("other",), (Limit(times, "other"),))
+    for unit in (RowUnit.PER_SECOND, RowUnit.SECONDS):
+        row = ComparisonRow("row", "row", unit, ("other",), (Limit(times, "other"),))
         compared = compare(row, {OURS: [ours] * 3, "other": [other] * 3})
-        met = ours >= times * other if unit is Unit.PER_SECOND else ours <= times * other
-        assert compared.verdict is (Verdict.MET if met else Verdict.MISSED)
+        met = ours >= times * other if unit is RowUnit.PER_SECOND else ours <= times * other
+        assert compared.verdict is (DemandVerdict.MET if met else DemandVerdict.MISSED)
         assert compared.figures["other"].ratio == ours / other
         assert compared.figures[OURS].ratio is None
 
 
 def test_who_was_not_measured_is_not_compared_with() -> None:
     compared = compare(RATE, {OURS: [150.0]})
-    assert [limit.verdict for limit in compared.limits] == [Verdict.MET, Verdict.NOT_JUDGED]
-    assert compared.verdict is Verdict.MET
+    assert [limit.verdict for limit in compared.limits] == [DemandVerdict.MET, DemandVerdict.NOT_JUDGED]
+    assert compared.verdict is DemandVerdict.MET
     assert list(compared.figures) == [OURS]
     nothing = compare(RATE, {})
-    assert nothing.verdict is Verdict.NOT_JUDGED
+    assert nothing.verdict is DemandVerdict.NOT_JUDGED
 
 
 def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> None:
@@ -83,7 +83,9 @@ def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> 
 
 
 def test_on_a_narrow_screen_titles_fold_and_no_figure_or_verdict_is_cut() -> None:
-    row = Row("rate", "what is measured here has a very long name " * 3, Unit.PER_SECOND, ("other",), RATE.limits)
+    row = ComparisonRow(
+        "rate", "what is measured here has a very long name " * 3, RowUnit.PER_SECOND, ("other",), RATE.limits
+    )
     report = Comparison(
         title="a comparison",
         host=HOST,
@@ -135,7 +137,7 @@ async def test_whoever_runs_here_is_measured_in_processes_of_their_own(
 ) -> None:
     told: list[str] = []
     rows = tuple(row for row in course.rows if row.name in names)
-    plan = Plan(course, rows, rounds=1, seconds=0.02, peers=False, directory=tmp_path)
+    plan = ComparisonPlan(course, rows, rounds=1, seconds=0.02, peers=False, directory=tmp_path)
     report = await run_course(plan, told.append)
     assert not report.not_measured
     assert [row.name for row in report.rows] == [row.name for row in rows]
@@ -154,7 +156,7 @@ def test_the_extra_names_all_peers_but_the_one_that_asks_for_an_older_trio() -> 
 
 
 def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path) -> None:
-    peer = Peer("nobody", ("./there-is-no-such-directory",))
+    peer = PeerLibrary("nobody", ("./there-is-no-such-directory",))
     with pytest.raises(PeerMissing, match=r"nobody cannot be installed: .*there-is-no-such-directory"):
         install(peer, tmp_path, lambda _: None)
     assert issubclass(PeerMissing, EnvironmentFailed)

@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from batonpass.scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
+from batonpass.scenarios.bench.judgement import DemandVerdict, judge, judge_all, spread_of
 from batonpass.scenarios.bench.machine import MachineFacts, is_quiet
-from batonpass.scenarios.bench.rows import Demand, Reference, Unit, rows_of
-from batonpass.scenarios.bench.subject import Fault, LeaderMoved, Subject
+from batonpass.scenarios.bench.rows import Reference, RowDemand, RowUnit, rows_of
+from batonpass.scenarios.bench.subject import LeaderFault, LeaderMoved, Subject
 from batonpass.scenarios.bench.tree.report import BenchReport, DemandResult, Figures, RowResult, row_result
-from batonpass.scenarios.bench.tree.run import Plan, measure_all
+from batonpass.scenarios.bench.tree.run import TreeBenchPlan, measure_all
 from batonpass.scenarios.bench.tree.table import render
 from batonpass.scenarios.bench.workloads import (
     KEY_COUNT,
-    Kind,
+    BenchWorkload,
+    OperationKind,
     Place,
     Sample,
-    Workload,
     key_path,
     node_path,
     value_text,
@@ -56,34 +56,34 @@ def test_nothing_measured_is_no_spread() -> None:
 
 @given(figures, figures, figures)
 def test_a_demand_against_etcd_compares_with_its_figure(ours: float, etcd: float, limit: float) -> None:
-    demand = Demand(limit, Reference.ETCD)
-    at_most = judge(demand, Unit.MS, ours, etcd, quiet=False)
-    at_least = judge(demand, Unit.PER_SECOND, ours, etcd, quiet=False)
-    assert at_most is (Verdict.MET if ours <= limit * etcd else Verdict.MISSED)
-    assert at_least is (Verdict.MET if ours >= limit * etcd else Verdict.MISSED)
+    demand = RowDemand(limit, Reference.ETCD)
+    at_most = judge(demand, RowUnit.MS, ours, etcd, quiet=False)
+    at_least = judge(demand, RowUnit.PER_SECOND, ours, etcd, quiet=False)
+    assert at_most is (DemandVerdict.MET if ours <= limit * etcd else DemandVerdict.MISSED)
+    assert at_least is (DemandVerdict.MET if ours >= limit * etcd else DemandVerdict.MISSED)
 
 
-@given(figures, st.none() | figures, st.sampled_from(Unit))
-def test_what_was_not_measured_is_not_judged(figure: float, etcd: float | None, unit: Unit) -> None:
-    assert judge(Demand(1.0), unit, None, etcd, quiet=True) is Verdict.NOT_JUDGED
-    assert judge(Demand(1.0, Reference.ETCD), unit, figure, None, quiet=True) is Verdict.NOT_JUDGED
-    assert judge(Demand(1.0), unit, figure, None, quiet=True) is not Verdict.NOT_JUDGED
+@given(figures, st.none() | figures, st.sampled_from(RowUnit))
+def test_what_was_not_measured_is_not_judged(figure: float, etcd: float | None, unit: RowUnit) -> None:
+    assert judge(RowDemand(1.0), unit, None, etcd, quiet=True) is DemandVerdict.NOT_JUDGED
+    assert judge(RowDemand(1.0, Reference.ETCD), unit, figure, None, quiet=True) is DemandVerdict.NOT_JUDGED
+    assert judge(RowDemand(1.0), unit, figure, None, quiet=True) is not DemandVerdict.NOT_JUDGED
 
 
 @given(figures)
 def test_a_demand_for_a_quiet_machine_is_judged_on_one_only(ours: float) -> None:
-    demand = Demand(26_000, quiet_only=True)
-    assert judge(demand, Unit.PER_SECOND, ours, None, quiet=False) is Verdict.NOT_JUDGED
-    assert judge(demand, Unit.PER_SECOND, ours, None, quiet=True) is not Verdict.NOT_JUDGED
+    demand = RowDemand(26_000, quiet_only=True)
+    assert judge(demand, RowUnit.PER_SECOND, ours, None, quiet=False) is DemandVerdict.NOT_JUDGED
+    assert judge(demand, RowUnit.PER_SECOND, ours, None, quiet=True) is not DemandVerdict.NOT_JUDGED
 
 
-@given(st.lists(st.sampled_from(Verdict)))
-def test_one_missed_demand_makes_a_row_missed(verdicts: list[Verdict]) -> None:
+@given(st.lists(st.sampled_from(DemandVerdict)))
+def test_one_missed_demand_makes_a_row_missed(verdicts: list[DemandVerdict]) -> None:
     verdict = judge_all(verdicts)
     assert (verdict is None) == (not verdicts)
-    assert (verdict is Verdict.MISSED) == (Verdict.MISSED in verdicts)
-    if verdict is Verdict.MET:
-        assert Verdict.MET in verdicts
+    assert (verdict is DemandVerdict.MISSED) == (DemandVerdict.MISSED in verdicts)
+    if verdict is DemandVerdict.MET:
+        assert DemandVerdict.MET in verdicts
 
 
 # --- rows and keys ----------------------------------------------------------------------------------------------------
@@ -152,20 +152,20 @@ def test_a_row_has_medians_their_ratio_and_every_round() -> None:
     assert [row.batonpass.median, row.batonpass.min, row.batonpass.max] == [20_000, 16_000, 30_000]
     assert row.ratio == 20_000 / 8_000
     assert row.khepri_measured_elsewhere == 10_600
-    assert row.verdict is Verdict.MET
+    assert row.verdict is DemandVerdict.MET
     assert report.passed
 
 
 def test_a_missed_demand_fails_the_run() -> None:
     report = report_of([15_000], [8_000])
-    assert [row.verdict for row in report.rows] == [Verdict.MISSED]
+    assert [row.verdict for row in report.rows] == [DemandVerdict.MISSED]
     assert not report.passed
 
 
 def test_without_etcd_a_demand_against_it_does_not_fail_the_run() -> None:
     report = report_of([15_000], [])
     assert report.rows[0].etcd is None
-    assert report.rows[0].verdict is Verdict.NOT_JUDGED
+    assert report.rows[0].verdict is DemandVerdict.NOT_JUDGED
     assert report.passed
 
 
@@ -209,21 +209,21 @@ class FakeSubject:
     moves: int = 0
     answers: list[Sample] = field(default_factory=list)
 
-    async def measure(self, workload: Workload, seconds: float) -> Sample:
+    async def measure(self, workload: BenchWorkload, seconds: float) -> Sample:
         self.diary.append(f"{self.name} {workload.name}")
         if self.moves:
             self.moves -= 1
             raise LeaderMoved("somebody else leads")
         return sample(1_000 / seconds)
 
-    async def outage_ms(self, fault: Fault) -> float:
+    async def outage_ms(self, fault: LeaderFault) -> float:
         self.diary.append(f"{self.name} {fault}")
         return 100.0
 
 
-def plan_of(*names: str, rounds: int = 2, faults: int = 2) -> Plan:
+def plan_of(*names: str, rounds: int = 2, faults: int = 2) -> TreeBenchPlan:
     rows = tuple(row for row in ROWS if row.name in names)
-    return Plan(rows, rounds, 1.0, faults, (1_000, 100_000, 1_000_000))
+    return TreeBenchPlan(rows, rounds, 1.0, faults, (1_000, 100_000, 1_000_000))
 
 
 async def test_samples_of_both_subjects_alternate_and_take_turns_in_beginning() -> None:
@@ -260,7 +260,7 @@ async def test_a_leader_that_moves_all_the_time_ends_the_run() -> None:
 
 
 def test_a_group_counts_as_its_commands() -> None:
-    group = Workload(Kind.GROUPED_WRITE, Place.LEADER, 64)
+    group = BenchWorkload(OperationKind.GROUPED_WRITE, Place.LEADER, 64)
     assert group.commands_per_operation == 16
     assert group.name == "grouped-write-leader-64"
 

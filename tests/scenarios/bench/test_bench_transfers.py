@@ -13,8 +13,8 @@ from batonpass.scenarios.bench.transfers import cores, workers
 from batonpass.scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZES, modes
 from batonpass.scenarios.bench.transfers.workers import on_batonpass, on_floor
 from batonpass.scenarios.bench.transfers.world import Shuttle, ballast_for
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.world.pending_input import PendingInput
 
 HERE, THERE = "alpha.s1", "alpha.s2"
@@ -39,7 +39,7 @@ def test_every_mode_that_can_be_asked_for_has_its_rows() -> None:
 @pytest.mark.parametrize("size", [300, 1024 * 1024])
 def test_a_state_is_as_big_as_its_row_says(size: int) -> None:
     state = Shuttle().spawn("ball", {"ballast": ballast_for(size, (HERE, THERE)), "between": [HERE, THERE]})
-    assert abs(len(Snapshot("ball", 1000, state, Inbox().to_data()).encode()) - size) < 10
+    assert abs(len(EntitySnapshot("ball", 1000, state, EntityInbox().to_data()).encode()) - size) < 10
 
 
 def test_a_shuttle_stays_until_it_is_pushed_and_never_rests_afterwards() -> None:

@@ -14,9 +14,9 @@ import trio
 
 from batonpass.scenarios.cases.cases import CASES, STAGED_CASES, cases_spec, run_cases
 from batonpass.scenarios.cluster.cluster import LocalCluster
-from batonpass.scenarios.cluster.topology import ClusterSpec, Route
+from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.report.json_file import cases_data
-from batonpass.scenarios.report.model import Report, SampleTransfer
+from batonpass.scenarios.report.model import CasesReport, SampleTransfer
 from batonpass.scenarios.report.verdict import report_problems
 
 pytestmark = pytest.mark.timeout(240)
@@ -25,7 +25,7 @@ SPEC = ClusterSpec(
     instances={"alpha": 3, "gamma": 1},
     simservers=2,
     relays=1,
-    routes=(Route("alpha", "gamma", ("relay.r1",)),),
+    routes=(InstanceRoute("alpha", "gamma", ("relay.r1",)),),
     # Only homeservers die here: only a machine that has much else to do would end a lease.
     lease_term_s=60.0,
     log_level="WARNING",
@@ -57,7 +57,7 @@ async def leader_of(running: LocalCluster, instance: str) -> str:
                         return str(answer["leader"])
 
 
-def assert_good(report: Report, transfers: int) -> None:
+def assert_good(report: CasesReport, transfers: int) -> None:
     assert report_problems(report) == ()
     for case in report.cases:
         assert (case.measured_hops.min, case.measured_hops.max) == (case.expected_hops, case.expected_hops)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batonpass.scenarios.chaos.chain import Kill, Loss, judge_chain, latest
+from batonpass.scenarios.chaos.chain import Loss, ServerKill, judge_chain, latest
 from batonpass.simserver.entity.custody_log import CustodyLog, Stint, custody_file
 
 BALL = "alpha.ball"
@@ -23,16 +23,18 @@ def stint(server: str, epoch: int, ticks: tuple[int, int | None], times: tuple[i
 FIRST = stint("alpha.s1", 1, (0, 4), (0, 100))
 KILLED = stint("alpha.s2", 2, (4, None), (110, 0))
 AFTER = stint("alpha.s1", 3, (4, None), (310, 0))
-KILL = Kill("alpha.s2", 300)
+KILL = ServerKill("alpha.s2", 300)
 
 
 def test_a_stint_ends_with_its_server_and_what_follows_may_be_a_copy_of_an_earlier_tick() -> None:
     assert judge_chain([FIRST, KILLED, stint("alpha.s1", 3, (3, None), (310, 0))], [KILL]) == []
     back = [FIRST, stint("alpha.s2", 3, (2, None), (310, 0))]
-    assert judge_chain(back, [Kill("alpha.s1", 105)]) == []
-    assert judge_chain(back, [Kill("alpha.h1", 105), Kill("alpha.s1", 311)]) != [], "whoever else died is no excuse"
+    assert judge_chain(back, [ServerKill("alpha.s1", 105)]) == []
+    assert judge_chain(back, [ServerKill("alpha.h1", 105), ServerKill("alpha.s1", 311)]) != [], (
+        "whoever else died is no excuse"
+    )
     assert judge_chain([FIRST, KILLED, AFTER], [KILL]) == []
-    assert judge_chain([FIRST, KILLED, AFTER], [Kill("alpha.s2", 50), KILL]) == [], "the kill before is another's"
+    assert judge_chain([FIRST, KILLED, AFTER], [ServerKill("alpha.s2", 50), KILL]) == [], "the kill before is another's"
 
 
 @pytest.mark.parametrize(
@@ -55,13 +57,13 @@ def test_whoever_stood_still_or_was_cut_off_until_its_lease_was_over_is_taken_ov
     taken = stint("alpha.s1", 3, (5, None), (310, 0))
     begun_late = stint("alpha.s2", 2, (4, 4), (600, 601))
     assert "had not ended" in judge_chain([FIRST, late, taken], [])[0]
-    assert judge_chain([FIRST, late, taken], [Kill("alpha.s1", 200, Loss.PARTED)]) != [], (
+    assert judge_chain([FIRST, late, taken], [ServerKill("alpha.s1", 200, Loss.PARTED)]) != [], (
         "whoever else was is no excuse"
     )
     for loss in (Loss.PAUSED, Loss.PARTED):
-        away = Kill("alpha.s2", 200, loss)
+        away = ServerKill("alpha.s2", 200, loss)
         assert judge_chain([FIRST, late, taken], [away]) == []
-        assert judge_chain([FIRST, late, taken], [Kill("alpha.s2", 105, loss)]) == [], "away before it began"
+        assert judge_chain([FIRST, late, taken], [ServerKill("alpha.s2", 105, loss)]) == [], "away before it began"
         assert "had not ended" in judge_chain([FIRST, late | {"last_tick_ns": 311}, taken], [away])[0], "it ticked on"
         assert judge_chain([FIRST, begun_late | {"last_tick_ns": 601}, taken], [away]) != []
         # Who stood still when its lease ended may begin with what it had leave for, and then sees that it may not.
@@ -71,7 +73,7 @@ def test_whoever_stood_still_or_was_cut_off_until_its_lease_was_over_is_taken_ov
 
 
 def test_a_stint_that_was_never_killed_and_never_ended_is_a_second_authority() -> None:
-    assert "had not ended" in judge_chain([FIRST, KILLED, AFTER], [Kill("alpha.s1", 300)])[0]
+    assert "had not ended" in judge_chain([FIRST, KILLED, AFTER], [ServerKill("alpha.s1", 300)])[0]
 
 
 def test_what_is_written_down_of_a_stint_is_what_became_of_it(tmp_path: Any) -> None:

@@ -20,7 +20,7 @@ from batonpass.authority.node.breakpoints import BREAKPOINT_OF, Breakpoint
 from batonpass.scenarios.chaos.gate import Gate
 from batonpass.scenarios.chaos.handovers import (
     Deed,
-    Outcome,
+    HandoverEnd,
     Trial,
     TrialResult,
     all_cuts,
@@ -46,7 +46,7 @@ async def tried(directory: Path, *names: str) -> list[TrialResult]:
 
 def assert_all_go_on(results: list[TrialResult]) -> None:
     for result in results:
-        assert (result.outcome, result.violations) == (Outcome.GOES_ON, ()), result.sentence
+        assert (result.outcome, result.violations) == (HandoverEnd.GOES_ON, ()), result.sentence
 
 
 async def test_failures_row_9_and_10_the_old_authority_dies_before_and_after_the_commit(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_every_breakpoint_that_servers_pass_has_a_trial_or_a_written_reason_why_
     assert not tried_at & set(WITHOUT_TRIAL)
     assert all(len(reason) > 40 for reason in WITHOUT_TRIAL.values())
     # Nothing that the machine hears and does goes by without one, but time.
-    assert set(BREAKPOINT_OF) == {*get_args(outgoing.Event), *get_args(outgoing.Effect)} - {outgoing.Tick}
+    assert set(BREAKPOINT_OF) == {*get_args(outgoing.Event), *get_args(outgoing.Effect)} - {outgoing.TimePassed}
     page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
     assert [step for step in Breakpoint if f"`{step}`" not in page] == []
     assert f"every step of all ways: {len(all_trials()) + len(all_cuts()):,} trials" in page

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batonpass.scenarios.chaos.history import Addition, CounterLedger, RegisterLedger, counter_problems
 from batonpass.scenarios.simulation.tree.linearizability import Operation
-from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put
+from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, RegisterPut
 
 
 @st.composite
@@ -78,7 +78,7 @@ def operation(action: Action, answer: object, called_at: float, returned_at: flo
 
 def test_an_acknowledged_write_must_be_there_when_the_round_ends() -> None:
     ledger = RegisterLedger()
-    ledger.add(operation(Put("x"), None, 0.0, 1.0))
+    ledger.add(operation(RegisterPut("x"), None, 0.0, 1.0))
 
     assert ledger.judge({"r": "x"}, 2.0, "m1") == {}
     assert ledger.settled == {"r": "x"}
@@ -86,7 +86,7 @@ def test_an_acknowledged_write_must_be_there_when_the_round_ends() -> None:
 
 def test_an_acknowledged_write_that_is_not_there_is_found() -> None:
     ledger = RegisterLedger()
-    ledger.add(operation(Put("x"), None, 0.0, 1.0))
+    ledger.add(operation(RegisterPut("x"), None, 0.0, 1.0))
 
     problems = ledger.judge({}, 2.0, "m1")
     assert "not linearizable" in problems["r"]
@@ -98,7 +98,7 @@ def test_an_acknowledged_write_that_is_not_there_is_found() -> None:
 
 def test_what_a_round_left_must_still_be_there_many_rounds_later() -> None:
     ledger = RegisterLedger()
-    ledger.add(operation(Put("x"), None, 0.0, 1.0))
+    ledger.add(operation(RegisterPut("x"), None, 0.0, 1.0))
     assert ledger.judge({"r": "x"}, 2.0, "m1") == {}
     assert ledger.judge({"r": "x"}, 3.0, "m2") == {}
 
@@ -107,8 +107,8 @@ def test_what_a_round_left_must_still_be_there_many_rounds_later() -> None:
 
 def test_a_write_of_unknown_outcome_may_take_effect_late_or_never() -> None:
     ledger = RegisterLedger()
-    ledger.add(operation(Put("x"), None, 0.0, 1.0))
-    ledger.add(operation(Put("late"), None, 0.5, None))
+    ledger.add(operation(RegisterPut("x"), None, 0.0, 1.0))
+    ledger.add(operation(RegisterPut("late"), None, 0.5, None))
 
     assert ledger.judge({"r": "x"}, 2.0, "m1") == {}
     assert ledger.judge({"r": "late"}, 3.0, "m1") == {}
@@ -124,7 +124,7 @@ def test_an_appended_token_that_is_there_twice_is_found() -> None:
 
 def test_a_stale_read_is_found() -> None:
     ledger = RegisterLedger()
-    ledger.add(operation(Put("x"), None, 0.0, 1.0))
+    ledger.add(operation(RegisterPut("x"), None, 0.0, 1.0))
     ledger.add(operation(Get(), None, 2.0, 3.0))
 
     assert "not linearizable" in ledger.judge({"r": "x"}, 4.0, "m1")["r"]
@@ -132,7 +132,7 @@ def test_a_stale_read_is_found() -> None:
 
 def test_a_swap_that_succeeded_against_another_value_is_found() -> None:
     ledger = RegisterLedger()
-    ledger.add(operation(Put("x"), None, 0.0, 1.0))
+    ledger.add(operation(RegisterPut("x"), None, 0.0, 1.0))
     ledger.add(operation(CompareAndSwap("y", "z"), True, 2.0, 3.0))
 
     assert "not linearizable" in ledger.judge({"r": "z"}, 4.0, "m1")["r"]

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from batonpass.scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
+from batonpass.scenarios.chaos.link import MemberGone, MemberLink, MemberSilent, NotAccepted
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -69,7 +69,7 @@ async def test_an_error_has_its_code(tmp_path: Path) -> None:
 
 async def test_silence_ends_in_time_and_a_late_answer_is_nobodys(tmp_path: Path) -> None:
     async with linked(tmp_path, lambda request: None if request["op"] == "dumb" else {"value": 1}) as (link, _):
-        with pytest.raises(NoAnswer, match="m1 did not answer dumb"):
+        with pytest.raises(MemberSilent, match="m1 did not answer dumb"):
             await link.ask("dumb", within_s=0.01)
         assert await link.ask("other", within_s=5.0) == 1
 

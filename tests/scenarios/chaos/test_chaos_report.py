@@ -6,11 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from batonpass.scenarios.chaos.plan import Kind
+from batonpass.scenarios.chaos.plan import FaultKind
 from batonpass.scenarios.chaos.report import ChaosReport, FaultResult, chaos_table, summarise_kinds, write_chaos_json
 
 
-def result(number: int, kind: Kind, next_write_ms: float | None, *problems: str) -> FaultResult:
+def result(number: int, kind: FaultKind, next_write_ms: float | None, *problems: str) -> FaultResult:
     return FaultResult(number, kind, "m1", 100.0, next_write_ms, None if problems else 50.0, problems)
 
 
@@ -21,18 +21,25 @@ def shown(report: ChaosReport) -> str:
 
 
 def test_figures_are_summed_up_by_kind_in_the_order_of_kinds() -> None:
-    results = [result(number, Kind.STOP_LEADER, float(number)) for number in range(1, 101)]
-    results.append(result(101, Kind.KILL_LEADER, None, "no write was accepted"))
+    results = [result(number, FaultKind.STOP_LEADER, float(number)) for number in range(1, 101)]
+    results.append(result(101, FaultKind.KILL_LEADER, None, "no write was accepted"))
 
     killed, stopped = summarise_kinds(results)
-    assert (killed.kind, killed.faults, killed.problems, killed.next_write_p50_ms) == (Kind.KILL_LEADER, 1, 1, None)
-    assert (stopped.kind, stopped.next_write_p50_ms, stopped.next_write_p99_ms) == (Kind.STOP_LEADER, 50.0, 99.0)
+    assert (killed.kind, killed.faults, killed.problems, killed.next_write_p50_ms) == (
+        FaultKind.KILL_LEADER,
+        1,
+        1,
+        None,
+    )
+    assert (stopped.kind, stopped.next_write_p50_ms, stopped.next_write_p99_ms) == (FaultKind.STOP_LEADER, 50.0, 99.0)
     assert (stopped.next_write_max_ms, stopped.healed_p50_ms, stopped.healed_max_ms) == (100.0, 50.0, 50.0)
 
 
 def test_a_clean_run_says_what_was_judged_and_what_was_skipped() -> None:
-    report = ChaosReport(5, 3, 1, {Kind.SPLIT: "needs network namespaces: EPERM"}, kinds=(Kind.KILL_ALL, Kind.SPLIT))
-    report.results.append(result(1, Kind.KILL_ALL, 900.0))
+    report = ChaosReport(
+        5, 3, 1, {FaultKind.SPLIT: "needs network namespaces: EPERM"}, kinds=(FaultKind.KILL_ALL, FaultKind.SPLIT)
+    )
+    report.results.append(result(1, FaultKind.KILL_ALL, 900.0))
 
     text = shown(report)
     assert "seed 5" in text
@@ -41,8 +48,8 @@ def test_a_clean_run_says_what_was_judged_and_what_was_skipped() -> None:
 
 
 def test_a_violation_comes_with_its_fault_the_files_and_the_command_for_the_same_faults() -> None:
-    report = ChaosReport(5, 3, 9, {}, directory=Path("/kept"), kinds=(Kind.KILL_ALL,))
-    report.results.append(result(1, Kind.KILL_ALL, 900.0, "a write was lost"))
+    report = ChaosReport(5, 3, 9, {}, directory=Path("/kept"), kinds=(FaultKind.KILL_ALL,))
+    report.results.append(result(1, FaultKind.KILL_ALL, 900.0, "a write was lost"))
     report.problems.append("m2 ended by itself")
 
     assert report.violations == ["fault 1 (kill-all): a write was lost", "m2 ended by itself"]
@@ -57,8 +64,10 @@ def test_a_run_that_was_interrupted_before_anything_claims_nothing() -> None:
 
 
 def test_the_json_report_has_everything(tmp_path: Path) -> None:
-    report = ChaosReport(5, 3, 1, {Kind.SPLIT: "reason"}, directory=tmp_path, kinds=(Kind.KILL_ALL, Kind.SPLIT))
-    report.results.append(result(1, Kind.KILL_ALL, 900.0, "lost"))
+    report = ChaosReport(
+        5, 3, 1, {FaultKind.SPLIT: "reason"}, directory=tmp_path, kinds=(FaultKind.KILL_ALL, FaultKind.SPLIT)
+    )
+    report.results.append(result(1, FaultKind.KILL_ALL, 900.0, "lost"))
     write_chaos_json(tmp_path / "report.json", report)
 
     data = json.loads((tmp_path / "report.json").read_text())

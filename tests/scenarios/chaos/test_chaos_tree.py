@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from batonpass.scenarios.chaos.plan import KINDS, Kind, Need
+from batonpass.scenarios.chaos.plan import KINDS, FaultKind, KernelNeed
 from tests.scenarios.fakes import ROOT
 
 # A machine that has much else to do takes ten times as long as a quiet one.
@@ -47,8 +47,8 @@ def all_ended(pids: list[int]) -> None:
 
 
 def test_faults_of_many_kinds_lose_nothing_and_the_report_tells_how_long_each_took(tmp_path: Path) -> None:
-    kinds = [Kind.KILL_ALL, Kind.STOP_LEADER, Kind.TEAR_JOURNAL, Kind.CORRUPT_JOURNAL]
-    kinds += [Kind.ISOLATE_LEADER, Kind.POWER_CUT_ALL]
+    kinds = [FaultKind.KILL_ALL, FaultKind.STOP_LEADER, FaultKind.TEAR_JOURNAL, FaultKind.CORRUPT_JOURNAL]
+    kinds += [FaultKind.ISOLATE_LEADER, FaultKind.POWER_CUT_ALL]
     place, json_file = tmp_path / "run", tmp_path / "report.json"
     done = chaos(
         *("--faults", "6", "--seed", "7", "--kinds", ",".join(kinds)), *("--dir", str(place), "--json", str(json_file))
@@ -61,7 +61,7 @@ def test_faults_of_many_kinds_lose_nothing_and_the_report_tells_how_long_each_to
     # What this kernel does not permit is skipped, and that is said; the rest happened instead.
     for kind in kinds:
         if kind in report["skipped"]:
-            assert KINDS[kind].needs <= set(Need)
+            assert KINDS[kind].needs <= set(KernelNeed)
             assert KINDS[kind].needs
             assert f"skipping {kind}: needs" in done.stderr
         else:

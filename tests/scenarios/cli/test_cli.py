@@ -23,7 +23,7 @@ from batonpass.homeserver.config import HomeserverConfig, RelayConfig
 from batonpass.scenarios.cli import main as cli
 from batonpass.scenarios.cluster.blueprint import hold_directory, lay_out
 from batonpass.scenarios.cluster.ports import Ports
-from batonpass.scenarios.cluster.topology import ClusterSpec, Route
+from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.fakes import DEADLINE_S, dice
@@ -255,7 +255,7 @@ def test_every_flag_of_up_reaches_the_cluster(baton: Baton, started: list[Cluste
             {"a": 1, "b": 2},
             simservers=3,
             relays=2,
-            routes=(Route("a", "b", ("relay.r2",)),),
+            routes=(InstanceRoute("a", "b", ("relay.r2",)),),
             world="batonpass.simserver.world.demo_balls:Balls",
             world_options={"balls": 7, "mood": "calm"},
             directory=tmp_path / "x",

@@ -11,7 +11,7 @@ from batonpass.authority.node.config import read_secret
 from batonpass.homeserver.config import HomeserverConfig, RelayConfig
 from batonpass.scenarios.cluster.blueprint import Blueprint, DirectoryUnusable, hold_directory, lay_out, remembered_spec
 from batonpass.scenarios.cluster.ports import Ports, PortTaken
-from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, Route
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute
 from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.cluster.test_cluster_ports import listen_as_a_server_does
 from tests.scenarios.fakes import dice
@@ -20,7 +20,7 @@ SPEC = ClusterSpec(
     {"alpha": 2, "beta": 1},
     simservers=1,
     relays=1,
-    routes=(Route("alpha", "beta", ("relay.r1",)),),
+    routes=(InstanceRoute("alpha", "beta", ("relay.r1",)),),
     world="batonpass.simserver.world.demo_balls:Balls",
     world_options={"balls": 5, "names": ["a", "b"], "box": {"width_m": 2.5}},
     tick_hz=50.0,

@@ -10,7 +10,16 @@ import trio
 import trio.testing
 
 from batonpass.scenarios.cluster.cluster import ClusterFailed, ClusterSpec, LocalCluster
-from batonpass.scenarios.cluster.events import ClusterEvent, Crashed, Kept, Left, NotInPeace, Ready, Started, Stopping
+from batonpass.scenarios.cluster.events import (
+    ClusterEvent,
+    Kept,
+    Left,
+    NotInPeace,
+    Ready,
+    ServerCrashed,
+    Started,
+    Stopping,
+)
 from tests.scenarios.fakes import DEADLINE_S, Witness, fake_launcher, wait_until
 
 SPEC = ClusterSpec({"alpha": 2}, simservers=1, relays=1)
@@ -94,7 +103,7 @@ async def test_a_server_that_ends_during_the_start_fails_it_at_once(temporary_di
 
     assert "alpha.h2 (pid " in str(failure.value)
     assert 'ended with exit status 7, saying "the dog ate my journal"' in str(failure.value)
-    (crash,) = [event for event in events if isinstance(event, Crashed)]
+    (crash,) = [event for event in events if isinstance(event, ServerCrashed)]
     assert crash.exit.log_tail[-1] == "the dog ate my journal"
     assert [events[-1]] == [Kept(directory) for directory in left_in(temporary_directories)]
 
@@ -277,7 +286,7 @@ async def test_a_crash_is_reported_and_the_rest_goes_on(temporary_directories: P
 
         assert await status_of(cluster, "alpha.h1") == 200
 
-    (crash,) = [event for event in events if isinstance(event, Crashed)]
+    (crash,) = [event for event in events if isinstance(event, ServerCrashed)]
     assert (crash.exit.name, crash.exit.how) == ("alpha.h2", "SIGSEGV")
     assert "Fatal Python error: Segmentation fault" in crash.sentence
     assert isinstance(events[-1], Kept)

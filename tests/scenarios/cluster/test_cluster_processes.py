@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from batonpass.scenarios.cluster.processes import Child, ChildExit, ChildProcesses, Command, SpawnError
+from batonpass.scenarios.cluster.processes import ChildCommand, ChildExit, ChildProcesses, RunningChild, SpawnError
 from tests.scenarios.fakes import DEADLINE_S, ROOT, Witness, wait_until
 
 OBEDIENT = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); signal.pause()"
@@ -27,12 +27,12 @@ class Stage:
         self.crashes = crashes
         self._logs = logs
 
-    def start(self, name: str, program: str, wave: int = 0) -> Child:
+    def start(self, name: str, program: str, wave: int = 0) -> RunningChild:
         # -I -S: no site packages, so that a child is up in some 10 ms.
         argv = (sys.executable, "-I", "-S", "-c", program)
-        return self.scope.start(Command(name, argv, self._logs / f"{name}.log", wave=wave))
+        return self.scope.start(ChildCommand(name, argv, self._logs / f"{name}.log", wave=wave))
 
-    async def start_and_wait_up(self, name: str, program: str, wave: int = 0) -> Child:
+    async def start_and_wait_up(self, name: str, program: str, wave: int = 0) -> RunningChild:
         child = self.start(name, program, wave)
         await wait_until(lambda: child.log_tail() == ("up",))
         return child
@@ -193,13 +193,13 @@ async def test_the_last_lines_are_those_of_this_run_and_bounded(tmp_path: Path) 
 async def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         with pytest.raises(SpawnError, match=r"cannot start a \(/no/such/program\): No such file or directory"):
-            on.scope.start(Command("a", ("/no/such/program",), tmp_path / "a.log"))
+            on.scope.start(ChildCommand("a", ("/no/such/program",), tmp_path / "a.log"))
 
 
 # ---- pausing ----
 
 
-def state_of(child: Child) -> str:
+def state_of(child: RunningChild) -> str:
     """The letter that proc(5) gives to the state of a process: T stands still."""
     return Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]
 

@@ -15,7 +15,7 @@ from hypothesis import Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from tests.mutants.servers.table import MUTANTS
 from tests.scenarios.cluster_walk import FATES, MIX, PromiseBroken, Walk
 
@@ -31,7 +31,7 @@ NAMES = st.sampled_from((*MIX.servers, "alpha.h1", "alpha.h2", "beta.h1", *MIX.p
 class Clusters(RuleBasedStateMachine):
     """Four simulation servers of two instances, two entities, and everything that may happen to them."""
 
-    parts: ClassVar[Parts | None] = None
+    parts: ClassVar[ServersParts | None] = None
 
     def __init__(self) -> None:
         super().__init__()

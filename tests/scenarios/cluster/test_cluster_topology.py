@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, NextHop, Route, parse_instances, parse_route
+from batonpass.scenarios.cluster.topology import (
+    BadSpec,
+    ClusterSpec,
+    InstanceRoute,
+    NextHop,
+    parse_instances,
+    parse_route,
+)
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,15}", fullmatch=True).filter(lambda name: name != "relay")
 
@@ -70,8 +77,8 @@ def test_a_route_leads_through_its_relays_there_and_back() -> None:
         {"alpha": 1, "beta": 1, "gamma": 1, "delta": 1},
         relays=2,
         routes=(
-            Route("alpha", "gamma", ("relay.r1",)),
-            Route("alpha", "delta", ("relay.r1", "relay.r2")),
+            InstanceRoute("alpha", "gamma", ("relay.r1",)),
+            InstanceRoute("alpha", "delta", ("relay.r1", "relay.r2")),
         ),
     )
     hops = spec.next_hops()
@@ -97,7 +104,7 @@ def test_a_relay_on_no_route_reaches_every_instance_directly() -> None:
 
 ROUTES = st.lists(
     st.builds(
-        Route,
+        InstanceRoute,
         st.sampled_from(["alpha", "beta", "gamma"]),
         st.sampled_from(["alpha", "beta", "gamma"]),
         st.lists(st.sampled_from([f"relay.r{n}" for n in range(1, 5)]), max_size=4).map(tuple),
@@ -107,7 +114,7 @@ ROUTES = st.lists(
 
 
 @given(ROUTES)
-def test_following_the_next_hops_takes_exactly_as_many_as_promised(routes: tuple[Route, ...]) -> None:
+def test_following_the_next_hops_takes_exactly_as_many_as_promised(routes: tuple[InstanceRoute, ...]) -> None:
     instances = {"alpha": 1, "beta": 1, "gamma": 1}
     try:
         spec = ClusterSpec(instances, relays=4, routes=routes)
@@ -133,18 +140,24 @@ def test_following_the_next_hops_takes_exactly_as_many_as_promised(routes: tuple
         ({"simservers": -1}, "simulation servers per instance: -1 is not between 0 and 99"),
         ({"relays": 10}, "relays: 10 is not between 0 and 9"),
         (
-            {"routes": (Route("alpha", "omega", ()),)},
+            {"routes": (InstanceRoute("alpha", "omega", ()),)},
             "there is no instance 'omega'; the instances are alpha, beta, gamma",
         ),
-        ({"routes": (Route("alpha", "alpha", ()),)}, "a route joins two different instances"),
-        ({"routes": (Route("alpha", "beta", ("relay.r3",)),)}, "there is no relay.r3; with --relays 2 the relays are"),
-        ({"routes": (Route("alpha", "beta", ("relay.r1", "relay.r1")),)}, "it passes the same relay twice"),
-        ({"routes": (Route("alpha", "beta", ()), Route("beta", "alpha", ("relay.r1",)))}, "given twice"),
+        ({"routes": (InstanceRoute("alpha", "alpha", ()),)}, "a route joins two different instances"),
+        (
+            {"routes": (InstanceRoute("alpha", "beta", ("relay.r3",)),)},
+            "there is no relay.r3; with --relays 2 the relays are",
+        ),
+        ({"routes": (InstanceRoute("alpha", "beta", ("relay.r1", "relay.r1")),)}, "it passes the same relay twice"),
+        (
+            {"routes": (InstanceRoute("alpha", "beta", ()), InstanceRoute("beta", "alpha", ("relay.r1",)))},
+            "given twice",
+        ),
         (
             {
                 "routes": (
-                    Route("alpha", "gamma", ("relay.r1",)),
-                    Route("beta", "gamma", ("relay.r1", "relay.r2")),
+                    InstanceRoute("alpha", "gamma", ("relay.r1",)),
+                    InstanceRoute("beta", "gamma", ("relay.r1", "relay.r2")),
                 )
             },
             "relay.r1 would reach gamma both through its homeservers and through relay.r2",
@@ -161,7 +174,7 @@ def test_impossible_clusters_are_refused(changes: dict[str, object], sentence: s
 
 
 def test_a_route_is_written_as_ends_and_relays() -> None:
-    assert parse_route("alpha:gamma=r1,r2") == Route("alpha", "gamma", ("relay.r1", "relay.r2"))
+    assert parse_route("alpha:gamma=r1,r2") == InstanceRoute("alpha", "gamma", ("relay.r1", "relay.r2"))
 
 
 @pytest.mark.parametrize("text", ["", "alpha:gamma", "alpha=r1", "alpha:gamma=", "alpha:gamma=relay.r1", "a:b=r1,"])

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from batonpass.scenarios.cluster.fork_server import ForkServer, ForkServerFailed
-from batonpass.scenarios.cluster.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
+from batonpass.scenarios.cluster.processes import BATON, ChildCommand, ChildExit, ChildProcesses, RunningChild, as_fork
 from tests.scenarios.fakes import DEADLINE_S, Witness, wait_until
 
 VARIABLES = {"BATON_URL": "http://127.0.0.1:9"}
@@ -27,15 +27,15 @@ class Place:
         self.crashes = crashes
         self._logs = logs
 
-    def fork(self, name: str, *arguments: str) -> Child:
-        command = Command(name, (*BATON, *arguments), self._logs / f"{name}.log", environment=VARIABLES)
+    def fork(self, name: str, *arguments: str) -> RunningChild:
+        command = ChildCommand(name, (*BATON, *arguments), self._logs / f"{name}.log", environment=VARIABLES)
         return self.children.start(command, self.forks)
 
     async def ended(self, name: str, *arguments: str) -> tuple[int, Sequence[str]]:
         end = await self.fork(name, *arguments).wait()
         return end.returncode, end.log_tail
 
-    def relay(self) -> Child:
+    def relay(self) -> RunningChild:
         """Something that goes on until it is told not to: a relay that waits for its configuration, a pipe."""
         config = self._logs / "relay.toml"
         if not config.exists():
@@ -114,7 +114,7 @@ async def test_a_fork_that_cannot_enter_its_network_says_so_and_ends(tmp_path: P
     (tmp_path / "no.net").touch()
     async with place(tmp_path) as here:
         argv = ("nsenter", f"--net={tmp_path}/no.net", *BATON, "--version")
-        end = await here.children.start(Command("lost", argv, tmp_path / "lost.log"), here.forks).wait()
+        end = await here.children.start(ChildCommand("lost", argv, tmp_path / "lost.log"), here.forks).wait()
     assert end.returncode == 1
     assert end.log_tail[-1].startswith(f"cannot enter the network {tmp_path}/no.net: ")
 
@@ -138,7 +138,7 @@ async def test_who_does_not_end_in_time_is_ended_with_the_process_that_it_comes_
     async with ChildProcesses.open(on_crash=lambda _: None, grace_s=DEADLINE_S) as children:
         os.mkfifo(tmp_path / "relay.toml")
         argv = (*BATON, "relay", "--config", f"{tmp_path}/relay.toml", "--parent-pipe")
-        relay = children.start(Command("relay.r1", argv, tmp_path / "log"), forks)
+        relay = children.start(ChildCommand("relay.r1", argv, tmp_path / "log"), forks)
         await wait_until(lambda: is_tied(relay.pid))
         await trio.to_thread.run_sync(forks.let_go, 0.1)
         assert not forks.running

@@ -15,7 +15,7 @@ from batonpass.homeserver.server import main as homeserver_app
 from batonpass.simserver.entity import quarantine
 from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.server import main as simserver_app
-from batonpass.simserver.server.dispatch import Node as SimNode
+from batonpass.simserver.server.dispatch import SimserverNode as SimNode
 from batonpass.simserver.server.main import Shell
 from batonpass.simserver.server.main import run as run_simserver
 from tests.collected import ROOT

@@ -29,13 +29,13 @@ from batonpass.scenarios.players.input_stream import (
     Players,
 )
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
-from batonpass.simserver.entity.inputs import Admission, Inbox, fold
+from batonpass.simserver.entity.inputs import EntityInbox, InputAdmission, fold
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
 
 PLAYER = "alpha.ada"
 
 
-def applied_by(inbox: Inbox) -> int:
+def applied_by(inbox: EntityInbox) -> int:
     return inbox.cursors[PLAYER].applied if PLAYER in inbox.cursors else 0
 
 
@@ -45,7 +45,7 @@ class Wire:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.stream = InputStream("alpha.ball", "alpha.s1")
-        self.inbox = Inbox()
+        self.inbox = EntityInbox()
 
     def send(self, *, lost: bool = False) -> int:
         inputs = self.stream.next_to_send()
@@ -247,10 +247,10 @@ def test_a_player_that_says_nothing_more_finds_out_that_its_last_inputs_were_los
     assert asked == (3, b"x")
     assert stream.to_ask_with(10.2 + ASK_AFTER_S) is None, "not again at once"
     # The authority has died meanwhile, and another one went on from before the second.
-    inbox = Inbox()
+    inbox = EntityInbox()
     inbox.offer(PLAYER, 1, b"x")
     inbox.take()
-    assert inbox.offer(PLAYER, *asked, base=1) is Admission.GAP
+    assert inbox.offer(PLAYER, *asked, base=1) is InputAdmission.GAP
     stream.acknowledged_as(ack(applied_by(inbox), 1, epoch=3), now_s=13.0)
     assert stream.next_to_send() == [(2, b"x"), (3, b"x")]
     assert stream.to_ask_with(99.0) is None, "what waits is repeated anyway"
@@ -314,11 +314,11 @@ def test_who_owns_it_again_uses_no_number_twice_though_what_was_refused_reappear
     stream.add(b"new", 0.0)
     ((seq, data),) = stream.next_to_send()
     given = stream.as_input(seq, data)
-    inbox = Inbox()
+    inbox = EntityInbox()
     for old in (1, 2, 3):
         inbox.offer(PLAYER, old, b"x")
     inbox.take()
-    assert inbox.offer(PLAYER, seq, data, given.base, given.floor) is Admission.ACCEPTED
+    assert inbox.offer(PLAYER, seq, data, given.base, given.floor) is InputAdmission.ACCEPTED
     assert [item.data for item in inbox.take()] == [b"new"]
     assert stream.acknowledged_as(ack(applied_by(inbox), 1, epoch=9), 1.0) == 1
     assert stream.of_this_ownership(seq, inbox.cursors[PLAYER].digest) == (stream.sent, stream.digest)
@@ -328,14 +328,14 @@ def test_who_owns_it_again_goes_on_also_where_nobody_has_heard_of_what_was_refus
     stream = stream_of_three()
     stream.corrected(correction("alpha.bob", 2, 1), PLAYER, 0.0)
     stream.learn_owner(PLAYER, 3, PLAYER)
-    inbox = Inbox()
+    inbox = EntityInbox()
     assert stream.acknowledged_as(ack(applied=0, durable=0, epoch=9), 1.0) == 0
     assert (stream.lost, stream.given_again) == (0, 0), "what was given under an ownership that is over is settled"
     for data in (b"4", b"5"):
         stream.add(data, 1.0)
     for seq, data in stream.next_to_send():
         given = stream.as_input(seq, data)
-        assert inbox.offer(PLAYER, seq, data, given.base, given.floor) is Admission.ACCEPTED
+        assert inbox.offer(PLAYER, seq, data, given.base, given.floor) is InputAdmission.ACCEPTED
     inbox.take()
     assert stream.acknowledged_as(ack(applied_by(inbox), applied_by(inbox), epoch=9), 2.0) == 2
     assert inbox.cursors[PLAYER].digest == stream.digest

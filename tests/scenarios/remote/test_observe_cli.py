@@ -10,7 +10,7 @@ import pytest
 
 from batonpass.scenarios.cli import main as cli
 from batonpass.scenarios.remote import observe as command
-from batonpass.scenarios.remote.connection import Server, print_table
+from batonpass.scenarios.remote.connection import RemoteServer, print_table
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
 from tests.scenarios.commands import Baton, baton_command, parsed
@@ -237,7 +237,7 @@ def test_two_of_the_same_name_have_to_be_told_apart(monkeypatch: pytest.MonkeyPa
         "next": None,
     }
     transport = httpx.MockTransport(lambda _request: httpx.Response(200, json=view))
-    with Server("http://test", None, 1.0) as server:
+    with RemoteServer("http://test", None, 1.0) as server:
         monkeypatch.setattr(server._http, "_http", httpx.Client(transport=transport, base_url="http://test"))
         with pytest.raises(click.UsageError, match=r"2 actors are called x: say which by its pid \(1, 2\)"):
             command._pid_of(server, "x")

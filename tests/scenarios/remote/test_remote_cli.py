@@ -14,7 +14,7 @@ from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.node.why import Cause
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.remote import servers, tree
-from batonpass.scenarios.remote.connection import Server
+from batonpass.scenarios.remote.connection import RemoteServer
 from tests.homeserver.process import server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
 from tests.scenarios.commands import Baton, baton_command, parsed
@@ -191,7 +191,7 @@ def test_a_loss_that_is_not_accepted_changes_nothing_and_says_so(
 ) -> None:
     asked: list[str] = []
 
-    def call(_server: Server, method: str, path: str, **_: Any) -> Any:
+    def call(_server: RemoteServer, method: str, path: str, **_: Any) -> Any:
         asked.append(method)
         return [] if path == "/v1/servers" else {"why": "the log is an older one", "entities": 3}
 
@@ -200,7 +200,7 @@ def test_a_loss_that_is_not_accepted_changes_nothing_and_says_so(
             raise answer
         return answer
 
-    monkeypatch.setattr(Server, "call", call)
+    monkeypatch.setattr(RemoteServer, "call", call)
     monkeypatch.setattr("click.termui.visible_prompt_func", answered)
     ended, out, err = baton("cluster", "accept-loss")
     assert (ended, err.lstrip("\n"), "DELETE" in asked) == (status, said, accepted)
@@ -273,7 +273,7 @@ class Drained:
         monkeypatch.setattr("batonpass.scenarios.remote.servers.time.monotonic", lambda: self.now_s)
         monkeypatch.setattr("batonpass.scenarios.remote.servers.time.sleep", lambda _: None)
         first = self.call("POST", "")
-        status = servers._wait(cast(Server, self), "", first, json_wanted, within_s=1000.0, removing=removing)
+        status = servers._wait(cast(RemoteServer, self), "", first, json_wanted, within_s=1000.0, removing=removing)
         return status, self.now_s
 
 
@@ -366,7 +366,7 @@ def test_whoever_ends_the_waiting_is_told_that_the_drain_goes_on(
             raise KeyboardInterrupt
         return answers.pop()
 
-    monkeypatch.setattr(Server, "call", call)
+    monkeypatch.setattr(RemoteServer, "call", call)
     status, _, err = baton(*command, "alpha.s1")
     assert status == 130
     assert f"the drain of alpha.s1 goes on; wait on with `baton {' '.join(command)} alpha.s1`, end it with" in err
@@ -387,7 +387,7 @@ def test_a_server_that_was_removed_may_be_removed_again(
         raise RemoteRefused("unknown_target", "no simulation server alpha.s1 is registered")
 
     monkeypatch.setattr(servers, "ask_cluster", ask)
-    monkeypatch.setattr(Server, "call", call)
+    monkeypatch.setattr(RemoteServer, "call", call)
     status, out, _ = baton("server", "remove", "alpha.s1", "--dir", str(tmp_path))
     assert (status, out) == (0, "alpha.s1 is removed already\n" if was_removed else "alpha.s1 is removed\n")
     assert baton("server", "remove", "alpha.s1")[0] == 1, "without the directory nobody knows that it ever was"
@@ -408,12 +408,12 @@ def test_nothing_is_removed_from_another_cluster_than_that_of_the_directory(
     calls: list[str] = []
     empty = {"server": "alpha.s1", "draining": True, "entities": 0, "delegated": 0, "held": 0, "leaving": 0}
 
-    def call(_: Server, method: str, *_path: str) -> dict[str, Any]:
+    def call(_: RemoteServer, method: str, *_path: str) -> dict[str, Any]:
         calls.append(method)
         return {**empty, "targets": 1, "empty": True}
 
     monkeypatch.setattr(servers, "ask_cluster", ask)
-    monkeypatch.setattr(Server, "call", call)
+    monkeypatch.setattr(RemoteServer, "call", call)
     done = baton("server", "remove", "alpha.s1", "--dir", str(tmp_path))
     assert done[0] == status, done
     assert (asked, bool(calls)) == ((["look", "remove"], True) if status == 0 else (["look"], False))
@@ -469,7 +469,7 @@ def test_recoveries_say_what_is_waited_for(baton: Baton, monkeypatch: pytest.Mon
         **RECOVERIES,
         "waiting": [{"tick": 7, "abroad": ["beta"], "abroad_too": [], **row} for row in RECOVERIES["waiting"]],
     }
-    monkeypatch.setattr(Server, "call", lambda *_: view)
+    monkeypatch.setattr(RemoteServer, "call", lambda *_: view)
     status, out, _ = baton("recoveries")
     assert status == 0
     for said in (
@@ -493,7 +493,7 @@ def test_where_nobody_died_nothing_waits(baton: Baton) -> None:
 def test_recoveries_and_the_status_of_a_cluster_say_that_the_log_went_back_and_what_to_do(
     baton: Baton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = Server.call
+    cluster = RemoteServer.call
     why = "alpha.s1 proves that the log was at revision 7"
     for command in (["recoveries"], ["cluster", "status"]):
         assert "log_went_back" not in baton(*command)[1]
@@ -501,7 +501,7 @@ def test_recoveries_and_the_status_of_a_cluster_say_that_the_log_went_back_and_w
     def went_back(*args: Any, **more: Any) -> Any:
         return cluster(*args, **more) | {"log_went_back": why}
 
-    monkeypatch.setattr(Server, "call", went_back)
+    monkeypatch.setattr(RemoteServer, "call", went_back)
     for command in (["recoveries"], ["cluster", "status"]):
         status, out, _ = baton(*command)
         assert (status, f"log_went_back: no leases are granted and nothing is written: {why}" in out) == (0, True)
@@ -530,11 +530,11 @@ def test_why_says_in_a_line_each_what_the_cause_is_and_what_to_do(
 ) -> None:
     asked: list[Any] = []
 
-    def call(_server: Server, *args: Any) -> Any:
+    def call(_server: RemoteServer, *args: Any) -> Any:
         asked.append(args)
         return WHY
 
-    monkeypatch.setattr(Server, "call", call)
+    monkeypatch.setattr(RemoteServer, "call", call)
     assert baton("why", "alpha.ball-1") == (
         1,
         "alpha.ball-1 does not run: frozen, transfer transfer-1, for 2.5 s (epoch 4, as alpha.h1 sees it)\n"
@@ -545,7 +545,7 @@ def test_why_says_in_a_line_each_what_the_cause_is_and_what_to_do(
     assert asked == [("GET", "/v1/entities/alpha.ball-1/why")]
     status, out, _ = baton("why", "alpha.ball-1", "--json")
     assert (status, json.loads(out)) == (1, WHY)
-    monkeypatch.setattr(Server, "call", lambda *_: WHY | {"runs": True, "transfer_id": "", "since_s": None})
+    monkeypatch.setattr(RemoteServer, "call", lambda *_: WHY | {"runs": True, "transfer_id": "", "since_s": None})
     status, out, _ = baton("why", "alpha.ball-1")
     assert (status, out.splitlines()[0]) == (0, "alpha.ball-1 runs (epoch 4, as alpha.h1 sees it)")
     assert baton("why", "alpha.ball-1", "--json")[0] == 0

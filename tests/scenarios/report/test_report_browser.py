@@ -12,7 +12,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from batonpass.scenarios.report.html import write_cases_page
-from batonpass.scenarios.report.model import Report
+from batonpass.scenarios.report.model import CasesReport
 from tests.scenarios.factories import make_report
 
 REPORT = make_report()
@@ -181,7 +181,7 @@ def test_charts_change_with_the_colour_scheme_of_the_reader(browser: webdriver.C
 @pytest.mark.usefixtures("requests_made")
 def test_names_that_look_like_markup_are_shown_as_text(browser: webdriver.Chrome, tmp_path: Path) -> None:
     evil = "<img src=https://example.invalid/x onerror=alert(1)>"
-    report: Report = make_report()
+    report: CasesReport = make_report()
     sample = report.cases[0].sample
     assert sample is not None
     hops = tuple(hop.model_copy(update={"src": evil}) if hop.number == 1 else hop for hop in sample.hops)

@@ -21,13 +21,13 @@ from batonpass.scenarios.report.json_file import (
 )
 from batonpass.scenarios.report.model import (
     CaseResult,
-    Hop,
+    CasesReport,
     HopRange,
     Invariants,
-    Mark,
     Percentiles,
     PhaseMedians,
-    Report,
+    ReportedHop,
+    ReportedMark,
     ReportModel,
     SampleTransfer,
     SectorsReport,
@@ -143,7 +143,8 @@ DOCUMENT = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    "model", [Report, SectorsReport, CaseResult, Invariants, Hop, Mark, SampleTransfer, PhaseMedians]
+    "model",
+    [CasesReport, SectorsReport, CaseResult, Invariants, ReportedHop, ReportedMark, SampleTransfer, PhaseMedians],
 )
 def test_every_key_of_the_files_is_explained_in_the_document(model: type[ReportModel]) -> None:
     # Latencies are called samples in the file.

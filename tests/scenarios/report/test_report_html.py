@@ -7,7 +7,14 @@ import pytest
 
 from batonpass.scenarios.report import charts, timeline
 from batonpass.scenarios.report.html import cases_page
-from batonpass.scenarios.report.model import CaseResult, Hop, HopRange, Mark, Percentiles, SampleTransfer
+from batonpass.scenarios.report.model import (
+    CaseResult,
+    HopRange,
+    Percentiles,
+    ReportedHop,
+    ReportedMark,
+    SampleTransfer,
+)
 from tests.scenarios.factories import make_case, make_report, make_sample
 
 CASES = make_report().cases
@@ -64,8 +71,12 @@ def test_lifelines_run_along_the_path_from_the_old_authority_to_the_new() -> Non
 
 def test_time_starts_at_the_first_moment_and_short_transfers_are_in_microseconds() -> None:
     def one_hop(duration_ns: int) -> SampleTransfer:
-        hop = Hop(number=1, kind="k", src="a", dst="b", sent_ns=500, received_ns=500 + duration_ns, on_path=True)
-        return SampleTransfer(transfer_id="t", hops=(hop,), marks=(Mark(server="a", label="frozen", at_ns=400),))
+        hop = ReportedHop(
+            number=1, kind="k", src="a", dst="b", sent_ns=500, received_ns=500 + duration_ns, on_path=True
+        )
+        return SampleTransfer(
+            transfer_id="t", hops=(hop,), marks=(ReportedMark(server="a", label="frozen", at_ns=400),)
+        )
 
     short, long = timeline.time_axis(one_hop(1_500_000)), timeline.time_axis(one_hop(2_500_000))
     assert (short.unit, short.at(400), short.at(2_400)) == ("µs", 0, 2)
@@ -88,11 +99,11 @@ def test_the_band_of_nobody_simulating_runs_from_frozen_to_activated() -> None:
 
 def test_labels_of_close_marks_on_one_lifeline_stand_on_different_sides() -> None:
     marks = (
-        Mark(server="a", label="frozen", at_ns=0),
-        Mark(server="a", label="committed", at_ns=990_000),
-        Mark(server="a", label="retired", at_ns=1_000_000),
+        ReportedMark(server="a", label="frozen", at_ns=0),
+        ReportedMark(server="a", label="committed", at_ns=990_000),
+        ReportedMark(server="a", label="retired", at_ns=1_000_000),
     )
-    hop = Hop(number=1, kind="k", src="a", dst="b", sent_ns=0, received_ns=10, on_path=True)
+    hop = ReportedHop(number=1, kind="k", src="a", dst="b", sent_ns=0, received_ns=10, on_path=True)
     traces = timeline.sequence_diagram(SampleTransfer(transfer_id="t", hops=(hop,), marks=marks))["data"]
     places = {
         trace["name"]: trace["textposition"][0] for trace in traces if trace.get("name") in ("committed", "retired")
@@ -121,7 +132,7 @@ def test_a_page_can_be_made_of_a_run_in_which_nothing_worked() -> None:
 
 def test_names_from_the_run_cannot_become_markup_or_script() -> None:
     evil = "</script><script>alert(1)</script><b>"
-    hop = Hop(number=1, kind=evil, src=evil, dst="b", sent_ns=1, received_ns=2, on_path=True)
+    hop = ReportedHop(number=1, kind=evil, src=evil, dst="b", sent_ns=1, received_ns=2, on_path=True)
     case = make_case("3", None, sample=SampleTransfer(transfer_id=evil, hops=(hop,)), off_path={evil: 1.0})
     page = cases_page(make_report(cases=(case,), versions={evil: evil}, machine={evil: evil}))
     assert "<script>alert" not in page

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from batonpass.authority.node.config import ConfigError
 from batonpass.scenarios.cluster.toml_writer import to_toml
 from batonpass.scenarios.sectors import world as airspace
-from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.map import AirspaceBounds, Grid, SectorMap
 from batonpass.scenarios.sectors.position import BadReport, PositionReport
 from batonpass.scenarios.sectors.tracks import Point
 from batonpass.scenarios.sectors.world import MAX_COAST_MS, Airspace
@@ -24,7 +24,7 @@ from tests.authority.wire.test_cbor import laughs
 TICK_S = 0.05
 START_MS = 1_533_121_320_000
 # One degree each way from 46° N, 7° E, where the four sectors meet.
-MAP = SectorMap(Bounds(45.0, 6.0, 47.0, 8.0), Grid(2, 2), hysteresis_km=1.0)
+MAP = SectorMap(AirspaceBounds(45.0, 6.0, 47.0, 8.0), Grid(2, 2), hysteresis_km=1.0)
 SOUTH_WEST, SOUTH_EAST, NORTH_WEST, NORTH_EAST = SERVERS = ["alpha.s1", "beta.s1", "alpha.s2", "beta.s2"]
 E7_PER_KM_NORTH = 10**7 / 111.195
 

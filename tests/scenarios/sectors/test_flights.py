@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.sectors.map import KM_PER_DEGREE, Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.map import KM_PER_DEGREE, AirspaceBounds, Grid, SectorMap
 from batonpass.scenarios.sectors.synthetic_tracks import AIRPORT_ALTITUDE_FT, Traffic, generate_flights
 from batonpass.scenarios.sectors.tracks import Flight
 
-SWISS = Bounds(45.82, 5.96, 47.81, 10.49)
+SWISS = AirspaceBounds(45.82, 5.96, 47.81, 10.49)
 START_MS = 1_533_121_320_000
 
 
@@ -22,7 +22,7 @@ def seeded(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-def make(seed: int = 7, flights: int = 40, bounds: Bounds = SWISS, step_s: int = 10) -> tuple[Flight, ...]:
+def make(seed: int = 7, flights: int = 40, bounds: AirspaceBounds = SWISS, step_s: int = 10) -> tuple[Flight, ...]:
     return generate_flights(Traffic(bounds, flights, START_MS, 3600, step_s), seeded(seed))
 
 
@@ -53,7 +53,7 @@ def test_one_seed_makes_the_same_flights_in_other_processes_with_other_hash_seed
 def test_flights_are_in_order_of_time_with_steady_steps_and_unique_names(
     seed: int, south: float, west: float, side: float, step_s: int
 ) -> None:
-    flights = make(seed, 6, Bounds(south, west, south + side, west + side), step_s)
+    flights = make(seed, 6, AirspaceBounds(south, west, south + side, west + side), step_s)
     assert [flight.first_ms for flight in flights] == sorted(flight.first_ms for flight in flights)
     assert len({flight.id for flight in flights}) == len({flight.icao24 for flight in flights}) == 6
     for flight in flights:
@@ -117,12 +117,12 @@ def test_enough_flights_cross_borders_to_be_worth_simulating() -> None:
         (SWISS, 100_001, 60, 10, "100001"),
         (SWISS, 1, -1, 10, "-1 s"),
         (SWISS, 1, 60, 0, "0 s"),
-        (Bounds(-90, -180, 90, 180), 1, 60, 10, "180 by 360"),
-        (Bounds(46, 6, 46.01, 10), 1, 60, 10, "0.01 by 4"),
+        (AirspaceBounds(-90, -180, 90, 180), 1, 60, 10, "180 by 360"),
+        (AirspaceBounds(46, 6, 46.01, 10), 1, 60, 10, "0.01 by 4"),
     ],
 )
 def test_traffic_that_cannot_be_made_is_refused_by_name(
-    bounds: Bounds, flights: int, duration_s: int, step_s: int, named: str
+    bounds: AirspaceBounds, flights: int, duration_s: int, step_s: int, named: str
 ) -> None:
     with pytest.raises(ValueError, match=named):
         Traffic(bounds, flights, START_MS, duration_s, step_s)

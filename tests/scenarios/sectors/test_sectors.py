@@ -15,7 +15,7 @@ from batonpass.authority.wire.hops import REPEATED, Trace
 from batonpass.scenarios.cli import main as cli
 from batonpass.scenarios.cluster.blueprint import hold_directory, lay_out
 from batonpass.scenarios.cluster.ports import Ports
-from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, Route
+from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute
 from batonpass.scenarios.judge.custody import Custody
 from batonpass.scenarios.judge.evidence import Evidence
 from batonpass.scenarios.report.json_file import read_sectors, write_sectors
@@ -24,7 +24,7 @@ from batonpass.scenarios.report.verdict import sectors_problems
 from batonpass.scenarios.sectors import run as sectors
 from batonpass.scenarios.sectors.feed import Flown
 from batonpass.scenarios.sectors.judge import Observed, custody_holes, peaks, sectors_report
-from batonpass.scenarios.sectors.map import Bounds, Grid
+from batonpass.scenarios.sectors.map import AirspaceBounds, Grid
 from batonpass.scenarios.sectors.plan import (
     Crossing,
     SectorsPlan,
@@ -39,7 +39,7 @@ from batonpass.scenarios.sectors.world import Airspace
 from tests.scenarios.factories import MACHINE, STARTED_AT, VERSIONS, make_sectors_report
 from tests.scenarios.fakes import ROOT
 
-BOUNDS = Bounds(45.0, 6.0, 47.0, 8.0)
+BOUNDS = AirspaceBounds(45.0, 6.0, 47.0, 8.0)
 HOMES = {"alpha": 3, "beta": 3}
 START_MS = 1_533_121_200_000  # 2018-08-01 11:00 UTC
 WEST, EAST = (45.5, 6.5), (45.5, 7.5)
@@ -173,7 +173,9 @@ def test_an_hour_that_cannot_be_is_refused_with_what_can(hour: str, sentence: st
     ],
 )
 def test_h_counts_the_way_by_the_home_of_the_record(entity: str, source: str, target: str, expected: Crossing) -> None:
-    spec = ClusterSpec({"alpha": 1, "beta": 1, "gamma": 1}, relays=1, routes=(Route("alpha", "gamma", ("relay.r1",)),))
+    spec = ClusterSpec(
+        {"alpha": 1, "beta": 1, "gamma": 1}, relays=1, routes=(InstanceRoute("alpha", "gamma", ("relay.r1",)),)
+    )
     assert crossing_of(spec, entity, source, target) == expected
 
 

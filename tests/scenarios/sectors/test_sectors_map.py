@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.sectors.map import MAX_GRID_SIDE, Bounds, Grid, SectorMap, SectorMapError
+from batonpass.scenarios.sectors.map import MAX_GRID_SIDE, AirspaceBounds, Grid, SectorMap, SectorMapError
 
-SWISS = Bounds(south_deg=45.8, west_deg=5.9, north_deg=47.8, east_deg=10.5)
+SWISS = AirspaceBounds(south_deg=45.8, west_deg=5.9, north_deg=47.8, east_deg=10.5)
 QUARTERS = SectorMap(SWISS, Grid(2, 2), hysteresis_km=5)
 MIDDLE = (46.8, 8.2)
 
@@ -24,7 +24,7 @@ GRIDS = st.builds(Grid, st.integers(1, MAX_GRID_SIDE), st.integers(1, MAX_GRID_S
 @st.composite
 def maps(draw: st.DrawFn) -> SectorMap:
     south, west = draw(st.floats(-80, 60)), draw(st.floats(-170, 150))
-    bounds = Bounds(south, west, south + draw(st.floats(0.5, 20)), west + draw(st.floats(0.5, 20)))
+    bounds = AirspaceBounds(south, west, south + draw(st.floats(0.5, 20)), west + draw(st.floats(0.5, 20)))
     sector_map = SectorMap(bounds, draw(GRIDS), hysteresis_km=0)
     narrowest_km = min(sector_map._sector_height_km, sector_map._sector_width_km)
     return SectorMap(bounds, sector_map.grid, hysteresis_km=draw(st.floats(0, 0.49)) * narrowest_km)
@@ -213,15 +213,15 @@ def test_a_sector_that_does_not_exist_is_named() -> None:
 )
 def test_impossible_bounds_are_refused(edges: tuple[float, float, float, float], named: str) -> None:
     with pytest.raises(SectorMapError, match=named):
-        Bounds(*edges)
+        AirspaceBounds(*edges)
 
 
 def test_bounds_around_positions_hold_all_of_them() -> None:
-    assert Bounds.around([(46, 9), (47, 6), (46.5, 10)]) == Bounds(46, 6, 47, 10)
+    assert AirspaceBounds.around([(46, 9), (47, 6), (46.5, 10)]) == AirspaceBounds(46, 6, 47, 10)
     with pytest.raises(SectorMapError, match="no positions"):
-        Bounds.around([])
+        AirspaceBounds.around([])
     with pytest.raises(SectorMapError, match="south to north"):
-        Bounds.around([(46, 9)])
+        AirspaceBounds.around([(46, 9)])
 
 
 @pytest.mark.parametrize("hysteresis_km", [-1, math.nan, math.inf, 56])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.scenarios.sectors import tracks
-from batonpass.scenarios.sectors.map import Bounds, Grid, SectorMap
+from batonpass.scenarios.sectors.map import AirspaceBounds, Grid, SectorMap
 from batonpass.scenarios.sectors.synthetic_tracks import Traffic, generate_flights
 from batonpass.scenarios.sectors.tracks import (
     GAP_MS,
@@ -28,7 +28,7 @@ from batonpass.scenarios.sectors.tracks import (
     read_tracks,
 )
 
-SWISS = Bounds(45.82, 5.96, 47.81, 10.49)
+SWISS = AirspaceBounds(45.82, 5.96, 47.81, 10.49)
 START_MS = 1_533_121_320_000
 COLUMNS = (
     "timestamp",
@@ -388,7 +388,7 @@ if RECORDING.exists():
         flights = clip(recording.flights, hour.start_ms, hour.end_ms)
         assert len(flights) == hour.flights == 143
         assert sum(len(flight.points) for flight in flights) == 12_986
-        everywhere = Bounds.around(
+        everywhere = AirspaceBounds.around(
             (point.latitude_deg, point.longitude_deg) for flight in recording.flights for point in flight.points
         )
         assert crossings(flights, SectorMap(everywhere, Grid(2, 2), hysteresis_km=2)) == 154

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batonpass.scenarios.simulation.search.search import Search, Step, TooManyStates
+from batonpass.scenarios.simulation.search.search import Search, SearchStep, TooManyStates
 
 
 class Jugs:
@@ -17,7 +17,7 @@ class Jugs:
     def initial(self) -> tuple[int, int]:
         return (0, 0)
 
-    def steps(self, state: tuple[int, int]) -> Iterator[Step]:
+    def steps(self, state: tuple[int, int]) -> Iterator[SearchStep]:
         small, big = state
         poured, back = min(small, 5 - big), min(big, 3 - small)
         after = {
@@ -25,7 +25,7 @@ class Jugs:
             "small to big": (small - poured, big + poured), "big to small": (small + back, big - back),
         }  # fmt: skip
         for name, jugs in after.items():
-            yield Step((name,), jugs, name != "empty big", "measured" if jugs[1] == self.forbidden else "")
+            yield SearchStep((name,), jugs, name != "empty big", "measured" if jugs[1] == self.forbidden else "")
 
     def is_settled(self, state: tuple[int, int]) -> bool:
         return state == (0, 0)
@@ -63,11 +63,11 @@ class Valley(Jugs):
     def initial(self) -> tuple[int, int]:
         return (0, 0)
 
-    def steps(self, state: tuple[int, int]) -> Iterator[Step]:
+    def steps(self, state: tuple[int, int]) -> Iterator[SearchStep]:
         if state[0] < 3:
-            yield Step((f"fall to {state[0] + 1}",), (state[0] + 1, 0), state[0] != 1, "")
+            yield SearchStep((f"fall to {state[0] + 1}",), (state[0] + 1, 0), state[0] != 1, "")
         if state[0] == 1:
-            yield Step(("climb",), (0, 0), True, "")
+            yield SearchStep(("climb",), (0, 0), True, "")
 
 
 def test_a_state_without_a_way_back_is_found_and_the_nearest_is_named() -> None:

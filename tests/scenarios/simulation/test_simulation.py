@@ -13,7 +13,7 @@ import pytest
 from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, run_campaign
 from batonpass.scenarios.simulation.kernel.worker import MODULE
 from batonpass.scenarios.simulation.tree.command import RAFT
-from batonpass.scenarios.simulation.tree.fence import Fence
+from batonpass.scenarios.simulation.tree.fence import RaftFence
 from batonpass.scenarios.simulation.tree.mixes import MIXES
 from batonpass.scenarios.simulation.tree.run import simulate
 from tests.mutants.tree import MUTANTS
@@ -72,7 +72,7 @@ def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
 
 
 def test_an_outcome_tells_what_happened_and_its_lines_only_when_something_was_violated() -> None:
-    fine = simulate(Fence(), MIXES["crashes"], 1, 3)
+    fine = simulate(RaftFence(), MIXES["crashes"], 1, 3)
     assert not fine.violations
     assert fine.crashes
     assert fine.lines == ()

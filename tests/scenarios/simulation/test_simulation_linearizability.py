@@ -13,7 +13,15 @@ from batonpass.scenarios.simulation.tree.linearizability import (
     Undecided,
     check_linearizable,
 )
-from batonpass.scenarios.simulation.tree.registers import Action, Append, CompareAndSwap, Get, Put, Value, apply_action
+from batonpass.scenarios.simulation.tree.registers import (
+    Action,
+    Append,
+    CompareAndSwap,
+    Get,
+    RegisterPut,
+    Value,
+    apply_action,
+)
 
 
 def operation(
@@ -32,29 +40,35 @@ def is_linearizable(history: Iterable[Operation]) -> bool:
 
 GOOD = {
     "nothing happened": [],
-    "one after the other": [operation("a", 0, 1, Put("1")), operation("b", 2, 3, Get(), "1")],
-    "a read beside a write may see the old value": [operation("a", 0, 5, Put("1")), operation("b", 1, 2, Get(), None)],
-    "a read beside a write may see the new value": [operation("a", 0, 5, Put("1")), operation("b", 1, 2, Get(), "1")],
+    "one after the other": [operation("a", 0, 1, RegisterPut("1")), operation("b", 2, 3, Get(), "1")],
+    "a read beside a write may see the old value": [
+        operation("a", 0, 5, RegisterPut("1")),
+        operation("b", 1, 2, Get(), None),
+    ],
+    "a read beside a write may see the new value": [
+        operation("a", 0, 5, RegisterPut("1")),
+        operation("b", 1, 2, Get(), "1"),
+    ],
     "two reads beside a write, old then new": [
-        operation("a", 0, 9, Put("1")),
+        operation("a", 0, 9, RegisterPut("1")),
         operation("b", 1, 2, Get(), None),
         operation("b", 3, 4, Get(), "1"),
     ],
     "a write of unknown outcome that never happened": [
-        operation("a", 0, None, Put("1")),
+        operation("a", 0, None, RegisterPut("1")),
         operation("b", 1, 2, Get(), None),
         operation("b", 3, 4, Get(), None),
     ],
     "a write of unknown outcome that happened much later": [
-        operation("a", 0, None, Put("1")),
-        operation("b", 1, 2, Put("2")),
+        operation("a", 0, None, RegisterPut("1")),
+        operation("b", 1, 2, RegisterPut("2")),
         operation("b", 3, 4, Get(), "2"),
         operation("b", 5, 6, Get(), "1"),
     ],
     "a write of unknown outcome explains why a swap failed": [
-        operation("a", 0, None, Put("1")),
+        operation("a", 0, None, RegisterPut("1")),
         operation("b", 1, 2, CompareAndSwap(None, "2"), False),
-        operation("b", 3, 4, Put("3")),
+        operation("b", 3, 4, RegisterPut("3")),
         operation("b", 5, 6, Get(), "3"),
     ],
     "of two swaps at a time one wins": [
@@ -62,7 +76,7 @@ GOOD = {
         operation("b", 0, 5, CompareAndSwap(None, "2"), False),
         operation("c", 6, 7, Get(), "1"),
     ],
-    "what touches in time is simultaneous": [operation("a", 0, 1, Put("1")), operation("b", 1, 2, Get(), None)],
+    "what touches in time is simultaneous": [operation("a", 0, 1, RegisterPut("1")), operation("b", 1, 2, Get(), None)],
     "appends in an order that real time allows": [
         operation("a", 0, 5, Append("x"), "yx"),
         operation("b", 1, 4, Append("y"), "y"),
@@ -70,21 +84,21 @@ GOOD = {
 }
 
 BAD = {
-    "stale read": [operation("a", 0, 1, Put("1")), operation("b", 2, 3, Get(), None)],
+    "stale read": [operation("a", 0, 1, RegisterPut("1")), operation("b", 2, 3, Get(), None)],
     "stale read of an earlier value": [
-        operation("a", 0, 1, Put("1")),
-        operation("a", 2, 3, Put("2")),
+        operation("a", 0, 1, RegisterPut("1")),
+        operation("a", 2, 3, RegisterPut("2")),
         operation("b", 4, 5, Get(), "1"),
     ],
     "a read of what nobody wrote": [operation("b", 4, 5, Get(), "1")],
-    "a read from the future": [operation("b", 0, 1, Get(), "1"), operation("a", 2, 3, Put("1"))],
+    "a read from the future": [operation("b", 0, 1, Get(), "1"), operation("a", 2, 3, RegisterPut("1"))],
     "a read that goes back": [
-        operation("a", 0, 9, Put("1")),
+        operation("a", 0, 9, RegisterPut("1")),
         operation("b", 1, 2, Get(), "1"),
         operation("c", 3, 4, Get(), None),
     ],
     "a read that goes back over an unknown write": [
-        operation("a", 0, None, Put("1")),
+        operation("a", 0, None, RegisterPut("1")),
         operation("b", 1, 2, Get(), "1"),
         operation("c", 3, 4, Get(), None),
     ],
@@ -97,9 +111,9 @@ BAD = {
         operation("b", 2, 3, Append("y"), "y"),
     ],
     "an acknowledged write is lost": [
-        operation("a", 0, 1, Put("1")),
-        operation("a", 2, 3, Put("2")),
-        operation("b", 4, 5, Put("3")),
+        operation("a", 0, 1, RegisterPut("1")),
+        operation("a", 2, 3, RegisterPut("2")),
+        operation("b", 4, 5, RegisterPut("3")),
         operation("c", 6, 7, Get(), "2"),
     ],
     "applied twice": [
@@ -113,12 +127,12 @@ BAD = {
         operation("b", 6, 7, Get(), "xyx"),
     ],
     "a swap that failed for no reason": [
-        operation("a", 0, 1, Put("1")),
+        operation("a", 0, 1, RegisterPut("1")),
         operation("a", 2, 3, CompareAndSwap("1", "2"), False),
     ],
     "two observers disagree about the order": [
-        operation("a", 0, 9, Put("1")),
-        operation("b", 0, 9, Put("2")),
+        operation("a", 0, 9, RegisterPut("1")),
+        operation("b", 0, 9, RegisterPut("2")),
         operation("c", 1, 2, Get(), "1"),
         operation("c", 3, 4, Get(), "2"),
         operation("d", 1, 2, Get(), "2"),
@@ -147,7 +161,7 @@ def test_the_refusal_names_the_answer_that_does_not_fit() -> None:
 
 def test_keys_are_judged_apart() -> None:
     history = [
-        Operation("a", "one", Put("1"), None, 0, 1),
+        Operation("a", "one", RegisterPut("1"), None, 0, 1),
         Operation("b", "two", Get(), None, 2, 3),
         Operation("b", "one", Get(), "1", 4, 5),
     ]
@@ -174,7 +188,7 @@ def test_hundreds_of_operations_by_a_dozen_clients_are_judged_at_once() -> None:
 
 
 actions = st.one_of(
-    st.sampled_from("123").map(Put),
+    st.sampled_from("123").map(RegisterPut),
     st.just(Get()),
     st.builds(CompareAndSwap, st.sampled_from([None, "1", "2"]), st.sampled_from("123")),
     st.sampled_from("xy").map(Append),

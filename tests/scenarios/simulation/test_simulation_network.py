@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
-from batonpass.scenarios.simulation.tree.network import Frame, Network, Weather
+from batonpass.scenarios.simulation.tree.network import Frame, TreeNetwork, Weather
 
 
 class Endpoints:
@@ -37,7 +37,7 @@ class Lan:
     def __init__(self, weather: Weather = Weather()) -> None:  # noqa: B008 - frozen
         self.schedule = Schedule()
         self.endpoints = Endpoints()
-        self.network = Network(["a", "b"], self.schedule, random.Random(1), weather, self.endpoints)
+        self.network = TreeNetwork(["a", "b"], self.schedule, random.Random(1), weather, self.endpoints)
         self.until(lambda: len(self.endpoints.connections) == 2)
 
     def until(self, condition: Callable[[], bool]) -> None:

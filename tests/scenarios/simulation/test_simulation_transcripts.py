@@ -7,21 +7,21 @@ from typing import cast
 
 import pytest
 
-from batonpass.scenarios.simulation.tree.cluster import Cluster
-from batonpass.scenarios.simulation.tree.fence import Fence, FencedMember
-from batonpass.scenarios.simulation.tree.mixes import FaultMix
+from batonpass.scenarios.simulation.tree.cluster import TreeCluster
+from batonpass.scenarios.simulation.tree.fence import FencedMember, RaftFence
+from batonpass.scenarios.simulation.tree.mixes import TreeFaultMix
 from batonpass.scenarios.simulation.tree.network import Weather
 from batonpass.tree.net.frames import decode_message_untrusted
 from tests.mutants.tree import MUTANTS
 
-CALM = FaultMix(name="calm", purpose="nothing goes wrong by itself", weather=Weather(remembers=True))
+CALM = TreeFaultMix(name="calm", purpose="nothing goes wrong by itself", weather=Weather(remembers=True))
 
 
 class Story:
     """A cluster in which only what the test says happens."""
 
-    def __init__(self, fence: Fence, size: int, mix: FaultMix = CALM) -> None:
-        self.cluster = Cluster(fence, mix, size, random.Random(7))
+    def __init__(self, fence: RaftFence, size: int, mix: TreeFaultMix = CALM) -> None:
+        self.cluster = TreeCluster(fence, mix, size, random.Random(7))
         for client in self.cluster.clients:
             client.resting = True
         self.until(lambda: len(self.cluster.leaders()) == 1)
@@ -67,10 +67,10 @@ class Story:
 
 @pytest.mark.parametrize(
     ("fence", "counted"),
-    [(Fence, False), (MUTANTS["acknowledgements-of-any-term"].fence, True)],
+    [(RaftFence, False), (MUTANTS["acknowledgements-of-any-term"].fence, True)],
     ids=["fence", "weakened"],
 )
-def test_an_acknowledgement_counts_in_its_own_term_only(fence: Callable[[], Fence], counted: bool) -> None:
+def test_an_acknowledgement_counts_in_its_own_term_only(fence: Callable[[], RaftFence], counted: bool) -> None:
     """T5: what a follower had in an earlier term may have been replaced since; only a new answer says what it has."""
     story = Story(fence(), 3)
     for _ in range(3):
@@ -90,11 +90,11 @@ def test_an_acknowledgement_counts_in_its_own_term_only(fence: Callable[[], Fenc
 
 @pytest.mark.parametrize(
     ("fence", "believed"),
-    [(Fence, False), (MUTANTS["commit-index-beside-snapshot"].fence, True)],
+    [(RaftFence, False), (MUTANTS["commit-index-beside-snapshot"].fence, True)],
     ids=["fence", "weakened"],
 )
 def test_a_commit_index_beside_a_piece_of_a_snapshot_commits_nothing_of_a_log_that_was_not_compared(
-    fence: Callable[[], Fence], believed: bool
+    fence: Callable[[], RaftFence], believed: bool
 ) -> None:
     """T6: a leader of before has entries of its own where its successor has others, and committed ones."""
     story = Story(fence(), 3, replace(CALM, compact_after_entries=4))
@@ -121,7 +121,7 @@ def test_a_commit_index_beside_a_piece_of_a_snapshot_commits_nothing_of_a_log_th
 
 
 def test_a_leader_that_is_cut_off_serves_no_reads_and_acknowledges_nothing() -> None:
-    story = Story(Fence(), 5)
+    story = Story(RaftFence(), 5)
     (leader,) = story.cluster.leaders()
     story.write(1)
     story.isolate(leader)

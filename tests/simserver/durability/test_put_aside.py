@@ -12,8 +12,8 @@ from batonpass.authority.model.standing import CopySource
 from batonpass.scenarios.cli import main as cli
 from batonpass.simserver.durability import put_aside
 from batonpass.simserver.durability.put_aside import Aside, PutAside
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot, state_hash
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash
 from batonpass.simserver.world.step import Carried
 from batonpass.tree.disk.disk import DiskFailed
 from tests.simserver.stage import BALL
@@ -85,7 +85,7 @@ def test_what_cannot_be_put_aside_is_an_error_of_whoever_wants_to_give_it_up(tmp
 def test_an_operator_sees_what_was_put_aside_and_the_state_of_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = Snapshot("ball", 7, {"p": [1, 2]}, Inbox().to_data(), carried=Carried.of_new(BALL)).encode()
+    state = EntitySnapshot("ball", 7, {"p": [1, 2]}, EntityInbox().to_data(), carried=Carried.of_new(BALL)).encode()
     PutAside(tmp_path / "put_aside").keep([aside(2, state=state), aside(3, entity="alpha.other")])
     assert cli.run_command(["put-aside", "--dir", str(tmp_path)]) == 0
     out = capsys.readouterr().out

@@ -18,8 +18,8 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
 from batonpass.simserver.entity import inputs, journal
 from batonpass.simserver.entity.actor import TickNow
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot, state_hash
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"
@@ -168,7 +168,7 @@ async def test_a_world_that_fails_leaves_the_entity_standing_still_with_its_inpu
     ticks(ref, 3)
     assert (await inspect(ref))["tick"] == 2, "until people have looked at it"
     frozen = await ref.frozen()
-    assert Snapshot.decode(frozen.state).inbox["pending"] == [[ADA, 1, b""]], "and it can still be moved"
+    assert EntitySnapshot.decode(frozen.state).inbox["pending"] == [[ADA, 1, b""]], "and it can still be moved"
 
 
 async def test_failures_row_41_released_it_goes_on_or_stands_still_again_with_what_was_discarded_gone(
@@ -329,11 +329,11 @@ async def test_the_fullest_journal_fits_the_messages_that_carry_it(system: Syste
 
 
 def test_equal_snapshots_are_equal_bytes() -> None:
-    one = Snapshot("ball", 7, {"a": 1, "b": [1, b"x"]}, Inbox().to_data())
-    other = Snapshot("ball", 7, {"b": [1, b"x"], "a": 1}, Inbox().to_data())
+    one = EntitySnapshot("ball", 7, {"a": 1, "b": [1, b"x"]}, EntityInbox().to_data())
+    other = EntitySnapshot("ball", 7, {"b": [1, b"x"], "a": 1}, EntityInbox().to_data())
     assert one.encode() == other.encode()
-    assert Snapshot.decode(one.encode()) == one
-    assert state_hash(one.encode()) != state_hash(Snapshot("ball", 8, one.world, one.inbox).encode())
+    assert EntitySnapshot.decode(one.encode()) == one
+    assert state_hash(one.encode()) != state_hash(EntitySnapshot("ball", 8, one.world, one.inbox).encode())
 
 
 async def test_the_next_server_begins_with_the_very_state_with_which_the_last_one_ended(system: System) -> None:
@@ -343,7 +343,7 @@ async def test_the_next_server_begins_with_the_very_state_with_which_the_last_on
     ticks(ref, 3)
     feed(ref, 3, data=cbor2.dumps([5, 5, 5]))
     frozen = await ref.frozen()
-    there.start(Snapshot.decode(frozen.state), frozen.fence.raised())
+    there.start(EntitySnapshot.decode(frozen.state), frozen.fence.raised())
     (ended,), (begun,) = here.custody.to_data(), there.custody.to_data()
     assert (begun["started_tick"], begun["started_hash"]) == (ended["ended_tick"], ended["ended_hash"])
     assert begun["started_hash"] == frozen.state_hash
@@ -390,7 +390,7 @@ async def _move(ref: Actor, fence: Fence, hand: Random, stages: list[Stage]) -> 
         await ref.resume(fence)
         return ref, fence
     stages.reverse()
-    moved = stages[0].start(Snapshot.decode(frozen.state), fence)
+    moved = stages[0].start(EntitySnapshot.decode(frozen.state), fence)
     for item in await ref.journal():
         feed(moved, item.seq, data=item.data, source=item.source, owner_rev=item.owner_rev)
     await ref.retire()
@@ -416,11 +416,11 @@ async def test_inputs_sent_across_a_freeze_are_applied_exactly_once(system: Syst
     feed(ref, 3)
     frozen = await ref.frozen()
     feed(ref, 4, 5)
-    moved = there.start(Snapshot.decode(frozen.state), Fence(2))
+    moved = there.start(EntitySnapshot.decode(frozen.state), Fence(2))
     feed(moved, 3, 4)  # the source found the new server first
     for item in await ref.journal():
         feed(moved, item.seq)
     feed(moved, 5, 6)
     ticks(moved)
     ended = await moved.frozen()
-    assert Snapshot.decode(ended.state).world["applied"] == [[ADA, n] for n in range(1, 7)]
+    assert EntitySnapshot.decode(ended.state).world["applied"] == [[ADA, n] for n in range(1, 7)]

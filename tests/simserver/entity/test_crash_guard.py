@@ -18,7 +18,7 @@ from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.recovery import MAX_DEATHS
 from batonpass.simserver.entity.crash_guard import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, BlackBox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.table import Holdings
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
@@ -205,6 +205,6 @@ async def test_failures_row_41_a_release_holds_wherever_it_goes_until_servers_ha
     assert frozen is not None
     elsewhere = Holdings(Stage(system).environment, Written())
     elsewhere.black_box.heard(BALL, died_under)
-    came = elsewhere.start(BALL, Fence(9), Snapshot.decode(frozen.state)).life
+    came = elsewhere.start(BALL, Fence(9), EntitySnapshot.decode(frozen.state)).life
     assert bool(came.quarantine.wherever) == stands_still
-    assert Snapshot.decode(came.encoded()).released_epoch == 5
+    assert EntitySnapshot.decode(came.encoded()).released_epoch == 5

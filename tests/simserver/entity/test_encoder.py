@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.encoder import LifeEncoder
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.world.step import Carried
 
 MAPS = st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.floats(allow_nan=False)), max_size=3)
@@ -35,7 +35,7 @@ def test_a_life_is_encoded_as_its_snapshot_whatever_has_changed_since_the_last_t
 ) -> None:
     encoder = LifeEncoder()
     for changes, (_, tick, world, cursors, pending, forgotten) in enumerate(steps):
-        inbox = Inbox.from_data({"cursors": cursors, "pending": pending, "has_forgotten": forgotten})
+        inbox = EntityInbox.from_data({"cursors": cursors, "pending": pending, "has_forgotten": forgotten})
         inbox.changes = changes
         kind = steps[0][0]
         broken = "poison" if len(world) % 2 else ""
@@ -43,6 +43,8 @@ def test_a_life_is_encoded_as_its_snapshot_whatever_has_changed_since_the_last_t
             kind=kind, tick=tick, world=world, inbox=inbox, ownership=owner, schema=2, carried=carried,
             quarantine=SimpleNamespace(wherever=broken, released_epoch=len(world)),
         )  # fmt: skip
-        snapshot = Snapshot(kind, tick, world, inbox.to_data(), owner, 2, carried, broken, released_epoch=len(world))
+        snapshot = EntitySnapshot(
+            kind, tick, world, inbox.to_data(), owner, 2, carried, broken, released_epoch=len(world)
+        )
         assert encoder.encode(cast(Any, life)) == snapshot.encode()
         assert encoder.encode(cast(Any, life)) == snapshot.encode()

@@ -15,8 +15,8 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.durability import replication as copies
 from batonpass.simserver.entity.feed import Batch, Change, Changed, Committed, Event, Feed, Follower
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.world.pending_input import PendingInput
@@ -43,7 +43,7 @@ def alone(world: Any = None) -> Stage:
 
 
 def living(stage: Stage, **fields: Any) -> Life:
-    snapshot = Snapshot("tally", 0, {"applied": []}, Inbox().to_data(), Ownership(ADA, 1))
+    snapshot = EntitySnapshot("tally", 0, {"applied": []}, EntityInbox().to_data(), Ownership(ADA, 1))
     return Life(stage.environment, BALL, Fence(1), replace(snapshot, **fields))
 
 

@@ -10,73 +10,73 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batonpass.simserver.entity import inputs
-from batonpass.simserver.entity.inputs import Admission, Cursor, Inbox, fold
+from batonpass.simserver.entity.inputs import Cursor, EntityInbox, InputAdmission, fold
 from batonpass.simserver.world.pending_input import PendingInput
 
 ADA, BOB = "alpha.ada", "alpha.bob"
 
 
-def offers(inbox: Inbox, source: str, *numbers: int) -> list[Admission]:
+def offers(inbox: EntityInbox, source: str, *numbers: int) -> list[InputAdmission]:
     return [inbox.offer(source, seq, b"x") for seq in numbers]
 
 
 def test_each_source_counts_from_one() -> None:
-    inbox = Inbox()
-    assert offers(inbox, ADA, 1, 2) == [Admission.ACCEPTED] * 2
-    assert offers(inbox, BOB, 1) == [Admission.ACCEPTED]
+    inbox = EntityInbox()
+    assert offers(inbox, ADA, 1, 2) == [InputAdmission.ACCEPTED] * 2
+    assert offers(inbox, BOB, 1) == [InputAdmission.ACCEPTED]
     assert [(item.source, item.seq) for item in inbox.take()] == [(ADA, 1), (ADA, 2), (BOB, 1)]
 
 
 def test_what_came_before_is_a_duplicate_also_before_it_is_applied() -> None:
-    inbox = Inbox()
+    inbox = EntityInbox()
     offers(inbox, ADA, 1)
-    assert offers(inbox, ADA, 1) == [Admission.DUPLICATE]
+    assert offers(inbox, ADA, 1) == [InputAdmission.DUPLICATE]
     inbox.take()
-    assert offers(inbox, ADA, 1) == [Admission.DUPLICATE]
+    assert offers(inbox, ADA, 1) == [InputAdmission.DUPLICATE]
 
 
 def test_what_comes_through_a_gap_is_not_kept() -> None:
-    inbox = Inbox()
-    assert offers(inbox, ADA, 2) == [Admission.GAP]
+    inbox = EntityInbox()
+    assert offers(inbox, ADA, 2) == [InputAdmission.GAP]
     assert inbox.cursors == {}, "a stranger who never begins takes no place"
     assert offers(inbox, ADA, 1, 3, 2, 3) == [
-        Admission.ACCEPTED,
-        Admission.GAP,
-        Admission.ACCEPTED,
-        Admission.ACCEPTED,
+        InputAdmission.ACCEPTED,
+        InputAdmission.GAP,
+        InputAdmission.ACCEPTED,
+        InputAdmission.ACCEPTED,
     ]
 
 
 def test_what_waits_is_bounded_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_PENDING", 2)
-    inbox = Inbox()
-    assert offers(inbox, ADA, 1, 2, 3) == [Admission.ACCEPTED, Admission.ACCEPTED, Admission.FULL]
+    inbox = EntityInbox()
+    assert offers(inbox, ADA, 1, 2, 3) == [InputAdmission.ACCEPTED, InputAdmission.ACCEPTED, InputAdmission.FULL]
     inbox.take()
-    assert offers(inbox, ADA, 3) == [Admission.ACCEPTED], "the source repeats it, and finds room"
+    assert offers(inbox, ADA, 3) == [InputAdmission.ACCEPTED], "the source repeats it, and finds room"
 
 
 def test_what_waits_is_bounded_by_size_for_it_moves_with_the_entity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_PENDING_BYTES", 10)
-    inbox = Inbox()
-    assert inbox.offer(ADA, 1, b"123456") is Admission.ACCEPTED
-    assert inbox.offer(ADA, 2, b"12345") is Admission.FULL
-    assert inbox.offer(ADA, 2, b"1234") is Admission.ACCEPTED
-    moved = Inbox.from_data(inbox.to_data())
-    assert moved.offer(ADA, 3, b"1") is Admission.FULL, "also after a hand-over"
+    inbox = EntityInbox()
+    assert inbox.offer(ADA, 1, b"123456") is InputAdmission.ACCEPTED
+    assert inbox.offer(ADA, 2, b"12345") is InputAdmission.FULL
+    assert inbox.offer(ADA, 2, b"1234") is InputAdmission.ACCEPTED
+    moved = EntityInbox.from_data(inbox.to_data())
+    assert moved.offer(ADA, 3, b"1") is InputAdmission.FULL, "also after a hand-over"
     moved.take()
-    assert moved.offer(ADA, 3, b"1234567890") is Admission.ACCEPTED
+    assert moved.offer(ADA, 3, b"1234567890") is InputAdmission.ACCEPTED
 
 
 def test_sources_are_bounded_and_the_known_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_SOURCES", 1)
-    inbox = Inbox()
+    inbox = EntityInbox()
     offers(inbox, ADA, 1)
-    assert offers(inbox, BOB, 1) == [Admission.FULL]
-    assert offers(inbox, ADA, 2) == [Admission.ACCEPTED]
+    assert offers(inbox, BOB, 1) == [InputAdmission.FULL]
+    assert offers(inbox, ADA, 2) == [InputAdmission.ACCEPTED]
 
 
 def test_taking_counts_as_applied_and_folds() -> None:
-    inbox = Inbox()
+    inbox = EntityInbox()
     inbox.offer(ADA, 1, b"one")
     inbox.offer(ADA, 2, b"two")
     assert inbox.cursors[ADA] == Cursor(2, 0)
@@ -132,7 +132,7 @@ class Run:
         self.dice = Random(seed)
         self.sources = [Source(ADA), Source(BOB)]
         self.network: deque[PendingInput] = deque()
-        self.inbox = Inbox()
+        self.inbox = EntityInbox()
         self.applied: dict[str, list[bytes]] = {ADA: [], BOB: []}
 
     def step(self) -> None:
@@ -176,7 +176,7 @@ class Run:
                 source.acknowledged = self.inbox.sources_of(taken).get(source.name, source.acknowledged)
 
     def hand_over(self) -> None:
-        self.inbox = Inbox.from_data(cbor2.loads(cbor2.dumps(self.inbox.to_data(), canonical=True)))
+        self.inbox = EntityInbox.from_data(cbor2.loads(cbor2.dumps(self.inbox.to_data(), canonical=True)))
 
     def settle(self) -> None:
         self.network.clear()
@@ -226,7 +226,7 @@ def test_an_owner_who_was_forgotten_goes_on_where_it_was_and_nothing_is_applied_
     turns: list[tuple[str, list[str]]],
 ) -> None:
     """Owners take turns, more of them than are remembered; what one gives comes once, or again, or never."""
-    inbox = Inbox()
+    inbox = EntityInbox()
     applied: dict[str, list[int]] = {owner: [] for owner in OWNERS}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "MAX_SOURCES", 2)
@@ -239,12 +239,12 @@ def test_an_owner_who_was_forgotten_goes_on_where_it_was_and_nothing_is_applied_
                 match act:
                     case "give":
                         sent += 1
-                        if inbox.offer(owner, sent, b"", base) is Admission.GAP:
+                        if inbox.offer(owner, sent, b"", base) is InputAdmission.GAP:
                             sent -= 1
                     case "again" if sent > base:
-                        assert inbox.offer(owner, sent, b"", base) is Admission.DUPLICATE
+                        assert inbox.offer(owner, sent, b"", base) is InputAdmission.DUPLICATE
                     case "skip":
-                        assert inbox.offer(owner, sent + 2, b"", base) is Admission.GAP
+                        assert inbox.offer(owner, sent + 2, b"", base) is InputAdmission.GAP
                     case "tick":
                         for item in inbox.take():
                             applied[item.source].append(item.seq)
@@ -257,57 +257,57 @@ def test_an_owner_who_was_forgotten_goes_on_where_it_was_and_nothing_is_applied_
 
 def test_the_one_that_is_idle_for_the_longest_time_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_SOURCES", 2)
-    inbox = Inbox()
+    inbox = EntityInbox()
     for source, seq in ((ADA, 1), (BOB, 1), (ADA, 2)):
-        assert offers(inbox, source, seq) == [Admission.ACCEPTED]
+        assert offers(inbox, source, seq) == [InputAdmission.ACCEPTED]
         inbox.take()
-    assert offers(inbox, "alpha.eve", 1) == [Admission.ACCEPTED]
+    assert offers(inbox, "alpha.eve", 1) == [InputAdmission.ACCEPTED]
     assert set(inbox.cursors) == {ADA, "alpha.eve"}
-    assert inbox.offer(BOB, 2, b"", base=1) is Admission.ACCEPTED
+    assert inbox.offer(BOB, 2, b"", base=1) is InputAdmission.ACCEPTED
     assert inbox.cursors[BOB] == Cursor(2, 1)
-    assert inbox.offer("alpha.zoe", 1, b"") is Admission.FULL, "those that have something waiting are not idle"
+    assert inbox.offer("alpha.zoe", 1, b"") is InputAdmission.FULL, "those that have something waiting are not idle"
 
 
 def test_who_is_not_known_to_a_state_of_before_its_first_input_hears_that_the_others_are_lost() -> None:
-    inbox = Inbox()
-    assert inbox.offer(ADA, 6, b"", base=5) is Admission.GAP, "it does not begin behind what nobody has applied"
-    assert inbox.offer(ADA, 1, b"", base=0) is Admission.ACCEPTED
+    inbox = EntityInbox()
+    assert inbox.offer(ADA, 6, b"", base=5) is InputAdmission.GAP, "it does not begin behind what nobody has applied"
+    assert inbox.offer(ADA, 1, b"", base=0) is InputAdmission.ACCEPTED
 
 
 def test_that_somebody_was_forgotten_moves_with_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_SOURCES", 1)
-    inbox = Inbox()
+    inbox = EntityInbox()
     assert "has_forgotten" not in inbox.to_data()
     for source in (ADA, BOB):
         inbox.offer(source, 1, b"")
         inbox.take()
-    assert Inbox.from_data(inbox.to_data()).offer(ADA, 2, b"", base=1) is Admission.ACCEPTED
+    assert EntityInbox.from_data(inbox.to_data()).offer(ADA, 2, b"", base=1) is InputAdmission.ACCEPTED
 
 
 def test_a_floor_refuses_what_waits_of_the_ownership_before() -> None:
-    inbox = Inbox()
-    assert [inbox.offer(ADA, seq, b"old") for seq in (1, 2)] == [Admission.ACCEPTED] * 2
-    assert inbox.offer(ADA, 4, b"new", base=3, floor=2) is Admission.GAP, "above the floor nothing may be missing"
-    assert inbox.offer(ADA, 3, b"new", base=2, floor=2) is Admission.ACCEPTED
-    assert inbox.offer(ADA, 3, b"new", base=2, floor=2) is Admission.DUPLICATE
+    inbox = EntityInbox()
+    assert [inbox.offer(ADA, seq, b"old") for seq in (1, 2)] == [InputAdmission.ACCEPTED] * 2
+    assert inbox.offer(ADA, 4, b"new", base=3, floor=2) is InputAdmission.GAP, "above the floor nothing may be missing"
+    assert inbox.offer(ADA, 3, b"new", base=2, floor=2) is InputAdmission.ACCEPTED
+    assert inbox.offer(ADA, 3, b"new", base=2, floor=2) is InputAdmission.DUPLICATE
     assert [item.data for item in inbox.take()] == [b"new"]
     assert inbox.cursors[ADA] == Cursor(3, 3, fold(bytes(16), 3, b"new"))
 
 
 def test_what_is_behind_a_floor_leaves_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_PENDING_BYTES", 3)
-    inbox = Inbox()
+    inbox = EntityInbox()
     inbox.offer(ADA, 1, b"old")
-    assert inbox.offer(ADA, 2, b"new", base=1, floor=1) is Admission.ACCEPTED
+    assert inbox.offer(ADA, 2, b"new", base=1, floor=1) is InputAdmission.ACCEPTED
 
 
 def test_a_cursor_that_is_further_than_the_floor_goes_on_where_it_is() -> None:
-    inbox = Inbox()
+    inbox = EntityInbox()
     for seq in (5, 6):
         inbox.offer(ADA, seq, b"", base=4, floor=4)
     inbox.take()
-    assert inbox.offer(ADA, 5, b"", base=4, floor=4) is Admission.DUPLICATE
-    assert inbox.offer(ADA, 7, b"", base=4, floor=4) is Admission.ACCEPTED
+    assert inbox.offer(ADA, 5, b"", base=4, floor=4) is InputAdmission.DUPLICATE
+    assert inbox.offer(ADA, 7, b"", base=4, floor=4) is InputAdmission.ACCEPTED
 
 
 REGAINED = st.lists(
@@ -319,7 +319,7 @@ REGAINED = st.lists(
 @given(REGAINED)
 def test_whatever_reappears_each_number_is_of_one_input(acts: list[tuple[str, int]]) -> None:
     """States of before are gone on with at any time, and a player loses the entity and owns it again at any time."""
-    inbox, copies = Inbox(), [Inbox().to_data()]
+    inbox, copies = EntityInbox(), [EntityInbox().to_data()]
     used = floor = sent = 0
     meant: dict[int, bytes] = {}
     for act, value in acts:
@@ -338,7 +338,7 @@ def test_whatever_reappears_each_number_is_of_one_input(acts: list[tuple[str, in
             case "copy":
                 copies.append(inbox.to_data())
             case "back":
-                inbox = Inbox.from_data(copies[value % len(copies)])
+                inbox = EntityInbox.from_data(copies[value % len(copies)])
             case _:
                 inbox.withdraw()
                 floor = sent = used

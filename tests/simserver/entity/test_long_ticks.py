@@ -13,7 +13,7 @@ from batonpass.authority.machines.lease import Holder, LeaseTerms, Renewed
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.recovery import TOO_OFTEN
 from batonpass.simserver.entity.crash_guard import BlackBox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
 from batonpass.simserver.lease.keeper import LeaseKeeper
@@ -100,7 +100,7 @@ class Server:
     def renewed(self) -> None:
         self.keeper.holder.handle(Renewed(self.stage.now_ns, TERMS), self.stage.now_ns)
 
-    def life(self, fence: Fence = Fence(1), snapshot: Snapshot | None = None) -> Life:  # noqa: B008 — immutable
+    def life(self, fence: Fence = Fence(1), snapshot: EntitySnapshot | None = None) -> Life:  # noqa: B008 — immutable
         return Life(self.stage.environment, BALL, fence, snapshot or self.stage.fresh())
 
 
@@ -116,7 +116,7 @@ def migrated(server: Server, life: Life) -> None:
 def begun_with_parts(server: Server, life: Life) -> None:
     frozen = life.freeze()
     assert frozen is not None
-    came = server.life(Fence(life.fence.epoch), Snapshot.decode(frozen.state))
+    came = server.life(Fence(life.fence.epoch), EntitySnapshot.decode(frozen.state))
     came.rehydrate()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from batonpass.actors.core.system import System
 from batonpass.authority.fence import Fence
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
 from batonpass.simserver.world.step import Step
@@ -59,7 +59,7 @@ def staged(world: Any, system: Any = None) -> Stage:
     return Stage(system, world=world)
 
 
-def upgraded(system: Any = None, world: Forgets | None = None) -> tuple[Stage, Snapshot]:
+def upgraded(system: Any = None, world: Forgets | None = None) -> tuple[Stage, EntitySnapshot]:
     """A server whose world is of a later schema version, and an entity as it comes there."""
     stage = staged(world or Forgets(), system)
     came = stage.fresh()
@@ -83,7 +83,7 @@ async def test_failures_row_41_a_step_that_returns_nothing_leaves_the_last_good_
     seen = await inspect(actor)
     assert NO_STATE in seen["broken"]
     assert (actor.life.world, seen["pending_inputs"]) == ({"count": 1}, 1)
-    kept = Snapshot.decode((await actor.frozen()).state)
+    kept = EntitySnapshot.decode((await actor.frozen()).state)
     assert (kept.world, kept.broken) == ({"count": 1}, seen["broken"]), "it stands still wherever it goes"
     world.forgets = ""
     there = stage.revive(Life(stage.environment, BALL, Fence(2), kept))
@@ -109,17 +109,17 @@ def test_failures_row_28_a_migrate_that_fails_leaves_state_and_version_as_they_c
     stage.environment.world.raises = raises  # type: ignore[attr-defined]
     life = Life(stage.environment, BALL, Fence(1), came)
     assert life.broken
-    assert Snapshot.decode(life.encoded()) == came, "a server of the earlier world goes on with it"
+    assert EntitySnapshot.decode(life.encoded()) == came, "a server of the earlier world goes on with it"
 
 
 async def test_what_migrate_gave_is_the_state_once_a_tick_with_it_has_succeeded(system: System) -> None:
     stage, came = upgraded(system)
     actor = stage.start(came)
-    assert Snapshot.decode(actor.life.encoded()) == came, "copies and checkpoints have what it came as"
+    assert EntitySnapshot.decode(actor.life.encoded()) == came, "copies and checkpoints have what it came as"
     assert actor.life.seen == {"count": 1000, "form": 2}
     ticks(actor)
     await inspect(actor)
-    kept = Snapshot.decode(actor.life.encoded())
+    kept = EntitySnapshot.decode(actor.life.encoded())
     assert (kept.world, kept.schema, kept.tick) == ({"count": 1000, "form": 2}, 2, 1)
 
 
@@ -134,7 +134,7 @@ async def test_failures_row_28_if_the_first_tick_after_migrate_fails_it_is_as_it
     ticks(actor, 2)
     assert (await inspect(actor))["broken"]
     assert (actor.life.quarantine.wherever, actor.life.is_untaken) == ("", False)
-    kept = Snapshot.decode((await actor.frozen()).state)
+    kept = EntitySnapshot.decode((await actor.frozen()).state)
     assert (kept.world, kept.schema, kept.broken) == (came.world, 1, "")
     there = staged(Forgets(), system)
     back = there.revive(Life(there.environment, BALL, Fence(2), kept))
@@ -172,7 +172,7 @@ async def test_a_hand_over_before_the_first_tick_carries_the_former_state_and_on
     stage, came = upgraded(system)
     actor = stage.start(came)
     frozen = await actor.frozen()
-    assert (frozen.schema, Snapshot.decode(frozen.state)) == (1, came)
+    assert (frozen.schema, EntitySnapshot.decode(frozen.state)) == (1, came)
     await actor.resume(Fence(2))
     ticks(actor)
     await inspect(actor)

@@ -31,7 +31,7 @@ from batonpass.simserver.entity.actor import Entity, NewInput, TickNow
 from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
 from batonpass.simserver.entity.inputs import Cursor
 from batonpass.simserver.entity.passivation import Passivation
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.server.load_report import census_rows
@@ -178,13 +178,13 @@ def test_parts_are_asked_for_as_of_any_other_and_nothing_of_them_is_given_up() -
     assert cache.kept == {BALL: [1]}
     state = life.at_rest().state
     assert (life.passive is not None, len(state)) == (True, len(expected))
-    assert Snapshot.decode(state).parts == {"cache": b"\x81\x01"}
+    assert EntitySnapshot.decode(state).parts == {"cache": b"\x81\x01"}
 
 
 def test_nothing_of_the_tick_at_which_it_came_is_lost() -> None:
     stage = Stage(NOBODY, world=Naps())
     fresh = stage.fresh("naps")
-    snapshot = Snapshot("naps", 0, fresh.world, fresh.inbox, fresh.ownership, parts={"cache": b"\x01"})
+    snapshot = EntitySnapshot("naps", 0, fresh.world, fresh.inbox, fresh.ownership, parts={"cache": b"\x01"})
     life = Life(stage.environment, BALL, Fence(1), snapshot)
     assert not life.put_away(), "its parts belong to it until its first tick"
     stage.environment.rounds.count += 1

@@ -10,21 +10,21 @@ from batonpass.authority.machines.replica_choice import CopyTable
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.standing import CopySource
 from batonpass.simserver.durability.replication import new_copy
-from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS, Snapshot
+from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS, EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 WHY = "ZeroDivisionError: poison"
 
 
-def begun(snapshot: Snapshot | None = None, epoch: int = 1) -> Life:
+def begun(snapshot: EntitySnapshot | None = None, epoch: int = 1) -> Life:
     nobody: Any = None
     stage = Stage(nobody, world=Tally())
     return Life(stage.environment, BALL, Fence(epoch), snapshot or stage.fresh("tally"))
 
 
 def gone_on_with(state: bytes, epoch: int = 2) -> Life:
-    return begun(Snapshot.decode(state), epoch)
+    return begun(EntitySnapshot.decode(state), epoch)
 
 
 def test_failures_row_41_it_stands_still_after_every_hand_over_until_it_is_released() -> None:
@@ -77,7 +77,7 @@ def test_what_stood_still_before_it_was_written_down_is_read_as_it_was() -> None
     old = life.encoded()
     assert "broken" not in cbor2.loads(old)
     assert "released" not in cbor2.loads(old)
-    assert (Snapshot.decode(old).broken, Snapshot.decode(old).released_epoch) == ("", 0)
+    assert (EntitySnapshot.decode(old).broken, EntitySnapshot.decode(old).released_epoch) == ("", 0)
 
 
 def test_a_frozen_one_is_named_already() -> None:
@@ -92,14 +92,14 @@ def test_a_frozen_one_is_named_already() -> None:
 def test_anything_else_is_no_reason(broken: object) -> None:
     fields = cbor2.loads(begun().encoded()) | {"broken": broken}
     with pytest.raises(ValueError, match="why it is quarantined"):
-        Snapshot.decode(cbor2.dumps(fields, canonical=True))
+        EntitySnapshot.decode(cbor2.dumps(fields, canonical=True))
 
 
 @pytest.mark.parametrize("released", ["7", None, -1, MAX_EPOCH + 1])
 def test_anything_else_is_no_epoch_of_a_release(released: object) -> None:
     fields = cbor2.loads(begun().encoded()) | {"released": released}
     with pytest.raises(ValueError, match="is no epoch"):
-        Snapshot.decode(cbor2.dumps(fields, canonical=True))
+        EntitySnapshot.decode(cbor2.dumps(fields, canonical=True))
 
 
 def test_a_reason_of_any_length_and_alphabet_can_be_carried() -> None:

@@ -14,10 +14,10 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.entity.sleep import may_sleep
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.server.dispatch import Node
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.server.dispatch import SimserverNode
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
@@ -106,7 +106,7 @@ class Place:
             return
         journal, self.here = self.life.take_journal(), 1 - self.here
         self.life.end()
-        self.life = Life(self.stages[self.here].environment, BALL, fence, Snapshot.decode(frozen.state))
+        self.life = Life(self.stages[self.here].environment, BALL, fence, EntitySnapshot.decode(frozen.state))
         self.life.take_inputs(journal)
 
     @property
@@ -181,7 +181,7 @@ async def test_who_sleeps_is_sent_no_ticks_but_the_one_of_its_timer(system: Syst
     feed(actor, 1, data=b"-20")
     for _ in range(50):
         await inspect(actor)
-        Node.tick_all(node)
+        SimserverNode.tick_all(node)
     seen = await inspect(actor)
     assert (sent, world.steps, seen["tick"], seen["asleep"]) == ([1, 21], 2, 50, True)
     assert seen["sources"][ADA]["applied"] == 1
@@ -195,7 +195,7 @@ async def test_a_notice_wakes_it_so_that_its_world_hears_that_it_leaves(system: 
     holdings: Any = {BALL: SimpleNamespace(life=actor.life, fence=actor.life.fence)}
     courier: Any = SimpleNamespace(tell_player=lambda player, message: None)
     clock: Any = SimpleNamespace(monotonic_ns=stage.environment.monotonic_ns)
-    plan = Plan("transfer-1", BALL, "alpha.s2", notice_ms=5000)
+    plan = DeparturePlan("transfer-1", BALL, "alpha.s2", notice_ms=5000)
     LeaveTaking(holdings, courier, clock, lambda keep_time, entity: True).begin(plan, lambda: None)
     ticks(actor, 3)
     assert not (await inspect(actor))["asleep"], "until it has left, or stays"

@@ -14,7 +14,7 @@ from batonpass.actors import Ignored, System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.quarantine import MAX_CRASHES
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.step import Carried
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
@@ -206,7 +206,7 @@ def test_a_life_begins_with_the_inputs_that_came_with_it() -> None:
                 stage.environment,
                 BALL,
                 Fence(1),
-                Snapshot("tally", 4, {"applied": []}, {"cursors": {}, "pending": []}, Ownership(ADA, 1)),
+                EntitySnapshot("tally", 4, {"applied": []}, {"cursors": {}, "pending": []}, Ownership(ADA, 1)),
             )
             life.take_input(ADA, 1, 1, b"")
             assert not life.has_actor

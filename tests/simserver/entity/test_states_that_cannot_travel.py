@@ -18,10 +18,10 @@ from batonpass.authority.wire.recovery import RaisedItem
 from batonpass.authority.wire.transfer import Collect, Collected, Decline
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity import encoder as lives
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings, WorldFailed
-from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.world.portability import NotPortable
 from batonpass.simserver.world.step import Timers
 from tests.simserver.durability.test_replication import INTERVAL_S, Place, served
@@ -95,7 +95,7 @@ async def test_failures_row_41_what_players_give_makes_no_state_that_could_not_t
     assert why in seen["broken"]
     assert (seen["tick"], seen["pending_inputs"], seen["sources"][ADA]["applied"]) == (2, 1, 1)
     assert actor.life.world is before
-    there = Life(stage.environment, BALL, Fence(2), Snapshot.decode((await actor.frozen()).state))
+    there = Life(stage.environment, BALL, Fence(2), EntitySnapshot.decode((await actor.frozen()).state))
     assert (there.world, there.broken, len(there.inbox.pending)) == ({"said": ["hello"]}, seen["broken"], 1)
     assert there.release(discard_inputs=True)
     assert not there.broken, "people may let it go on without what it was given"
@@ -112,12 +112,12 @@ def test_failures_row_41_whatever_a_world_returns_is_read_again_or_is_not_commit
         life.require_portable(value)
     except NotPortable as error:
         life.stand_still(str(error))
-        assert life.world == Snapshot.decode(before).world
+        assert life.world == EntitySnapshot.decode(before).world
     else:
         life.commit(value, 1)
     frozen = life.freeze()
     assert frozen is not None
-    assert Life(stage.environment, BALL, Fence(2), Snapshot.decode(frozen.state)).encoded() == frozen.state
+    assert Life(stage.environment, BALL, Fence(2), EntitySnapshot.decode(frozen.state)).encoded() == frozen.state
 
 
 @pytest.mark.parametrize("poison", [POISON, object(), nested(500), circle()])
@@ -233,7 +233,7 @@ async def test_failures_row_41_a_server_that_stops_writes_all_others_down(place:
     assert [entity for entity, _ in place.checkpoints] == [f"alpha.ball-{number}" for number in (1, 2, 4)]
 
 
-def recovery(place: Place, sent: list[Any] | None = None) -> Recovery:
+def recovery(place: Place, sent: list[Any] | None = None) -> Adoption:
     place.lease.incarnation = 1
     nobody: Any = SimpleNamespace(
         step_down=lambda: None,
@@ -244,7 +244,7 @@ def recovery(place: Place, sent: list[Any] | None = None) -> Recovery:
         of=lambda *_: None,
         send=lambda message, *_, **__: None if sent is None else sent.append(message),
     )
-    return Recovery(
+    return Adoption(
         ports_of(courier=nobody), place.lease, place.holdings, place.copier(), nobody, nobody, nobody, PutAside()
     )
 

@@ -14,7 +14,7 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import InputItem
 from batonpass.simserver.entity import table as holdings
 from batonpass.simserver.entity.custody_log import custody_file
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import AlreadyHeld, Holding, Holdings, Tombstone
 from batonpass.simserver.world.demo_balls import Balls
@@ -41,10 +41,10 @@ def held(system: System, notes: Written | None = None) -> Holdings:
     return Holdings(Stage(system).environment, notes or Written())
 
 
-def at_rest(holding: Holding) -> Snapshot:
+def at_rest(holding: Holding) -> EntitySnapshot:
     frozen = holding.life.freeze()
     assert frozen is not None
-    return Snapshot.decode(frozen.state)
+    return EntitySnapshot.decode(frozen.state)
 
 
 async def test_a_new_entity_begins_at_tick_zero_under_its_fence(system: System) -> None:

@@ -18,11 +18,11 @@ from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import new_copy
 from batonpass.simserver.entity.crash_guard import _Death
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.transfer.source.released_epochs import HandedOn
-from batonpass.simserver.transfer.target.staged_states import Stage as Staged
+from batonpass.simserver.transfer.target.staged_states import StagedState as Staged
 from tests.authority.node.test_spans import Ear
 from tests.simserver.entity.test_crash_guard import DIED_TWICE
 from tests.simserver.entity.test_table import Written
@@ -55,7 +55,7 @@ class Scene:
         self.handed_on = HandedOn()
         me: Any = self
         self.unsettled = me
-        self.recovery = Recovery(
+        self.recovery = Adoption(
             ports_of(courier=me, counts=self.counts), me, self.holdings, me, me, me, me, PutAside()
         )
 
@@ -69,7 +69,7 @@ class Scene:
     def fence_raised(self, entity: str, fence: Fence) -> None:
         self.raised.append((entity, fence))
 
-    def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
+    def adopt(self, entity: str, fence: Fence, snapshot: EntitySnapshot, ownership: Ownership) -> None:
         self.holdings.start(entity, fence, snapshot, ownership=ownership)
 
     def gone_on_with(self, entity: str, tick: int) -> None:
@@ -437,7 +437,7 @@ async def test_of_staged_states_that_home_was_told_of_the_oldest_are_forgotten_f
     scene = Scene(system)
     scene.table = CopyTable(10, 10, fresh_ns=10**9)
     me: Any = scene
-    scene.recovery = Recovery(ports_of(courier=me, counts=scene.counts), me, scene.holdings, me, me, me, me, PutAside())
+    scene.recovery = Adoption(ports_of(courier=me, counts=scene.counts), me, scene.holdings, me, me, me, me, PutAside())
     for entity in ("alpha.e1", "alpha.e2", "alpha.e3"):
         scene.staged = [staged(Fence(3), state=b"12345")]
         items = [RaisedItem(entity=entity, epoch=4, sub=0)]

@@ -13,7 +13,7 @@ from batonpass.authority.machines.lease import LeaseTerms, Renewed
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.simserver.lease.keeper import SOONEST_NS, LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import HomeLog
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
@@ -248,11 +248,11 @@ async def test_whom_it_knows_is_said_with_each_renewal_and_word_of_others_is_pas
         members_digest = "0123456789abcdef"
         asked_again = 0
 
-        async def renew(self, message: Renew, trace: Trace) -> Opened:
+        async def renew(self, message: Renew, trace: Trace) -> OpenedMessage:
             assert message.members == self.members_digest
             known = {"server": message.server, "incarnation": message.incarnation, "renewal": message.renewal}
             fields = known | {"verdict": "granted", "term_ms": 60_000, "members_changed": changed}
-            return Opened(RenewReply.model_validate(fields), "alpha.h1", trace)
+            return OpenedMessage(RenewReply.model_validate(fields), "alpha.h1", trace)
 
         def members_changed(self) -> None:
             self.asked_again += 1
@@ -275,7 +275,7 @@ class Homeservers:
         self.takes_s = 0.0
         self.asked_s: list[float] = []
 
-    async def renew(self, message: Renew, trace: Trace) -> Opened:
+    async def renew(self, message: Renew, trace: Trace) -> OpenedMessage:
         self.asked_s.append(trio.current_time())
         drained = self.drained
         await trio.sleep(self.takes_s)
@@ -285,7 +285,7 @@ class Homeservers:
             raise HomeUnreachable(self.how)
         fields = {"server": message.server, "incarnation": message.incarnation, "renewal": message.renewal}
         reply = RenewReply.model_validate(fields | {"verdict": "granted", "term_ms": 6_000, "draining": drained})
-        return Opened(reply, "alpha.h1", trace)
+        return OpenedMessage(reply, "alpha.h1", trace)
 
 
 @pytest.mark.parametrize("how", ["dead", "hanging"])

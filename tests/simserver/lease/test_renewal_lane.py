@@ -14,10 +14,10 @@ from batonpass.actors.net.endpoint import LinkDown, Received
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import RENEWAL_CHANNEL, Renew, RenewReply
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
 from batonpass.crypto.keys import Identity, PublicIdentity
-from batonpass.simserver.lease.renewal_lane import ASK_NEXT_NS, PATIENCE_NS, Question, RenewalLane
+from batonpass.simserver.lease.renewal_lane import ASK_NEXT_NS, PATIENCE_NS, RenewalLane, RenewalQuestion
 from batonpass.simserver.net.home_client import HomeUnreachable
 from tests.simserver.ports import TrioClock
 
@@ -27,16 +27,16 @@ RENEW = Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=7)
 TRACE = Trace("renew-00000007")
 
 
-def reply(verdict: str, sender: str, officer: str = "", trace: Trace = TRACE) -> Opened:
+def reply(verdict: str, sender: str, officer: str = "", trace: Trace = TRACE) -> OpenedMessage:
     fields = {"server": "alpha.s1", "incarnation": 1, "renewal": 7, "verdict": verdict, "officer": officer}
-    return Opened(RenewReply.model_validate(fields), sender, trace)
+    return OpenedMessage(RenewReply.model_validate(fields), sender, trace)
 
 
 # --- the question, without any input or output -------------------------------------------------------------------
 
 
 def test_a_member_that_grants_no_leases_ends_the_question_only_if_the_one_it_names_cannot_answer_any_more() -> None:
-    question = Question(TRACE.transfer_id)
+    question = RenewalQuestion(TRACE.transfer_id)
     question.asked("alpha.h1")
     question.asked("alpha.h2")
     assert question.heard(reply("elsewhere", "alpha.h2", "alpha.h1")) is None
@@ -46,7 +46,7 @@ def test_a_member_that_grants_no_leases_ends_the_question_only_if_the_one_it_nam
 
 
 def test_of_somebody_who_was_not_asked_and_of_another_question_nothing_is_an_answer() -> None:
-    question = Question(TRACE.transfer_id)
+    question = RenewalQuestion(TRACE.transfer_id)
     question.asked("alpha.h1")
     assert question.heard(reply("granted", "alpha.h2")) is None
     assert question.heard(reply("granted", "alpha.h1", trace=Trace("renew-00000006"))) is None
@@ -64,12 +64,12 @@ ANSWERS = st.tuples(
 def test_the_first_verdict_of_a_member_that_was_asked_is_the_answer_whatever_others_say(
     asked: list[str], answers: list[tuple[str, str, str]]
 ) -> None:
-    question, waiting, got = Question(TRACE.transfer_id), set(asked), None
+    question, waiting, got = RenewalQuestion(TRACE.transfer_id), set(asked), None
     for member in asked:
         question.asked(member)
     for sender, verdict, officer in answers:
         if verdict == "undecided":
-            said = question.heard(Opened(NoAnswer(why="undecided", reason="no majority"), sender, TRACE))
+            said = question.heard(OpenedMessage(NoAnswer(why="undecided", reason="no majority"), sender, TRACE))
         else:
             said = question.heard(reply(verdict, sender, officer))
         counts = sender in waiting and verdict not in ("elsewhere", "undecided")

@@ -25,7 +25,7 @@ from batonpass.simserver.net.home_client import (
     KEYS_TTL_NS,
     SILENT_ROW_TTL_NS,
     UNKNOWN_KEY_NS,
-    Home,
+    HomeClient,
     HomeRefused,
     HomeUnreachable,
 )
@@ -69,7 +69,7 @@ class Place:
         self.questions = 0
         self.clock = Hands()
         self.http = HttpClient(transport=httpx.MockTransport(self.answer))
-        self.home = Home(
+        self.home = HomeClient(
             Sealer("alpha.s1", Identity.generate()),
             "alpha",
             ("http://h1",),
@@ -200,7 +200,7 @@ async def test_what_was_under_way_when_a_key_was_revoked_is_not_refused_for_good
         return httpx.Response(400, json={"code": "bad_message", "message": "it does not open", "value": None})
 
     async with HttpClient(transport=httpx.MockTransport(answer)) as http:
-        home = Home(sealer, "alpha", ("http://h1",), TOKEN, http, clock_of(place.clock), never)
+        home = HomeClient(sealer, "alpha", ("http://h1",), TOKEN, http, clock_of(place.clock), never)
         home.bind(lambda: "")
         place.row = MEMBER
         await home.refresh_members()

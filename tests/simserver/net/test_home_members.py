@@ -19,7 +19,7 @@ from batonpass.authority.wire.log_position import HeldInquiry
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import AdmitRequest, Message, OwnerRequest
 from batonpass.crypto.keys import Identity
-from batonpass.simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, Home, HomeUnreachable
+from batonpass.simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, HomeClient, HomeUnreachable
 from tests.simserver.ports import clock_of, never
 
 TOKEN = b"a join token of some length"
@@ -37,7 +37,7 @@ class Instance:
         self.rows = [member("alpha.h1"), member("alpha.h2")]
         self.is_there = True
         self.http = HttpClient(transport=httpx.MockTransport(self._answer))
-        self.home = Home(
+        self.home = HomeClient(
             Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, clock_of(Clock()), never
         )
         self.why_not_asked = ""

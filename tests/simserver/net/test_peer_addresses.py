@@ -16,7 +16,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import OwnerRequest
 from batonpass.crypto.keys import Identity
-from batonpass.simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, Home, HomeUnreachable
+from batonpass.simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, HomeClient, HomeUnreachable
 from batonpass.simserver.net.outbox import Courier
 from batonpass.simserver.net.peer_addresses import Whereabouts
 from tests.simserver.ports import TrioClock, clock_of
@@ -103,7 +103,7 @@ async def test_the_row_of_a_silent_server_is_asked_for_sooner_but_not_each_time(
 ) -> None:
     asked = list[dict[str, str]]()
 
-    class Asked(Home):
+    class Asked(HomeClient):
         async def _directory(self, params: dict[str, str]) -> list[DirectoryRow]:
             asked.append(params)
             return [row_at(SINCE)]

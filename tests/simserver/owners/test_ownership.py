@@ -14,10 +14,10 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.net.home_client import HomeUnreachable
-from batonpass.simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, Owners
+from batonpass.simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, OwnerLookup
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 BOB = "alpha.bob"
@@ -111,7 +111,7 @@ def test_the_ownership_moves_with_the_entity() -> None:
     one.owned(Ownership(BOB, 7))
     frozen = one.freeze()
     assert frozen is not None
-    assert Snapshot.decode(frozen.state).ownership == Ownership(BOB, 7)
+    assert EntitySnapshot.decode(frozen.state).ownership == Ownership(BOB, 7)
 
 
 class Mutex(RuleBasedStateMachine):
@@ -161,7 +161,9 @@ class Mutex(RuleBasedStateMachine):
     def move(self, back: int) -> None:
         """To another life, with the certificate's word of the owner and the journal."""
         self.fence = self.fence.raised()
-        snapshot = Snapshot("tally", self.life.tick, self.life.world, self.life.inbox.to_data(), self.life.ownership)
+        snapshot = EntitySnapshot(
+            "tally", self.life.tick, self.life.world, self.life.inbox.to_data(), self.life.ownership
+        )
         journal = self.life.take_journal()
         self.life.end()
         self.life = Life(self.stage.environment, BALL, self.fence, snapshot)
@@ -219,7 +221,7 @@ async def test_an_owner_is_asked_for_once_a_second_and_again_after_that() -> Non
     home, clock, heard = Home(), StoppedClock(), list[OwnerWord]()
     post: Any = home
     when: Any = clock
-    owners = Owners(post, when, Counter(), heard.append)
+    owners = OwnerLookup(post, when, Counter(), heard.append)
     async with trio.open_nursery() as nursery:
         await nursery.start(owners.serve)
         home.away = True
@@ -239,7 +241,7 @@ def test_what_players_claim_fills_no_memory() -> None:
     counts: Counter[str] = Counter()
     post: Any = Home()
     when: Any = StoppedClock()
-    owners = Owners(post, when, counts, lambda _word: None)
+    owners = OwnerLookup(post, when, counts, lambda _word: None)
     for number in range(MAX_WAITING + 5):
         owners.want(f"alpha.ball-{number}")
     assert counts["owner_not_asked"] == 5

@@ -17,16 +17,16 @@ from batonpass.authority.wire.transfer import Passed
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.failover.foreign_entities import Visitors
-from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import HomeLog
-from batonpass.simserver.net.home_client import Home, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient, HomeUnreachable
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.waiting_for_home import HomeAwaited
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import Inquiries
+from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
 from batonpass.simserver.transfer.target.unresolved import LooseEnds
 from tests.simserver.ports import TrioClock, clock_of, never, ports_of
 
@@ -36,7 +36,18 @@ SOURCES = sorted(Path(simserver.__path__[0]).rglob("*.py"))
 
 @pytest.mark.parametrize(
     "guarded",
-    [Arrivals, Births, Departures, EntityEnvironment, HomeAwaited, Inquiries, Loads, LooseEnds, Reception, Visitors],
+    [
+        Arrivals,
+        EntitySpawns,
+        Departures,
+        EntityEnvironment,
+        HomeAwaited,
+        StagedOutcomeQueries,
+        Loads,
+        LooseEnds,
+        Reception,
+        Visitors,
+    ],
 )
 def test_a_guard_cannot_be_left_out(guarded: type) -> None:
     parameters = inspect.signature(guarded).parameters
@@ -118,7 +129,7 @@ async def test_a_home_of_which_nobody_says_whether_there_is_a_lease_is_asked_for
 
     client = HttpClient(transport=httpx.MockTransport(answer))
     sealer, clock = Sealer("alpha.s1", Identity.generate()), clock_of(TrioClock())
-    home = Home(sealer, "alpha", ("http://h",), b"t" * 32, client, clock, never)
+    home = HomeClient(sealer, "alpha", ("http://h",), b"t" * 32, client, clock, never)
     message: Any = Passed.model_construct(type="passed", entity="alpha.ball", transfer_id="t")
     with pytest.raises(HomeUnreachable, match="nobody has said yet whether this server has a lease"):
         await home.ask(message, Trace("t"), on_path=False)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
 from tests.homeserver.openapi import Contract
 from tests.homeserver.served import SECRET_NAMES, Api, Home, homeserver_config, new_ports, served, until
@@ -35,7 +35,7 @@ async def status(home: Home) -> AsyncIterator[Api]:
     await api.http.aclose()
 
 
-def api_of(url: str, node: Node, directory: Path) -> Api:
+def api_of(url: str, node: SimserverNode, directory: Path) -> Api:
     held = [(directory / name).read_text() for name in SECRET_NAMES]
     return Api(url, "no-token-is-needed", Contract(make_status_app(node, cast(Any, None), None).openapi()), tuple(held))
 

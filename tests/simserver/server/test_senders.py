@@ -9,23 +9,23 @@ from batonpass.authority.errors import MessageError
 from batonpass.authority.model.records import Role
 from batonpass.authority.wire.base import MessageModel
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     ForwardInputs,
     OwnerHint,
     Precopy,
     Reserve,
-    Stage,
     StageDiscard,
+    StageState,
     StateTransfer,
 )
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 
 FENCED: dict[str, Any] = {"transfer_id": "transfer-1", "entity": "alpha.e", "epoch": 1, "sub": 0}
 STATE: dict[str, Any] = {**FENCED, "kind": "ball", "tick": 3, "state": b"x", "state_hash": "a" * 64}
 MESSAGES = (
     StateTransfer(**STATE),
-    Stage(**STATE),
+    StageState(**STATE),
     StageDiscard(**FENCED),
     Precopy(transfer_id="transfer-1", entity="alpha.e", round=1, state=b"x", lengths=[1]),
     ForwardInputs(**FENCED, inputs=[]),
@@ -40,7 +40,7 @@ class Server:
     def __init__(self, role: Role | None) -> None:
         self.taken: list[str] = []
 
-        async def later(message: MessageModel, _opened: Opened) -> None:
+        async def later(message: MessageModel, _opened: OpenedMessage) -> None:
             self.taken.append(type(message).__name__)
 
         def at_once(message: Any, _more: Any = None) -> None:
@@ -62,10 +62,10 @@ class Server:
             reception=SimpleNamespace(asked=at_once),
         )
         for name in ("_check_simserver", "_dispatch_to_departures"):
-            setattr(self._node, name, getattr(Node, name).__get__(self._node))
+            setattr(self._node, name, getattr(SimserverNode, name).__get__(self._node))
 
     async def take(self, message: Any, sender: str) -> None:
-        await Node._dispatch(cast(Any, self._node), Opened(message, sender, Trace("transfer-1")))
+        await SimserverNode._dispatch(cast(Any, self._node), OpenedMessage(message, sender, Trace("transfer-1")))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.type)

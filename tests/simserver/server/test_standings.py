@@ -9,12 +9,12 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
 from batonpass.authority.wire.transfer import HandoffReply
-from batonpass.simserver.server.standings import Standings
+from batonpass.simserver.server.standings import StandingAnswers
 from batonpass.simserver.transfer.source import concurrency_limit as turnstile
-from batonpass.simserver.transfer.source.reasons import MAX_WAITS, Wait, Waits
+from batonpass.simserver.transfer.source.reasons import MAX_WAITS, WaitReason, Waits
 from tests.simserver.ports import TrioClock
 from tests.simserver.stage import BALL
 from tests.simserver.transfer.source.test_departures import (
@@ -34,7 +34,7 @@ ORDERED = replace(PLAN, ordered=True)
 
 
 def row_of(scene: Scene, entity: str = BALL, why_unleased: str = "") -> StandingRow:
-    standings = Standings(scene.holdings, scene.departures, TrioClock(), lambda _now_ns: why_unleased)
+    standings = StandingAnswers(scene.holdings, scene.departures, TrioClock(), lambda _now_ns: why_unleased)
     word = standings.answer(StandingInquiry(number=7, entities=[entity]))
     assert word.number == 7
     (row,) = word.rows
@@ -42,11 +42,11 @@ def row_of(scene: Scene, entity: str = BALL, why_unleased: str = "") -> Standing
     return row
 
 
-def pending() -> tuple[Opened, HandoffReply]:
+def pending() -> tuple[OpenedMessage, HandoffReply]:
     message = HandoffReply(
         transfer_id=TRANSFER, outcome="pending", reason="", authority=HERE, epoch=1, sub=0, certificate=""
     )
-    return Opened(message, "alpha.h1", Trace(TRANSFER)), message
+    return OpenedMessage(message, "alpha.h1", Trace(TRANSFER)), message
 
 
 async def test_what_runs_runs_and_what_is_not_here_is_not(scene: Scene) -> None:
@@ -137,11 +137,11 @@ def test_what_waits_is_remembered_since_the_first_time_and_of_so_many_entities()
     waits = Waits()
     waits.note(BALL, TRANSFER, "a", 5)
     waits.note(BALL, TRANSFER, "b" * 1000, 9)
-    assert waits.of(BALL) == Wait(TRANSFER, "b" * MAX_WHY_CHARS, 5)
+    assert waits.of(BALL) == WaitReason(TRANSFER, "b" * MAX_WHY_CHARS, 5)
     waits.over(BALL, "transfer-2")
     assert waits.of(BALL) is not None, "that was another one"
     waits.note(BALL, "transfer-2", "c", 11)
-    assert waits.of(BALL) == Wait("transfer-2", "c", 11)
+    assert waits.of(BALL) == WaitReason("transfer-2", "c", 11)
     for number in range(MAX_WAITS):
         waits.note(f"alpha.e-{number}", TRANSFER, "d", 12)
     assert (len(waits), waits.of(BALL)) == (MAX_WAITS, None)

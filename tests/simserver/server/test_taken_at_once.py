@@ -9,10 +9,10 @@ import pytest
 from batonpass.actors.net.inbox import Received
 from batonpass.authority.wire.base import MessageModel
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Activated, DirectHandoff, Grant, Parcel
 from batonpass.crypto.keys import Identity, PublicIdentity
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 
 NOW_S = 1_000_000.0
 HERE, THERE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.s2"))
@@ -32,7 +32,7 @@ class Server:
         self.counts: Counter[str] = Counter()
         clock = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: NOW_S)
 
-        def take(message: MessageModel, _opened: Opened) -> bool:
+        def take(message: MessageModel, _opened: OpenedMessage) -> bool:
             self.taken.append(type(message).__name__)
             return known
 
@@ -42,13 +42,13 @@ class Server:
             home=SimpleNamespace(keys_at_hand=lambda _name, _kid: keys),
             arrivals=SimpleNamespace(direct_at_hand=take, grant_at_hand=take),
             departures=SimpleNamespace(activated=lambda opened, message: take(message, opened)),
-            _done_at_once=lambda opened, received: Node._done_at_once(cast(Any, self._node), opened, received),
+            _done_at_once=lambda opened, received: SimserverNode._done_at_once(cast(Any, self._node), opened, received),
             _failed=lambda _received, error: self.counts.update([type(error).__name__]),
         )
 
     def takes(self, parcel: Parcel, peer: str = THERE.name) -> bool:
         received = Received(peer, b"", 0, ("127.0.0.1", 1))
-        return Node._take_at_once(cast(Any, self._node), parcel, received)
+        return SimserverNode._take_at_once(cast(Any, self._node), parcel, received)
 
 
 def parcel_of(kind: str) -> Parcel:

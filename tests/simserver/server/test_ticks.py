@@ -12,7 +12,7 @@ import trio
 from batonpass.actors import Ref, Server, System
 from batonpass.actors.core.scheduler import SLICE_S
 from batonpass.simserver.entity.feed import Feed
-from batonpass.simserver.server.dispatch import Node
+from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter
 
 PERIOD_MS = 50
@@ -31,7 +31,7 @@ class Busy(Server["Ticking"]):
 
 
 class Ticking:
-    """What `Node.serve_ticks` uses of a node, and the clock."""
+    """What `SimserverNode.serve_ticks` uses of a node, and the clock."""
 
     def __init__(self, rounds: int, *, has_lease: bool) -> None:
         self.now_ns = 7 * MS
@@ -83,7 +83,7 @@ async def ticked(entities: int, rounds: int, *, has_lease: bool = True) -> Async
     async with System.open("node", [], clock_s=lambda: node.now_ns / 1e9) as system, trio.open_nursery() as nursery:
         node.system = system
         node.refs = [await system.start(Busy, node) for _ in range(entities)]
-        serve: Any = Node.serve_ticks
+        serve: Any = SimserverNode.serve_ticks
         await nursery.start(serve, node)
         await node.over.wait()
         yield node
@@ -121,7 +121,7 @@ async def test_a_server_whose_tick_takes_longer_than_a_report_says_so_meanwhile(
     async with System.open("node", [], clock_s=lambda: node.now_ns / 1e9) as system, trio.open_nursery() as nursery:
         node.system = system
         node.refs = [await system.start(Busy, node) for _ in range(1000)]
-        serve: Any = Node.serve_ticks
+        serve: Any = SimserverNode.serve_ticks
         await nursery.start(serve, node)
         while node.stepped < 700:
             await trio.lowlevel.checkpoint()

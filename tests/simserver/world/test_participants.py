@@ -15,7 +15,7 @@ from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.machines.precopy import MAX_CHUNK_BYTES, CopyAhead
 from batonpass.authority.model.ownership import UNTOLD
 from batonpass.simserver.entity.actor import Entity
-from batonpass.simserver.entity.snapshot import Snapshot, state_hash
+from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.world import participants
@@ -81,7 +81,7 @@ def stage_of(world: Any, server: str = SERVERS[0]) -> Stage:
     return Stage(NOBODY, server, world)
 
 
-def begun(stage: Stage, snapshot: Snapshot | None = None, fence: Fence = Fence(1)) -> Life:  # noqa: B008 — immutable
+def begun(stage: Stage, snapshot: EntitySnapshot | None = None, fence: Fence = Fence(1)) -> Life:  # noqa: B008 — immutable
     life = Life(stage.environment, BALL, fence, snapshot or stage.fresh())
     life.rehydrate()
     return life
@@ -155,7 +155,7 @@ class Odyssey:
         for part in left.values():
             assert part.kept == {} or part.fails, "what has left is kept nowhere but where it is"
         self.here = 1 - self.here
-        came = Snapshot.decode(state)
+        came = EntitySnapshot.decode(state)
         for name, encoded in came.parts.items():
             assert cbor2.loads(encoded) == before[name][BALL], "as it was kept"
         self.life = begun(self.stages[self.here], came, fence)
@@ -188,7 +188,7 @@ def test_whatever_becomes_of_the_parts_the_entity_is_as_one_without_any(events: 
             without.happens(event)
             life = with_parts.life
             assert life.encoded_state() == without.life.encoded() == without.life.snapshot().encode(), event
-            assert life.encoded() == life.snapshot().encode() == Snapshot.decode(life.encoded()).encode(), event
+            assert life.encoded() == life.snapshot().encode() == EntitySnapshot.decode(life.encoded()).encode(), event
     finally:
         logging.getLogger("batonpass.simserver.world.participants").disabled = False
 
@@ -203,11 +203,11 @@ def test_what_came_is_part_of_what_it_is_until_its_first_tick_and_what_left_unti
     cache.kept[BALL] = {"warm": [1, 2]}
     assert (life.encoded(), cache.asked) == (life.encoded_state(), [])
     state = frozen_state(life)
-    assert Snapshot.decode(state).parts == {"cache": cbor2.dumps({"warm": [1, 2]})}
+    assert EntitySnapshot.decode(state).parts == {"cache": cbor2.dumps({"warm": [1, 2]})}
     assert life.encoded() == state != life.encoded_state()
     there = Keeps()
     target = stage_of(Counts(cache=there), SERVERS[1])
-    arrived = begun(target, Snapshot.decode(state), Fence(2))
+    arrived = begun(target, EntitySnapshot.decode(state), Fence(2))
     assert arrived.encoded() == state
     assert there.asked == [("rehydrate", BALL, [0, 0], {"warm": [1, 2]})]
     assert target.counts["part_rehydrated"] == 1
@@ -249,7 +249,7 @@ def test_a_name_that_is_none_keeps_nobody_from_leaving(name: Any, caplog: pytest
     cache.kept[BALL] = 1
     with caplog.at_level(logging.CRITICAL):
         state = frozen_state(life)
-    assert (Snapshot.decode(state).parts, stage.counts["part_failed"]) == ({"cache": b"\x01"}, 1)
+    assert (EntitySnapshot.decode(state).parts, stage.counts["part_failed"]) == ({"cache": b"\x01"}, 1)
 
 
 def test_refused_it_goes_on_with_what_it_has_and_nobody_gives_it_back() -> None:
@@ -284,7 +284,7 @@ def test_what_is_no_data_or_raises_is_left_behind_and_the_rest_goes(
     poison.kept[BALL], good.kept[BALL] = data, 7
     poison.fails = {"dehydrate"} if data == "raises" else set()
     stage = stage_of(Counts(poison=poison, good=good))
-    assert set(Snapshot.decode(frozen_state(begun(stage))).parts) == {"good"}
+    assert set(EntitySnapshot.decode(frozen_state(begun(stage))).parts) == {"good"}
     assert stage.counts["part_failed"] == 1
 
 
@@ -297,7 +297,7 @@ def test_too_many_too_long_and_too_large_parts_are_left_behind(monkeypatch: pyte
         part.kept[BALL] = 1
     world.participants["part00"].kept[BALL] = bytes(MAX_PARTS_BYTES)
     stage = stage_of(world)
-    kept = Snapshot.decode(frozen_state(begun(stage))).parts
+    kept = EntitySnapshot.decode(frozen_state(begun(stage))).parts
     assert list(kept) == [f"part{number:02}" for number in range(1, MAX_PARTS + 1)]
     assert stage.counts["part_too_large"] == 5
 
@@ -323,9 +323,9 @@ def test_parts_never_make_a_state_too_large_to_leave(monkeypatch: pytest.MonkeyP
      {str(number): b"" for number in range(MAX_PARTS + 1)}],
 )  # fmt: skip
 def test_what_no_participant_can_have_given_is_no_snapshot(parts: Any) -> None:
-    fields = cbor2.loads(Snapshot("ball", 1, [], {"cursors": {}, "pending": []}, UNTOLD).encode())
+    fields = cbor2.loads(EntitySnapshot("ball", 1, [], {"cursors": {}, "pending": []}, UNTOLD).encode())
     with pytest.raises(ValueError, match="part"):
-        Snapshot.decode(cbor2.dumps(fields | {participants.KEY: parts}))
+        EntitySnapshot.decode(cbor2.dumps(fields | {participants.KEY: parts}))
 
 
 def test_what_is_not_known_here_or_cannot_be_read_is_counted_and_gone_with_the_next_tick(
@@ -336,7 +336,7 @@ def test_what_is_not_known_here_or_cannot_be_read_is_counted_and_gone_with_the_n
     fails.fails = {"rehydrate", "release"}
     stage = stage_of(Counts(bad=Keeps(), fails=fails))
     parts = {"bad": b"\xff", "fails": cbor2.dumps(1), "unknown": cbor2.dumps(2)}
-    snapshot = Snapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, parts=parts)
+    snapshot = EntitySnapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, parts=parts)
     life = begun(stage, snapshot)
     assert (stage.counts["part_failed"], stage.counts["part_unknown"]) == (2, 1)
     assert life.encoded() == snapshot.encode()
@@ -350,7 +350,7 @@ def test_a_world_without_participants_takes_what_comes_and_carries_nothing() -> 
     world: Any = Counts()
     del world.participants
     stage = stage_of(world)
-    snapshot = Snapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, parts={"cache": b"\x01"})
+    snapshot = EntitySnapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, parts={"cache": b"\x01"})
     life = begun(stage, snapshot)
     assert (life.stint.started_hash, stage.counts["part_unknown"]) == (state_hash(snapshot.encode()), 1)
     assert frozen_state(life) == life.encoded_state()
@@ -361,7 +361,7 @@ def test_who_stands_still_since_its_world_failed_takes_no_parts_along() -> None:
     life = begun(stage_of(Counts(cache=cache)))
     cache.kept[BALL] = 1
     life.stand_still("poison")
-    assert Snapshot.decode(frozen_state(life)).parts == {}
+    assert EntitySnapshot.decode(frozen_state(life)).parts == {}
     assert cache.asked == []
 
 
@@ -369,10 +369,10 @@ def test_what_nobody_here_can_read_goes_on_as_it_came() -> None:
     cache = Keeps()
     life = begun(
         stage_of(Counts(cache=cache)),
-        Snapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, schema=2, parts={"cache": b"\x01"}),
+        EntitySnapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, schema=2, parts={"cache": b"\x01"}),
     )
     assert life.broken
-    assert Snapshot.decode(frozen_state(life)).parts == {"cache": b"\x01"}
+    assert EntitySnapshot.decode(frozen_state(life)).parts == {"cache": b"\x01"}
     assert cache.asked == []
 
 
@@ -388,7 +388,7 @@ async def test_copies_and_checkpoints_have_the_state_alone(system: Any) -> None:
     holding.life.resume(Fence(2))
     assert holding.life.encoded() == frozen
     ((follower, (item,)),) = place.copier()._take([holding]).items()
-    assert (follower, Snapshot.decode(item.state).parts) == (FOLLOWER, {})
+    assert (follower, EntitySnapshot.decode(item.state).parts) == (FOLLOWER, {})
     assert holding.life.state_bytes == len(item.state), "nor is room asked for them"
 
 
@@ -396,7 +396,7 @@ async def test_they_are_taken_up_when_an_entity_begins_here_and_released_before_
     cache = Keeps()
     stage = Stage(system, world=Counts(cache=cache))
     holdings = Holdings(stage.environment, Written())
-    snapshot = Snapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, parts={"cache": b"\x01"})
+    snapshot = EntitySnapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, parts={"cache": b"\x01"})
     holdings.start(BALL, Fence(2), snapshot)
     assert cache.kept == {BALL: 1}
     holdings.leave(BALL, SERVERS[1], Fence(3))
@@ -418,7 +418,7 @@ async def test_a_pass_is_of_the_parts_with_which_it_leaves(scene: Scene, size_by
     async with scene.served():
         scene.departures.begin(PLAN)
         assert holding.life.frozen
-        assert len(Snapshot.decode(sent(scene).state).parts["cache"]) > size_bytes
+        assert len(EntitySnapshot.decode(sent(scene).state).parts["cache"]) > size_bytes
     assert cache.how_often("dehydrate") == 1
 
 
@@ -427,7 +427,7 @@ def test_what_went_ahead_of_a_large_state_need_not_go_again_with_its_parts() -> 
     stage = stage_of(Counts(cache=cache))
     snapshot = stage.fresh()
     blob = b"".join(state_hash(number.to_bytes(4, "big")).encode() for number in range(50_000))
-    life = begun(stage, Snapshot(snapshot.kind, 5, blob, snapshot.inbox, snapshot.ownership))
+    life = begun(stage, EntitySnapshot(snapshot.kind, 5, blob, snapshot.inbox, snapshot.ownership))
     cache.kept[BALL] = bytes(1000)
     ahead = CopyAhead()
     assert ahead.next_round(life.encoded_state())
@@ -450,6 +450,6 @@ def test_one_that_raises_what_ends_programs_is_left_behind(caplog: pytest.LogCap
     stage = stage_of(Counts(ends=Ends(), good=(good := Keeps())))
     good.kept[BALL] = 7
     life = begun(stage, replace(stage.fresh("counter"), parts={"ends": b"\x01"}))
-    assert set(Snapshot.decode(frozen_state(life)).parts) == {"good"}
+    assert set(EntitySnapshot.decode(frozen_state(life)).parts) == {"good"}
     life.end()
     assert stage.counts["part_failed"] == 3

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
-from batonpass.simserver.entity.inputs import Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import migrated, schema_version, takes
 from batonpass.simserver.world.pending_input import PendingInput
@@ -42,12 +42,14 @@ class Dice(Tally):
         return {"drawn": [*state["drawn"], drawn], "rung": rung}
 
 
-def life_of(stage: Stage, snapshot: Snapshot, fence: Fence = Fence(1)) -> Life:  # noqa: B008 — immutable
+def life_of(stage: Stage, snapshot: EntitySnapshot, fence: Fence = Fence(1)) -> Life:  # noqa: B008 — immutable
     return Life(stage.environment, BALL, fence, snapshot)
 
 
-def fresh() -> Snapshot:
-    return Snapshot("dice", 0, {"drawn": [], "rung": []}, Inbox().to_data(), schema=2, carried=Carried.of_new(BALL))
+def fresh() -> EntitySnapshot:
+    return EntitySnapshot(
+        "dice", 0, {"drawn": [], "rung": []}, EntityInbox().to_data(), schema=2, carried=Carried.of_new(BALL)
+    )
 
 
 async def test_chance_and_timers_go_on_elsewhere_as_if_nothing_had_happened(system: System) -> None:
@@ -58,7 +60,7 @@ async def test_chance_and_timers_go_on_elsewhere_as_if_nothing_had_happened(syst
     first = stays.start(fresh())
     ticks(first, 7)
     frozen = await first.frozen()
-    second = moves.start(Snapshot.decode(frozen.state), Fence(2))
+    second = moves.start(EntitySnapshot.decode(frozen.state), Fence(2))
     ticks(second, 13)
     await inspect(second)
     assert second.life.world == whole.life.world
@@ -151,9 +153,9 @@ def test_what_no_entity_carries_is_refused(data: dict[str, Any]) -> None:
 
 def test_a_snapshot_is_read_as_it_was_written_and_one_of_before_has_version_1() -> None:
     snapshot = fresh()
-    assert Snapshot.decode(snapshot.encode()) == snapshot
-    plain = Snapshot("ball", 7, {"a": 1}, Inbox().to_data())
-    assert Snapshot.decode(plain.encode()) == plain
+    assert EntitySnapshot.decode(snapshot.encode()) == snapshot
+    plain = EntitySnapshot("ball", 7, {"a": 1}, EntityInbox().to_data())
+    assert EntitySnapshot.decode(plain.encode()) == plain
     assert b"timers" not in plain.encode()
 
 
@@ -172,7 +174,7 @@ def test_failures_row_28_only_earlier_forms_of_known_kinds_are_taken() -> None:
 
 async def test_a_state_of_an_earlier_form_is_migrated_when_it_has_arrived(system: System) -> None:
     stage = Stage(system, world=Dice())
-    old = Snapshot("tally", 5, {"drawn": []}, Inbox().to_data())
+    old = EntitySnapshot("tally", 5, {"drawn": []}, EntityInbox().to_data())
     actor = stage.start(old)
     assert (actor.life.seen, actor.life.world, actor.life.schema) == ({"drawn": [], "rung": [1]}, {"drawn": []}, 1)
     (stint,) = stage.custody.to_data()
@@ -187,12 +189,12 @@ async def test_failures_row_28_a_form_that_nobody_knows_stands_still_as_it_came(
     system: System, schema: int, state: Any
 ) -> None:
     stage = Stage(system, world=Dice())
-    came = Snapshot("tally", 5, state, Inbox().to_data(), schema=schema)
+    came = EntitySnapshot("tally", 5, state, EntityInbox().to_data(), schema=schema)
     actor = stage.start(came)
     ticks(actor, 3)
     frozen = await actor.frozen()
     assert actor.life.broken
-    assert Snapshot.decode(frozen.state) == came
+    assert EntitySnapshot.decode(frozen.state) == came
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ async def test_failures_row_28_what_the_world_does_not_take_stands_still_to_be_p
 ) -> None:
     """What it takes and fails on would stand still elsewhere, too."""
     stage = Stage(system, world=Dice())
-    actor = stage.start(Snapshot(kind, 5, state, Inbox().to_data(), schema=schema))
+    actor = stage.start(EntitySnapshot(kind, 5, state, EntityInbox().to_data(), schema=schema))
     ticks(actor, 3)
     await inspect(actor)
     assert actor.life.is_untaken is untaken

@@ -10,7 +10,7 @@ from batonpass.tree.data.data import encode
 from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_ROW, Effort
 from batonpass.tree.data.errors import TooMuch
 from batonpass.tree.data.node import NodeView
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.store.conditions import (
     AllOf,
     AnyOf,
@@ -42,15 +42,15 @@ def machine_with(children: int = WIDE, data: Any = 1, projections: Mapping[str, 
     return machine
 
 
-def run(machine: Machine, procedure: str, args: Any, number: int = 1) -> Answer:
-    return Answer.from_encoded(machine.apply(encode_command(Command(procedure, args, "c", number)))[1])
+def run(machine: Machine, procedure: str, args: Any, number: int = 1) -> CommandAnswer:
+    return CommandAnswer.from_encoded(machine.apply(encode_command(Command(procedure, args, "c", number)))[1])
 
 
-def query(machine: Machine, procedure: str, args: Any) -> Answer:
-    return Answer.from_encoded(machine.read(procedure, args))
+def query(machine: Machine, procedure: str, args: Any) -> CommandAnswer:
+    return CommandAnswer.from_encoded(machine.read(procedure, args))
 
 
-def refused(answer: Answer) -> bool:
+def refused(answer: CommandAnswer) -> bool:
     return answer.code == "too_much" and answer.details == {"steps": MAX_STEPS} and str(MAX_STEPS) in answer.message
 
 

@@ -18,7 +18,7 @@ from batonpass.tree.data.data import (
 )
 from batonpass.tree.data.errors import BadData, BadPath
 from batonpass.tree.data.path import MAX_DEPTH, MAX_NAME_BYTES, ROOT, check_path, format_path, is_plain_path, parse_path
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command, encode_entry
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command, encode_entry
 from tests.tree.strategies import names, paths, plain_data
 
 
@@ -188,4 +188,4 @@ def test_a_key_that_is_a_list_is_not_stored_and_harms_no_other_command() -> None
     odd = encode_command(Command("tree.put", {"path": ["a"], "data": {("k",): 1}}, "c", 1))
     good = encode_command(Command("tree.put", {"path": ["b"], "data": 1}, "c", 2))
     answers = machine.apply_entry(encode_entry([odd, good]))
-    assert [Answer.from_encoded(answer).code for _, answer in answers] == ["bad_data", None]
+    assert [CommandAnswer.from_encoded(answer).code for _, answer in answers] == ["bad_data", None]

@@ -17,7 +17,7 @@ from batonpass.tree.data.payload import (
     has_data,
     procedure_name,
 )
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.store.condition_reader import condition_from_data_untrusted
 from batonpass.tree.store.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf
 from batonpass.tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
@@ -125,7 +125,7 @@ def test_what_a_node_holds_can_be_told_of_in_every_way() -> None:
     swap = {"op": "compare_and_swap", "path": ["a"], "expected": put["data"], "data": 2, "full": True}
     delete = {"op": "delete", "path": ["a"], "full": True}
     args = {"if": [[["a"], ["not_of", ["if_data_matches", put["data"]]]]], "then": [put, *reads, swap, put, delete]}
-    answer = Answer.from_encoded(machine.apply(encode_command(Command("tree.transaction", args, "c", 1)))[1])
+    answer = CommandAnswer.from_encoded(machine.apply(encode_command(Command("tree.transaction", args, "c", 1)))[1])
     assert answer.ok
     assert answer.value["results"][1] == put["data"]
 

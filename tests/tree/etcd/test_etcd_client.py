@@ -13,7 +13,7 @@ from batonpass.tree import NoQuorum, OutcomeUnknown
 from batonpass.tree.etcd import EtcdConfig, EtcdReplica, RefusedByEtcd
 from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent, RevisionCompacted
 from batonpass.tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected
-from batonpass.tree.etcd.wire import Compare, MalformedAnswer, Put
+from batonpass.tree.etcd.wire import EtcdCompare, EtcdPut, MalformedAnswer
 from tests.tree.instances import PROCEDURES, free_ports, until
 
 HEADER = {"cluster_id": "1", "member_id": "2", "revision": "3", "raft_term": "4"}
@@ -88,7 +88,7 @@ async def test_a_failure_says_what_may_have_happened(answer: Answer | None, trou
         with pytest.raises(trouble, match=r"127\.0\.0\.1"):
             await client.range(b"k")
         with pytest.raises(trouble):
-            await client.txn(Compare(b"g", 0), [Put(b"k", b"v")])
+            await client.txn(EtcdCompare(b"g", 0), [EtcdPut(b"k", b"v")])
 
 
 async def test_where_nobody_listens_nothing_is_sent_and_the_next_endpoint_is_used() -> None:

@@ -12,11 +12,11 @@ from batonpass.tree import Abort, BadData
 from batonpass.tree.data.data import encode
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
-from batonpass.tree.etcd.keys import Keys
-from batonpass.tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror, Plan
+from batonpass.tree.etcd.keys import EtcdKeys
+from batonpass.tree.etcd.mirror import FORMAT, Damaged, EtcdPlan, Limits, Loading, Mirror
 from batonpass.tree.etcd.mirrored_store import MirroredStore
-from batonpass.tree.etcd.wire import Delete, KeyValue, Put, cost_bytes
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.etcd.wire import Delete, EtcdPut, KeyValue, cost_bytes
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.store.changes import Commit
 from batonpass.tree.store.conditions import Condition, IfChildListLength, IfNodeExists
 from batonpass.tree.store.keep_while import keep_while_to_data
@@ -26,7 +26,7 @@ from batonpass.tree.store.transaction import Transaction
 from tests.tree.fake_etcd import FakeEtcd
 from tests.tree.strategies import close_names, few_values
 
-KEYS = Keys("/batonpass", "homeserver", "alpha")
+KEYS = EtcdKeys("/batonpass", "homeserver", "alpha")
 LIMITS = Limits(128, 1_572_864)
 
 
@@ -61,7 +61,7 @@ def put(path: Path, data: Any, **more: Any) -> tuple[str, Any]:
     return "tree.put", {"path": list(path), "data": data, **more}
 
 
-def carry_out(etcd: FakeEtcd, mirror: Mirror, todo: list[Command]) -> list[Answer]:
+def carry_out(etcd: FakeEtcd, mirror: Mirror, todo: list[Command]) -> list[CommandAnswer]:
     """All of them, as few transactions as that takes; their answers in order."""
     answers: dict[tuple[str, int], bytes] = {}
     while len(answers) < len(todo):
@@ -71,7 +71,7 @@ def carry_out(etcd: FakeEtcd, mirror: Mirror, todo: list[Command]) -> list[Answe
             assert revision is not None
             mirror.accepted(plan, revision)
         answers |= {(client, number): answer for client, number, answer in (*plan.settled, *plan.answered)}
-    return [Answer.from_encoded(answers[command.client, command.number]) for command in todo]
+    return [CommandAnswer.from_encoded(answers[command.client, command.number]) for command in todo]
 
 
 # --- the specification, by a machine that is obviously right ------------------------------------------------------
@@ -143,14 +143,14 @@ class Processes(RuleBasedStateMachine):
         self.waiting[to] += [command for command in self.waiting[who] if command.number not in known]
 
     @rule(target=plans, who=st.integers(0, 2))
-    def rehearse(self, who: int) -> tuple[int, Plan]:
+    def rehearse(self, who: int) -> tuple[int, EtcdPlan]:
         plan = self.mirrors[who].rehearse(self.waiting[who])
         for client, number, answer in plan.settled:
             self.learn(who, client, number, answer)
         return who, plan
 
     @rule(planned=plans, answer_is_lost=st.booleans())
-    def offer(self, planned: tuple[int, Plan], answer_is_lost: bool) -> None:
+    def offer(self, planned: tuple[int, EtcdPlan], answer_is_lost: bool) -> None:
         """Plans may be offered again, late, or by two processes for the same commands."""
         who, plan = planned
         if not plan.operations:
@@ -163,7 +163,7 @@ class Processes(RuleBasedStateMachine):
             _, expected = self.twin.apply(encode_command(by_id[client, number]))
             # What fires is one for each commit, and the twin makes one of each command.
             if by_id[client, number].procedure != "tree.trigger_done":
-                assert Answer.from_encoded(answer) == Answer.from_encoded(expected)
+                assert CommandAnswer.from_encoded(answer) == CommandAnswer.from_encoded(expected)
             self.answers[client, number] = answer
         if not answer_is_lost:
             self.mirrors[who].accepted(plan, revision)
@@ -252,7 +252,7 @@ def test_a_transaction_never_exceeds_the_limits_of_etcd() -> None:
     assert etcd.operations_of_largest <= 40
     assert len(etcd.events) >= 5
     for _, events in etcd.events:
-        assert sum(cost_bytes(Put(event.key, event.value or b"")) for event in events) <= 200_000
+        assert sum(cost_bytes(EtcdPut(event.key, event.value or b"")) for event in events) <= 200_000
 
 
 def test_a_subtree_of_any_size_is_deleted_by_one_operation() -> None:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from batonpass.tree import BadData, BadPath
 from batonpass.tree.etcd.answers import MAX_ANSWERS, MAX_CHUNK_ANSWERS, MAX_CLIENT_BYTES, Answers
-from batonpass.tree.etcd.keys import Keys, prefix_end
+from batonpass.tree.etcd.keys import EtcdKeys, prefix_end
 from batonpass.tree.etcd.wire import (
-    Compare,
     Delete,
+    EtcdCompare,
+    EtcdPut,
     Lines,
     MalformedAnswer,
     Operation,
-    Put,
     cost_bytes,
     read_failure_untrusted,
     read_leader_untrusted,
@@ -36,7 +36,7 @@ from batonpass.tree.etcd.wire import (
 )
 from tests.tree.strategies import paths
 
-KEYS = Keys("/batonpass", "homeserver", "alpha")
+KEYS = EtcdKeys("/batonpass", "homeserver", "alpha")
 HEADER = {"cluster_id": "1", "member_id": "2", "revision": "3", "raft_term": "4"}
 
 
@@ -100,7 +100,7 @@ def test_requests_are_what_the_gateway_documents() -> None:
         "serializable": True,
     }
     assert request_range(b"a") == {"key": text(b"a")}
-    assert request_txn(Compare(b"g", 7), [Put(b"k", b"v"), Delete(b"k"), Delete(b"k", b"l")]) == {
+    assert request_txn(EtcdCompare(b"g", 7), [EtcdPut(b"k", b"v"), Delete(b"k"), Delete(b"k", b"l")]) == {
         "compare": [{"key": text(b"g"), "target": "MOD", "result": "EQUAL", "mod_revision": "7"}],
         "success": [
             {"request_put": {"key": text(b"k"), "value": text(b"v")}},
@@ -114,7 +114,7 @@ def test_requests_are_what_the_gateway_documents() -> None:
 
 def test_the_size_of_an_operation_is_never_underestimated() -> None:
     # Protobuf's own: a tag and a length before each of key, value and operation, at most 6 bytes each.
-    assert cost_bytes(Put(b"k" * 100, b"v" * 1000)) >= 1100 + 3 * 6
+    assert cost_bytes(EtcdPut(b"k" * 100, b"v" * 1000)) >= 1100 + 3 * 6
     assert cost_bytes(Delete(b"k" * 100, b"l" * 100)) >= 200 + 3 * 6
     assert cost_bytes(Delete(b"k" * 100)) >= 100 + 3 * 6
 
@@ -139,7 +139,7 @@ def test_leases_are_asked_for_and_read() -> None:
     assert request_for_lease(7) == {"ID": "7"}
     assert read_lease_untrusted(b'{"ID": "7", "TTL": "5"}') == (7, 5)
     assert read_lease_untrusted(b'{"result": {"ID": "7"}}') == (7, 0)
-    (operation,) = request_txn(Compare(b"k", 0), [Put(b"k", b"v", 7)])["success"]
+    (operation,) = request_txn(EtcdCompare(b"k", 0), [EtcdPut(b"k", b"v", 7)])["success"]
     assert operation["request_put"]["lease"] == "7"
     with pytest.raises(MalformedAnswer):
         read_lease_untrusted(b'{"result": []}')
@@ -250,7 +250,7 @@ def perform(answers: Answers, operations: list[Operation], revision: int, rows: 
     touched: dict[bytes, bytes | None] = {}
     for operation in operations:
         match operation:
-            case Put(key, written):
+            case EtcdPut(key, written):
                 touched[key] = written
             case Delete(key, end):
                 touched |= {known: None for known in rows if key <= known < (end or key + b"\0")}

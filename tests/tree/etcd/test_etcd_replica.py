@@ -13,7 +13,7 @@ import trio
 
 from batonpass.tree import Aborted, Compacted, Fired, MalformedCommand, NoQuorum, OutcomeUnknown
 from batonpass.tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
-from batonpass.tree.etcd.keys import Keys
+from batonpass.tree.etcd.keys import EtcdKeys
 from batonpass.tree.store.pattern import ANY_NAME
 from tests.tree.etcd_certificates import certificates, tls_context
 from tests.tree.etcd_process import EtcdCluster, needs_etcd, running_etcd
@@ -405,7 +405,7 @@ async def nothing(_replica: EtcdReplica) -> None:
 
 
 async def test_somebody_who_writes_into_the_prefix_is_noticed(etcd: EtcdCluster) -> None:
-    key = Keys("/batonpass", "homeserver", "alpha").node(("x",))
+    key = EtcdKeys("/batonpass", "homeserver", "alpha").node(("x",))
 
     async def meddle(replica: EtcdReplica) -> None:
         await put(replica, "x")
@@ -418,7 +418,7 @@ async def test_somebody_who_writes_into_the_prefix_is_noticed(etcd: EtcdCluster)
 
 
 async def test_a_deleted_guard_is_noticed(etcd: EtcdCluster) -> None:
-    key = Keys("/batonpass", "homeserver", "alpha").guard
+    key = EtcdKeys("/batonpass", "homeserver", "alpha").guard
 
     async def meddle(replica: EtcdReplica) -> None:
         await put(replica, "x")

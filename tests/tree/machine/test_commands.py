@@ -11,14 +11,14 @@ from batonpass.tree.data.data import decode, encode
 from batonpass.tree.data.errors import Abort, BadData, MalformedCommand
 from batonpass.tree.machine import commands, sessions
 from batonpass.tree.machine.commands import (
-    Answer,
     Command,
+    CommandAnswer,
     Machine,
     decode_command_untrusted,
     encode_command,
     encode_entry,
 )
-from batonpass.tree.machine.sessions import Session
+from batonpass.tree.machine.sessions import ClientSession
 from batonpass.tree.store import procedures
 from batonpass.tree.store.changes import Written
 from batonpass.tree.store.transaction import Transaction
@@ -53,9 +53,9 @@ def machine() -> Machine:
     return Machine(PROCEDURES)
 
 
-def run(target: Machine, procedure: str, args: Any = None, *, client: str = "c", number: int = 1) -> Answer:
+def run(target: Machine, procedure: str, args: Any = None, *, client: str = "c", number: int = 1) -> CommandAnswer:
     _, answer = target.apply(encode_command(Command(procedure, args, client, number)))
-    return Answer.from_encoded(answer)
+    return CommandAnswer.from_encoded(answer)
 
 
 def test_a_command_submitted_twice_applies_once_and_gets_the_same_answer() -> None:
@@ -74,7 +74,7 @@ def test_numbers_of_one_client_may_arrive_out_of_order() -> None:
 def test_an_abort_is_answered_and_leaves_the_tree_alone() -> None:
     target = machine()
     answer = run(target, "change_mind", {"when": "tomorrow"})
-    assert answer == Answer(None, "not_today", "come back tomorrow", {"when": "tomorrow"})
+    assert answer == CommandAnswer(None, "not_today", "come back tomorrow", {"when": "tomorrow"})
     assert not target.store.exists(("sum",))
 
 
@@ -114,7 +114,7 @@ def test_built_in_procedures_do_what_the_store_does() -> None:
     assert run(target, "tree.get", {"path": ["a", "b"]}, number=6).value == 3
     assert run(target, "tree.clear_payload", {"path": ["a", "b"]}, number=7).value["previous"] == 3
     assert run(target, "tree.delete", {"path": ["a"]}, number=8).value == 2
-    assert run(target, "tree.noop", number=9) == Answer()
+    assert run(target, "tree.noop", number=9) == CommandAnswer()
 
 
 def test_a_procedure_cannot_take_the_name_of_a_built_in_one() -> None:
@@ -127,7 +127,7 @@ def test_bytes_that_are_no_command_are_skipped(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.CRITICAL):
         command_id, answer = target.apply(b"\xff\xff")
     assert command_id is None
-    assert Answer.from_encoded(answer).code == "malformed_command"
+    assert CommandAnswer.from_encoded(answer).code == "malformed_command"
 
 
 @given(st.binary(max_size=64))
@@ -167,7 +167,7 @@ def test_a_command_that_is_too_big_is_not_read_either() -> None:
 @pytest.mark.parametrize("encoded", [encode(7), encode([]), encode([1, "text", None]), encode(["code", "message"])])
 def test_what_is_no_answer_is_not_taken_for_one(encoded: bytes) -> None:
     with pytest.raises(BadData, match="not an answer"):
-        Answer.from_encoded(encoded)
+        CommandAnswer.from_encoded(encoded)
 
 
 def test_a_machine_knows_which_procedures_only_read() -> None:
@@ -256,7 +256,7 @@ def test_the_answer_of_a_first_write_says_that_there_was_nothing() -> None:
 
 @given(st.lists(st.integers(0, 30), max_size=40))
 def test_of_one_client_the_lowest_numbers_are_forgotten_first_in_whatever_order_they_come(numbers: list[int]) -> None:
-    session = Session()
+    session = ClientSession()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sessions, "MAX_ANSWERS", 4)
         model: set[int] = set()
@@ -270,13 +270,13 @@ def test_of_one_client_the_lowest_numbers_are_forgotten_first_in_whatever_order_
                 model.discard(min(model))
             assert [number for number in range(31) if session.remembered(number) is not None] == sorted(model)
             assert session.is_forgotten(forgotten) or forgotten == -1
-            assert Session.from_data(session.to_data()).to_data() == session.to_data()
+            assert ClientSession.from_data(session.to_data()).to_data() == session.to_data()
 
 
 def test_the_first_answer_to_a_number_is_the_one_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_ANSWERS", 2)
     monkeypatch.setattr(sessions, "MAX_ANSWER_BYTES", 12)
-    session = Session()
+    session = ClientSession()
     session.remember(1, b"first ")
     session.remember(1, b"second")
     session.remember(2, b"second")
@@ -292,7 +292,7 @@ def test_the_first_answer_to_a_number_is_the_one_that_counts(monkeypatch: pytest
 def test_a_state_has_no_more_sessions_than_a_machine_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
     empty: Any = [-1, []]
-    taken = sessions.Sessions()
+    taken = sessions.ClientSessions()
     taken.add_untrusted([["a", empty], ["b", empty]])
     for row in (["b", empty], ["c", empty]):
         with pytest.raises(BadData, match="twice"):
@@ -307,7 +307,7 @@ def test_commands_of_one_entry_are_applied_in_order_and_what_is_none_is_skipped(
     with caplog.at_level(logging.CRITICAL):
         answers = target.apply_entry(encode_entry([good[0], encode([1, 2]), good[1], good[0], good[2]]))
         assert target.apply_entry(b"\xff") == target.apply_entry(encode("text")) == []
-    assert [(number, Answer.from_encoded(answer).value) for (_, number), answer in answers] == [
+    assert [(number, CommandAnswer.from_encoded(answer).value) for (_, number), answer in answers] == [
         (1, 1),
         (2, 3),
         (1, 1),
@@ -401,7 +401,7 @@ def test_a_procedure_may_recurse_as_deep_on_every_member_however_deep_the_caller
         answers = target.apply_entry(
             encode_entry([encode_command(Command("descend", levels, "c", levels)) for levels in range(900, 1000)])
         )
-        return max(number for (_, number), answer in answers if Answer.from_encoded(answer).ok)
+        return max(number for (_, number), answer in answers if CommandAnswer.from_encoded(answer).ok)
 
     logging.disable(logging.CRITICAL)
     try:

@@ -10,8 +10,8 @@ from batonpass.tree.data.data import encode
 from batonpass.tree.net.frames import (
     FrameBuffer,
     Greeting,
+    GreetingVerdict,
     MalformedFrame,
-    Verdict,
     decode_greeting_untrusted,
     decode_hint_untrusted,
     decode_message_untrusted,
@@ -99,7 +99,7 @@ def test_entries_must_follow_each_other(entries: list[Any]) -> None:
 def test_greetings_and_verdicts_are_read_back() -> None:
     greeting = Greeting("homeserver", "alpha", "h1", 1, probe=True, since=7, joining=True, machine="3-0123abcd")
     assert decode_greeting_untrusted(encode(greeting.to_data())) == greeting
-    for verdict in (Verdict(), Verdict("wrong_kind", "because")):
+    for verdict in (GreetingVerdict(), GreetingVerdict("wrong_kind", "because")):
         assert decode_verdict_untrusted(encode(verdict.to_data())) == verdict
 
 

@@ -26,8 +26,8 @@ from batonpass.tree.net.membership import (
     Configuration,
     Dismiss,
     Member,
+    MemberRole,
     Progress,
-    Role,
     Seat,
     best_successor,
     change_from_data_untrusted,
@@ -185,14 +185,14 @@ def test_a_dead_member_goes_before_its_successor_votes_and_a_living_one_after() 
     assert dead is not None
     assert dead.seats is not None
     assert [(seat.name, seat.role) for seat in dead.seats] == [
-        ("h0", Role.VOTER),
-        ("h1", Role.VOTER),
-        ("h3", Role.LEARNER),
+        ("h0", MemberRole.VOTER),
+        ("h1", MemberRole.VOTER),
+        ("h3", MemberRole.LEARNER),
     ]
     alive = next_step(replacing, "h0", 10, caught_up(replacing))
     assert alive is not None
     assert alive.seats is not None
-    assert [seat.role for seat in alive.seats] == [Role.VOTER] * 4
+    assert [seat.role for seat in alive.seats] == [MemberRole.VOTER] * 4
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_the_index_of_a_configuration_is_a_number_from_zero(index: Any) -> None:
 
 def test_the_best_successor_stays_is_connected_and_has_most_of_the_log() -> None:
     replacing = after(founded("h0", "h1", "h2"), Admit(member("h3"), "h2"))
-    promoted = Configuration(9, tuple(replace(seat, role=Role.VOTER) for seat in replacing.seats))
+    promoted = Configuration(9, tuple(replace(seat, role=MemberRole.VOTER) for seat in replacing.seats))
     progress = {
         "h1": Progress(10, connected=True, recent=True),
         "h2": Progress(99, connected=True, recent=True),

@@ -3,7 +3,7 @@
 import pytest
 
 from batonpass.tree.net.frames import Greeting
-from batonpass.tree.net.membership import Configuration, Member, Role, Seat
+from batonpass.tree.net.membership import Configuration, Member, MemberRole, Seat
 from batonpass.tree.net.roster import NOT_ADMITTED, REMOVED, Roster
 
 
@@ -13,7 +13,7 @@ def member(name: str) -> Member:
 
 def configuration(index: int, *names: str, learners: tuple[str, ...] = ()) -> Configuration:
     voters = [Seat(member(name)) for name in names]
-    return Configuration(index, tuple(voters + [Seat(member(name), Role.LEARNER) for name in learners]))
+    return Configuration(index, tuple(voters + [Seat(member(name), MemberRole.LEARNER) for name in learners]))
 
 
 def greeting(name: str, since: int, *, joining: bool = False) -> Greeting:

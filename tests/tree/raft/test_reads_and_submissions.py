@@ -9,7 +9,7 @@ import pytest
 
 from batonpass.tree.data.data import decode
 from batonpass.tree.machine.commands import Command, encode_command
-from batonpass.tree.member.deadlines import Deadlines
+from batonpass.tree.member.deadlines import WakeTimes
 from batonpass.tree.raft.reads import MAX_WAITING_READS, ReadRounds
 from batonpass.tree.raft.submissions import FORWARD_AGAIN_S, MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions
 
@@ -177,7 +177,7 @@ def test_everybody_who_waits_is_woken_once() -> None:
 
 
 def test_a_deadline_wakes_whoever_still_waits_and_nobody_else() -> None:
-    submissions, deadlines, woken = Submissions(), Deadlines(), list[int]()
+    submissions, deadlines, woken = Submissions(), WakeTimes(), list[int]()
     wakes: dict[int, Callable[[], None]] = {}
     for number in (1, 2, 3):
         submission = submissions.enter(("c", number), b"command")

@@ -17,7 +17,7 @@ import trio
 from batonpass.tree import Aborted, BadData, Compacted
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path as TreePath
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.store.conditions import IfChildListLength, IfNodeExists
 from batonpass.tree.store.keep_while import keep_while_to_data
@@ -274,11 +274,11 @@ async def test_random_commands_come_to_the_same(seed: int, started: Started) -> 
     async with started() as processes:
         for number, (procedure, args) in enumerate(commands):
             _, encoded = machine.apply(encode_command(Command(procedure, args, "twin", number)))
-            expected = Answer.from_encoded(encoded)
+            expected = CommandAnswer.from_encoded(encoded)
             try:
-                answer = Answer(await processes[number % len(processes)].submit(procedure, args))
+                answer = CommandAnswer(await processes[number % len(processes)].submit(procedure, args))
             except Aborted as aborted:
-                answer = Answer(None, aborted.code, aborted.message, aborted.details)
+                answer = CommandAnswer(None, aborted.code, aborted.message, aborted.details)
             assert answer == expected, (seed, number, procedure, args)
         for process in processes:
             await process.read_barrier()

@@ -12,19 +12,19 @@ from batonpass.tree.data.errors import BadData
 from batonpass.tree.data.json_form import from_json_untrusted, to_json
 from batonpass.tree.data.path import Path
 from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.store.conditions import IfDataMatches, IfNodeExists
 from batonpass.tree.store.export import export, read_rows_untrusted
-from batonpass.tree.store.pattern import ANY_DEPTH, Step
+from batonpass.tree.store.pattern import ANY_DEPTH, PatternStep
 from batonpass.tree.store.store import Store
 from tests.tree.strategies import close_paths, plain_data
 
 payloads = plain_data | st.just(NO_PAYLOAD) | st.just(StoredProcedure("p"))
 
 
-def load(machine: Machine, rows: Any, mode: str = "merge", number: int = 1) -> Answer:
+def load(machine: Machine, rows: Any, mode: str = "merge", number: int = 1) -> CommandAnswer:
     args = {"rows": rows, "mode": mode}
-    return Answer.from_encoded(machine.apply(encode_command(Command("tree.import", args, "c", number)))[1])
+    return CommandAnswer.from_encoded(machine.apply(encode_command(Command("tree.import", args, "c", number)))[1])
 
 
 def contents(store: Store) -> dict[Path, Any]:
@@ -110,7 +110,7 @@ def test_only_replacing_takes_back_what_a_node_was_kept_while() -> None:
 
 def test_what_a_new_node_says_of_itself_may_come_true_later_also_when_it_is_imported_again() -> None:
     exported, machine = Store(), Machine({})
-    exported.put(("a",), 1, keep_while=[((Step.THIS, "child"), IfNodeExists())])
+    exported.put(("a",), 1, keep_while=[((PatternStep.THIS, "child"), IfNodeExists())])
     rows = list(export(exported, (ANY_DEPTH,)))
     assert [load(machine, rows, mode, number).ok for number, mode in enumerate(("merge", "merge", "replace"))] == [
         True,

@@ -7,7 +7,7 @@ import pytest
 
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from tests.tree.khepri_cases import CASES, Backend, Refused
 
 
@@ -21,7 +21,7 @@ class PureBackend:
     def run(self, procedure: str, args: Any) -> Any:
         self._number += 1
         _, encoded = self.machine.apply(encode_command(Command(procedure, args, "case", self._number)))
-        answer = Answer.from_encoded(encoded)
+        answer = CommandAnswer.from_encoded(encoded)
         if answer.code is not None:
             raise Refused(answer.code, answer.details)
         return answer.value

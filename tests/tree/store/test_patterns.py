@@ -18,7 +18,7 @@ from batonpass.tree.store.pattern import (
     ANY_NAME,
     MAX_COMPONENTS,
     Pattern,
-    Step,
+    PatternStep,
     could_match_many,
     is_path,
     one_node,
@@ -50,8 +50,8 @@ def test_a_pattern_means_the_same_after_the_way_through_bytes(pattern: Pattern) 
         ("*/b", (ANY_NAME, "b")),
         ("a/**", ("a", ANY_DEPTH)),
         ("a/fo*", ("a", IfNameMatches(prefix="fo"))),
-        ("./b", (Step.THIS, "b")),
-        ("../b", (Step.PARENT, "b")),
+        ("./b", (PatternStep.THIS, "b")),
+        ("../b", (PatternStep.PARENT, "b")),
         (r"\.", (".",)),
         (r"\.\.", ("..",)),
         (r"\*", ("*",)),
@@ -128,7 +128,7 @@ def test_malformed_patterns_are_refused(data: Any) -> None:
 def test_a_pattern_is_no_longer_in_code_than_as_data() -> None:
     assert resolve(["a"] * MAX_DEPTH)
     with pytest.raises(BadPath, match="components"):
-        resolve([Step.THIS, *["a", Step.PARENT] * MAX_COMPONENTS])
+        resolve([PatternStep.THIS, *["a", PatternStep.PARENT] * MAX_COMPONENTS])
 
 
 def test_all_conditions_of_one_pattern_count_together() -> None:
@@ -139,12 +139,12 @@ def test_all_conditions_of_one_pattern_count_together() -> None:
 
 
 def test_steps_are_resolved_by_form() -> None:
-    assert resolve(("a", Step.PARENT, "b", Step.THIS, "c")) == ("b", "c")
-    assert resolve((Step.PARENT, Step.PARENT, "a")) == ("a",)
-    assert resolve(("a", Step.ROOT, "b")) == ("b",)
-    assert resolve((ANY_NAME, Step.PARENT, "b")) == ("b",)
-    assert resolve((Step.PARENT, "x"), base=("a", "b")) == ("a", "x")
-    assert resolve((Step.THIS, "x"), base=("a", "b")) == ("a", "b", "x")
+    assert resolve(("a", PatternStep.PARENT, "b", PatternStep.THIS, "c")) == ("b", "c")
+    assert resolve((PatternStep.PARENT, PatternStep.PARENT, "a")) == ("a",)
+    assert resolve(("a", PatternStep.ROOT, "b")) == ("b",)
+    assert resolve((ANY_NAME, PatternStep.PARENT, "b")) == ("b",)
+    assert resolve((PatternStep.PARENT, "x"), base=("a", "b")) == ("a", "x")
+    assert resolve((PatternStep.THIS, "x"), base=("a", "b")) == ("a", "b", "x")
     assert resolve(("x",), base=("a", "b")) == ("x",)
 
 
@@ -155,7 +155,7 @@ def test_which_patterns_are_for_one_node() -> None:
         (AllOf(("a", IfHasData())), "b"),
         (Name("a"),),
         (AnyOf(("a", "a")),),
-        (ANY_NAME, Step.PARENT, "a"),
+        (ANY_NAME, PatternStep.PARENT, "a"),
     ]
     many: list[Pattern] = [
         (ANY_NAME,),
@@ -188,7 +188,7 @@ def test_any_depth_is_one_level_or_more_and_reports_each_node_once() -> None:
     store = Store()
     for path in itertools.product("ab", repeat=3):
         store.put(path, 1)
-    assert store.count((ANY_DEPTH,)) == store.count((ANY_DEPTH, Step.THIS)) == 14
+    assert store.count((ANY_DEPTH,)) == store.count((ANY_DEPTH, PatternStep.THIS)) == 14
     assert store.count((ANY_DEPTH, ANY_DEPTH)) == 12
     assert store.count(("a", ANY_DEPTH)) == 6
     assert store.count((ANY_DEPTH, "a")) == 6, "not a itself: `**` is at least one level"

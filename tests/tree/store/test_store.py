@@ -19,7 +19,7 @@ from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
 from batonpass.tree.store.changes import Commit
 from batonpass.tree.store.conditions import AllOf, IfChildListLength, IfDataMatches, IfNodeExists, IfPayloadVersion
 from batonpass.tree.store.keep_while import keep_while_from_data_untrusted, keep_while_to_data
-from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Step
+from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, PatternStep
 from batonpass.tree.store.store import Store
 from batonpass.tree.store.transaction import Transaction, TransactionEnded
 
@@ -239,7 +239,7 @@ def test_the_end_of_a_procedure_belongs_to_its_transaction() -> None:
 
 def test_a_transaction_sees_what_was_made_on_the_way_and_what_keeps_it() -> None:
     store = Store()
-    store.put(("a", "b"), 1, keep_while=[((Step.THIS,), IfChildListLength(0))])
+    store.put(("a", "b"), 1, keep_while=[((PatternStep.THIS,), IfChildListLength(0))])
     with store.transaction() as transaction:
         assert (transaction.made_on_the_way(("a",)), transaction.made_on_the_way(("a", "b"))) == (True, False)
         transaction.put(("a",), NO_PAYLOAD)
@@ -508,7 +508,7 @@ def test_what_goes_away_is_told_of_as_it_was_before_the_operation() -> None:
 
 def test_what_keep_while_takes_away_is_told_of_as_it_was_before_the_operation() -> None:
     store = Store()
-    store.put(("a",), 1, keep_while=[((Step.THIS,), IfChildListLength(0))])
+    store.put(("a",), 1, keep_while=[((PatternStep.THIS,), IfChildListLength(0))])
     store.put(("w", "x"), 1)
     store.put(("w", "y"), 1, keep_while=[(("w", "x"), IfNodeExists())])
     as_it_was = dict(store.matches((ANY_DEPTH,)))

@@ -9,7 +9,7 @@ from batonpass.tree.data.data import decode, encode
 from batonpass.tree.data.errors import BadData
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
-from batonpass.tree.machine.commands import Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.store import triggers as triggers_module
 from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, pattern_to_data
 from batonpass.tree.store.procedures import read_only
@@ -48,18 +48,18 @@ class Driver:
         self.machine = Machine({"double": double, "add": add}, {"names": names_to_data, "crashing": crash_at_three})
         self._number = 0
 
-    def run(self, command: str, /, **args: Any) -> Answer:
+    def run(self, command: str, /, **args: Any) -> CommandAnswer:
         self._number += 1
         _, answer = self.machine.apply(encode_command(Command(command, args, "test", self._number)))
-        return Answer.from_encoded(answer)
+        return CommandAnswer.from_encoded(answer)
 
-    def put(self, *path: str, data: Any) -> Answer:
+    def put(self, *path: str, data: Any) -> CommandAnswer:
         return self.run("tree.put", path=list(path), data=data)
 
     def store_procedure(self, *path: str, name: str = "notify") -> None:
         assert self.run("tree.put", path=list(path), procedure=name).ok
 
-    def trigger(self, trigger_id: str, *pattern: Any, **options: Any) -> Answer:
+    def trigger(self, trigger_id: str, *pattern: Any, **options: Any) -> CommandAnswer:
         return self.run(
             "tree.register_trigger",
             id=trigger_id,
@@ -325,8 +325,8 @@ def test_there_is_a_bounded_number_of_projections() -> None:
         # Registering one again needs no room; the last one would be one too many.
         for at, number in enumerate([*range(MAX_PROJECTIONS), 0, MAX_PROJECTIONS])
     ]
-    assert {Answer.from_encoded(answer).code for answer in answers[:-1]} == {None}
-    assert Answer.from_encoded(answers[-1]).code == "too_much"
+    assert {CommandAnswer.from_encoded(answer).code for answer in answers[:-1]} == {None}
+    assert CommandAnswer.from_encoded(answers[-1]).code == "too_much"
 
 
 # --- stored and read-only procedures ------------------------------------------------------------------------------
@@ -350,17 +350,19 @@ def test_what_cannot_be_run_says_why(driver: Driver) -> None:
     assert driver.run("tree.run", path=["unknown"]).code == "unknown_procedure"
     assert driver.run("tree.put", path=["a"], procedure=5).code == "bad_data"
     _, answer = driver.machine.apply(encode_command(Command("tree.run", None, "other", 1)))
-    assert Answer.from_encoded(answer).code == "bad_arguments"
+    assert CommandAnswer.from_encoded(answer).code == "bad_arguments"
 
 
 def test_a_read_only_procedure_runs_outside_the_log_too(driver: Driver) -> None:
     driver.put("n", data=21)
     assert driver.run("double").value == 42
-    assert Answer.from_encoded(driver.machine.read("double")).value == 42
-    assert Answer.from_encoded(driver.machine.read("tree.get", {"path": ["n"]})).value == 21
-    assert Answer.from_encoded(driver.machine.read("tree.get", {"path": ["m"]})).code == "node_not_found"
-    assert Answer.from_encoded(driver.machine.read("tree.put", {"path": ["n"], "data": 1})).code == "not_read_only"
-    assert Answer.from_encoded(driver.machine.read("nobody declared this")).code == "not_read_only"
+    assert CommandAnswer.from_encoded(driver.machine.read("double")).value == 42
+    assert CommandAnswer.from_encoded(driver.machine.read("tree.get", {"path": ["n"]})).value == 21
+    assert CommandAnswer.from_encoded(driver.machine.read("tree.get", {"path": ["m"]})).code == "node_not_found"
+    assert (
+        CommandAnswer.from_encoded(driver.machine.read("tree.put", {"path": ["n"], "data": 1})).code == "not_read_only"
+    )
+    assert CommandAnswer.from_encoded(driver.machine.read("nobody declared this")).code == "not_read_only"
 
 
 def test_a_procedure_that_lied_about_only_reading_is_refused() -> None:
@@ -371,7 +373,7 @@ def test_a_procedure_that_lied_about_only_reading_is_refused() -> None:
     machine = Machine({"liar": liar})
     for number, operation in enumerate(["put", "create", "update", "put_many", "update_many", "clear_payload"]):
         _, answer = machine.apply(encode_command(Command("liar", operation, "c", number)))
-        assert Answer.from_encoded(answer).code == "read_only_transaction"
+        assert CommandAnswer.from_encoded(answer).code == "read_only_transaction"
     assert machine.store.revision == 0
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from batonpass.tree.data.data import encode
 from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_COMMAND, STEPS_PER_ROW, steps_of_data, values_in
 from batonpass.tree.data.errors import MalformedCommand, TooMuch
-from batonpass.tree.machine.commands import MAX_COMMAND_VALUES, Answer, Command, Machine, encode_command
+from batonpass.tree.machine.commands import MAX_COMMAND_VALUES, Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.member.replica import Replica
 from batonpass.tree.store import store
 from batonpass.tree.store.conditions import AllOf, AnyOf, IfDataLike, IfHasData, IfNameMatches, IfNodeExists
@@ -58,9 +58,9 @@ def machine_with(parents: int, leaves: int, data: Any = 1, *, triggers: int = 0,
 _numbers = iter(range(10**9))
 
 
-def run(machine: Machine, procedure: str, args: Any) -> Answer:
+def run(machine: Machine, procedure: str, args: Any) -> CommandAnswer:
     encoded = encode_command(Command(procedure, args, "c", next(_numbers)))
-    return Answer.from_encoded(machine.apply(encoded)[1])
+    return CommandAnswer.from_encoded(machine.apply(encoded)[1])
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -80,7 +80,7 @@ def calls_of(work: Callable[[], object]) -> int:
     return calls
 
 
-def check_counted(machine: Machine, procedure: str, args: Any) -> Answer:
+def check_counted(machine: Machine, procedure: str, args: Any) -> CommandAnswer:
     """Carry it out; that took no more than was counted, and not more than a command may take."""
     command = encode_command(Command(procedure, args, "c", next(_numbers)))
     before = machine.store.steps_taken
@@ -89,7 +89,7 @@ def check_counted(machine: Machine, procedure: str, args: Any) -> Answer:
     steps = STEPS_PER_COMMAND + machine.store.steps_taken - before
     assert calls <= CALLS_PER_STEP * steps + CALLS_PER_BYTE * len(command)
     assert steps <= STEPS_PER_COMMAND + max_steps_now()
-    return Answer.from_encoded(answers[0])
+    return CommandAnswer.from_encoded(answers[0])
 
 
 patterns = st.sampled_from(

@@ -5,7 +5,7 @@ from typing import Any
 from batonpass.actors import From, Reply, Server
 
 
-class Counting(Server[None]):
+class CountingServer(Server[None]):
     """Counts in an attribute, as most actors of the project do: a cast needs no result."""
 
     def init(self, arg: Any) -> None:

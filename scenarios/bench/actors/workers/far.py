@@ -26,13 +26,13 @@ from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.remote import Distribution
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.scenarios.bench.actors.workers.counting import Counting
+from batonpass.scenarios.bench.actors.workers.counting import CountingServer
 
 NEAR, FAR = "near", "far"
 CHANNEL = 1
 
 
-class Keys:
+class FarKeys:
     """Two processes that know each other; also where the far one is."""
 
     def __init__(self, directory: Path) -> None:
@@ -98,7 +98,7 @@ async def _answer_trio_udp() -> None:
         await udp.sendto(message, source)
 
 
-async def _answer_link(keys: Keys) -> None:
+async def _answer_link(keys: FarKeys) -> None:
     endpoint = keys.endpoint(FAR)
     async with trio.open_nursery() as nursery:
         _say(await nursery.start(endpoint.serve))
@@ -106,12 +106,12 @@ async def _answer_link(keys: Keys) -> None:
             endpoint.post(received.peer, received.address, received.message, channel=CHANNEL)
 
 
-async def _be_a_node(keys: Keys) -> None:
+async def _be_a_node(keys: FarKeys) -> None:
     endpoint = keys.endpoint(FAR)
     async with trio.open_nursery() as nursery:
         address = await nursery.start(endpoint.serve)
         async with System.open(FAR) as system:
-            await system.start(Counting, name="counting")
+            await system.start(CountingServer, name="counting")
             distribution = Distribution(system, endpoint, keys)
             distribution.publish("counting")
             await system.start_child(ServiceSpec("distribution", distribution.serve))
@@ -124,7 +124,7 @@ async def _until_told(what: str, directory: Path) -> None:
         if what == "trio-udp":
             nursery.start_soon(_answer_trio_udp)
         else:
-            nursery.start_soon(_answer_link if what == "link" else _be_a_node, Keys(directory))
+            nursery.start_soon(_answer_link if what == "link" else _be_a_node, FarKeys(directory))
         await trio.lowlevel.wait_readable(sys.stdin.fileno())
         nursery.cancel_scope.cancel()
 

@@ -18,7 +18,7 @@ from batonpass.actors import (
     Server,
     System,
 )
-from batonpass.scenarios.bench.actors.workers.counting import Counting
+from batonpass.scenarios.bench.actors.workers.counting import CountingServer
 from batonpass.scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
 from batonpass.scenarios.bench.actors.workers.remote import measure_remote
 from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
@@ -54,7 +54,7 @@ async def queued_calls(ref: Ref) -> int:
     return CHUNK
 
 
-class Casts:
+class BatonpassCasts:
     """Floods of casts."""
 
     def __init__(self, ref: Ref) -> None:
@@ -73,14 +73,14 @@ class Casts:
 async def measure_messages(work: str, seconds: float) -> float:
     """Calls or casts per second."""
     async with System.open("bench") as system:
-        ref = await system.start(CountingState if work == "cast-state" else Counting, 0)
+        ref = await system.start(CountingState if work == "cast-state" else CountingServer, 0)
         match work:
             case "call":
                 return await async_rate(lambda: calls(ref), seconds)
             case "call-queued":
                 return await async_rate(lambda: queued_calls(ref), seconds)
             case _:
-                return await async_rate(Casts(ref), seconds)
+                return await async_rate(BatonpassCasts(ref), seconds)
 
 
 async def measure_many(work: str) -> float:
@@ -89,7 +89,7 @@ async def measure_many(work: str) -> float:
     before_bytes = resident_bytes(os.getpid())
     async with System.open("bench", [DynamicSupervisorSpec("many", name="many")]) as system:
         supervisor = system.named("many")
-        spec = ActorSpec("idle", Counting, 0, restart=Restart.TEMPORARY)
+        spec = ActorSpec("idle", CountingServer, 0, restart=Restart.TEMPORARY)
         began_s = time.perf_counter()
         for _ in range(MANY):
             await DynamicSupervisor.start_child(supervisor, spec)

@@ -5,7 +5,7 @@ import pykka
 from batonpass.scenarios.bench.loops import CHUNK, FLOOD, arguments, expect, rate, tell
 
 
-class Counting(pykka.ThreadingActor):
+class PykkaCounting(pykka.ThreadingActor):
     """Counts the ones, answers the zeros with the count."""
 
     def __init__(self) -> None:
@@ -18,10 +18,10 @@ class Counting(pykka.ThreadingActor):
         return self.count
 
 
-class Casts:
+class PykkaCasts:
     """Floods of `tell`."""
 
-    def __init__(self, ref: pykka.ActorRef[Counting]) -> None:
+    def __init__(self, ref: pykka.ActorRef[PykkaCounting]) -> None:
         self.ref = ref
         self.sent = 0
 
@@ -36,7 +36,7 @@ class Casts:
 
 def measure(work: str, seconds: float) -> float:
     """Calls or casts per second."""
-    ref = Counting.start()
+    ref = PykkaCounting.start()
 
     def calls() -> int:
         for _ in range(CHUNK):
@@ -44,7 +44,7 @@ def measure(work: str, seconds: float) -> float:
         return CHUNK
 
     try:
-        return rate(calls if work == "call" else Casts(ref), seconds)
+        return rate(calls if work == "call" else PykkaCasts(ref), seconds)
     finally:
         ref.stop()
 

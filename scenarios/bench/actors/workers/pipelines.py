@@ -15,7 +15,7 @@ DEMANDS = {"stages": 1000, "stages-one": 1}
 """How many events may be under way between two stages: GenStage's default, and the least there can be."""
 
 
-class Numbers(Producer[int]):
+class NumberProducer(Producer[int]):
     """0, 1, 2, ..."""
 
     def handle_demand(self, demand: int, state: int) -> Emit[int]:
@@ -56,7 +56,7 @@ async def measure_events(work: str, seconds: float) -> float:
     """Events per second, from the first stage to the last."""
     terms = partial(SubscribeTo, max_demand=DEMANDS[work])
     async with System.open("bench") as system:
-        numbers = await system.start(Numbers, 0)
+        numbers = await system.start(NumberProducer, 0)
         successors = await system.start(Successors, terms(producer=numbers))
         last = await system.start(Last, terms(producer=successors))
         await trio.sleep(seconds * _WARM_UP)

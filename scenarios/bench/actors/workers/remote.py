@@ -12,7 +12,7 @@ import trio
 from batonpass.actors import ServiceSpec, System
 from batonpass.actors.link import Address
 from batonpass.actors.remote import Distribution
-from batonpass.scenarios.bench.actors.workers.far import CHANNEL, FAR, NEAR, Keys, far_process
+from batonpass.scenarios.bench.actors.workers.far import CHANNEL, FAR, NEAR, FarKeys, far_process
 from batonpass.scenarios.bench.loops import arguments, async_rate, expect, rate, tell
 
 TRIPS = 100
@@ -54,7 +54,7 @@ async def measure_trio_udp(address: Address, seconds: float) -> float:
 
 async def measure_link(address: Address, directory: Path, seconds: float) -> float:
     """Round trips a second of sealed messages, without actors."""
-    endpoint = Keys(directory).endpoint(NEAR)
+    endpoint = FarKeys(directory).endpoint(NEAR)
     async with trio.open_nursery() as nursery:
         await nursery.start(endpoint.serve)
 
@@ -71,7 +71,7 @@ async def measure_link(address: Address, directory: Path, seconds: float) -> flo
 
 async def measure_node(work: str, address: Address, directory: Path, seconds: float) -> float:
     """Calls, or casts, a second to an actor in the other process."""
-    keys = Keys(directory)
+    keys = FarKeys(directory)
     keys.addresses[FAR] = address
     endpoint = keys.endpoint(NEAR)
     async with trio.open_nursery() as nursery:
@@ -108,7 +108,7 @@ def measure_remote(work: str, seconds: float) -> float:
     """One of the works of this program."""
     with tempfile.TemporaryDirectory(prefix="baton-bench-") as name:
         directory = Path(name)
-        Keys(directory)
+        FarKeys(directory)
         with far_process(_FAR[work], directory) as address:
             match work:
                 case "udp":

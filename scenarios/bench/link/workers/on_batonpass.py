@@ -55,7 +55,7 @@ class Lossy(LinkEndpoint):
     socket_class = LossySocket
 
 
-class Directory:
+class PairDirectory:
     """Knows the one other end there is."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def settings_for(work: str) -> LinkSettings:
     return LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES) if "1200" in work else LinkSettings()
 
 
-def endpoint(name: str, identity: Identity, directory: Directory, work: str) -> LinkEndpoint:
+def endpoint(name: str, identity: Identity, directory: PairDirectory, work: str) -> LinkEndpoint:
     """An endpoint for this work."""
     kind = Lossy if work.endswith("-loss") else LinkEndpoint
     return kind(name, identity, directory, inbox_capacity=SMALL_WINDOW, settings=settings_for(work))
@@ -81,7 +81,7 @@ def endpoint(name: str, identity: Identity, directory: Directory, work: str) -> 
 
 async def serve(work: str, client_keys: str) -> None:
     """Answer every message, until the process is ended."""
-    directory, identity = Directory(), Identity.generate()
+    directory, identity = PairDirectory(), Identity.generate()
     directory.keys["client"] = from_text(client_keys)
     server = endpoint("server", identity, directory, work)
     async with trio.open_nursery() as nursery:
@@ -106,7 +106,7 @@ def from_text(text: str) -> PublicIdentity:
 
 async def measure(work: str, seconds: float) -> float:
     """The figure of one work."""
-    directory, identity = Directory(), Identity.generate()
+    directory, identity = PairDirectory(), Identity.generate()
     with other_end(MODULE, work, to_text(identity.public)) as (host, port, keys):
         directory.keys["server"] = from_text(keys)
         client = endpoint("client", identity, directory, work)

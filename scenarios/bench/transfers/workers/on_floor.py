@@ -99,7 +99,7 @@ class Cryptography:
         hashlib.sha256(self._shared.decrypt(_NONCE, sealed, None)).digest()
 
 
-class Node:
+class FloorNode:
     """One process's socket."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Node:
 
 async def serve_home(target: int, _driver: int) -> None:
     """H of case 2: what the home instance does, without its log."""
-    crypto, node = Cryptography(), Node()
+    crypto, node = Cryptography(), FloorNode()
     print(node.port, flush=True)  # noqa: T201
     while True:
         await node.receive()
@@ -145,7 +145,7 @@ async def serve_home(target: int, _driver: int) -> None:
 
 async def serve_target(case: str, driver: int) -> None:
     """B: takes the state, and what allows it to simulate."""
-    crypto, node = Cryptography(), Node()
+    crypto, node = Cryptography(), FloorNode()
     print(node.port, flush=True)  # noqa: T201
     grants, states = 0, deque[bytes]()
     for number in itertools.count():
@@ -192,22 +192,24 @@ async def measure(work: str, seconds: float) -> dict[str, float]:
 
 
 @contextmanager
-def _driver(case: str, state_bytes: int) -> Iterator["Driver"]:
-    node = Node()
+def _driver(case: str, state_bytes: int) -> Iterator["FloorDriver"]:
+    node = FloorNode()
     with closing(node), _process("target", case, node.port, end=1) as (pid, target):
         if case == "3":
             run_apart(0, 0)
-            yield Driver(node, case, state_bytes, (0, pid), target, 0)
+            yield FloorDriver(node, case, state_bytes, (0, pid), target, 0)
             return
         with _process("home", target, node.port) as (_, home):
             run_apart(0, 0)
-            yield Driver(node, case, state_bytes, (0, pid), target, home)
+            yield FloorDriver(node, case, state_bytes, (0, pid), target, home)
 
 
-class Driver:
+class FloorDriver:
     """A: hands over, and measures."""
 
-    def __init__(self, node: Node, case: str, state_bytes: int, ends: tuple[int, int], target: int, home: int) -> None:
+    def __init__(
+        self, node: FloorNode, case: str, state_bytes: int, ends: tuple[int, int], target: int, home: int
+    ) -> None:
         self._node = node
         self._ends = ends
         self._case = case

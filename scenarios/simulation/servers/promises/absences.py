@@ -12,7 +12,7 @@ from batonpass.authority.model.standing import LeasePhase, OrphanPolicy
 from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
 __all__ = ["Absences"]
 
@@ -34,7 +34,7 @@ def _may_own(before: EntityRecord, owner: str) -> bool:
 class Absences:
     """Looks at what the logs do to entities, and remembers what they were before."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
         self._before: dict[str, EntityRecord] = {}
         self.ended: Final[dict[str, None]] = {}

@@ -6,7 +6,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
 __all__ = ["Apart"]
 
@@ -14,7 +14,7 @@ __all__ = ["Apart"]
 class Apart:
     """Looks at each such group when it is made, and in the end."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
         self.groups: Final[dict[str, str]] = {}
         """By their ids, the instances where they are known."""

@@ -10,15 +10,15 @@ from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
-__all__ = ["Births"]
+__all__ = ["BirthWatcher"]
 
 
-class Births:
+class BirthWatcher:
     """Looks at what the logs do, and remembers what people were told."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
         self.wanted: Final[dict[str, object]] = {}
         """Entities whose creation or deletion was asked for and not answered."""

@@ -10,7 +10,7 @@ from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRec
 from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
 __all__ = ["Families"]
 
@@ -18,7 +18,7 @@ __all__ = ["Families"]
 class Families:
     """Looks at every entity of an instance whenever its log has done something."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
         self._together: Final[dict[str, str]] = {}
         """The parent with which each was at one server when the log last did something."""

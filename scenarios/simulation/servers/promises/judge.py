@@ -13,7 +13,7 @@ from batonpass.scenarios.simulation.kernel.outcome import Violation
 from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.state import Life
 
-__all__ = ["Judge"]
+__all__ = ["ServersJudge"]
 
 
 _KINDS: Final = {"input": "inputs", "notice": "notice", "freeze": "freeze-budget", "state": "state"}
@@ -40,7 +40,7 @@ class _Chain:
     """How many servers had died when it said so, last."""
 
 
-class Judge:
+class ServersJudge:
     """Keeps the first violation of each kind.
 
     `may_simulate(server, entity)` says whether that server would go on with it at this moment, `has_lease(server)`

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batonpass.authority.names import instance_of
 
 if TYPE_CHECKING:
-    from batonpass.scenarios.simulation.servers.cluster import Cluster
+    from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
 __all__ = ["Ownerships"]
 
@@ -18,7 +18,7 @@ __all__ = ["Ownerships"]
 class Ownerships:
     """Looks at every entity of an instance whenever its log has done something, and a while later."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
         self._revs: Final[dict[str, int]] = {}
 

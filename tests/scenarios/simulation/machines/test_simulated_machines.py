@@ -19,10 +19,10 @@ from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult, 
 from batonpass.scenarios.simulation.kernel.show import run_and_show
 from batonpass.scenarios.simulation.kernel.worker import MODULE
 from batonpass.scenarios.simulation.machines.command import MACHINES
-from batonpass.scenarios.simulation.machines.judge import Judge
-from batonpass.scenarios.simulation.machines.lives import State
+from batonpass.scenarios.simulation.machines.judge import MachineJudge
+from batonpass.scenarios.simulation.machines.lives import MachineState
 from batonpass.scenarios.simulation.machines.mixes import MIXES
-from batonpass.scenarios.simulation.machines.parts import Parts
+from batonpass.scenarios.simulation.machines.parts import MachineParts
 from batonpass.scenarios.simulation.machines.rows import CheckedRows
 from batonpass.scenarios.simulation.machines.run import simulate
 from tests.mutants.machines import MUTANTS
@@ -70,7 +70,7 @@ def test_a_seed_is_the_same_run_twice_in_one_process_and_another_seed_is_another
 def test_no_procedure_changes_a_row_that_it_was_given() -> None:
     """Rows go by reference here: who changed one would change the log behind everybody's back."""
     small = replace(MIXES["deaths"], entities=10, moves=60.0, delegations=30.0)
-    run = simulate(small, 0, Parts(rows=CheckedRows))
+    run = simulate(small, 0, MachineParts(rows=CheckedRows))
     assert run.violations == ()
     assert run.takeovers > 0
 
@@ -117,10 +117,10 @@ def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.
 
 
 def test_what_was_lost_with_a_state_that_was_called_durable_is_noticed() -> None:
-    judge = Judge(lambda server, entity: False, lambda line: None, has_leases=True)
+    judge = MachineJudge(lambda server, entity: False, lambda line: None, has_leases=True)
     judge.created("alpha.e1", "alpha.s1", Fence(1))
-    judge.begins("alpha.e1", "alpha.s1", Fence(1), State())
-    later = State().taken_up("alpha.s1")
+    judge.begins("alpha.e1", "alpha.s1", Fence(1), MachineState())
+    later = MachineState().taken_up("alpha.s1")
     judge.changes("alpha.e1", "alpha.s1", Fence(1), later)
     judge.kept("alpha.e1", Fence(1), later.tick, 0)
     judge.died("alpha.s1")
@@ -128,17 +128,17 @@ def test_what_was_lost_with_a_state_that_was_called_durable_is_noticed() -> None
     judge.lost("alpha.e1")
     assert [one.kind for one in judge.violations] == ["lost"]
     judge.given("alpha.e1", "alpha.s2", Fence(3))
-    judge.takes_over("alpha.e1", "alpha.s2", Fence(3), State())
+    judge.takes_over("alpha.e1", "alpha.s2", Fence(3), MachineState())
     assert [one.kind for one in judge.violations] == ["lost", "durable-state"]
 
 
 def test_who_takes_over_an_earlier_state_than_the_last_of_somebody_alive_is_noticed() -> None:
-    judge = Judge(lambda server, entity: False, lambda line: None, has_leases=True)
+    judge = MachineJudge(lambda server, entity: False, lambda line: None, has_leases=True)
     judge.created("alpha.e1", "alpha.s1", Fence(1))
-    judge.begins("alpha.e1", "alpha.s1", Fence(1), State())
-    judge.changes("alpha.e1", "alpha.s1", Fence(1), State().taken_up("alpha.s1"))
+    judge.begins("alpha.e1", "alpha.s1", Fence(1), MachineState())
+    judge.changes("alpha.e1", "alpha.s1", Fence(1), MachineState().taken_up("alpha.s1"))
     judge.given("alpha.e1", "alpha.s2", Fence(2))
-    judge.takes_over("alpha.e1", "alpha.s2", Fence(2), State())
+    judge.takes_over("alpha.e1", "alpha.s2", Fence(2), MachineState())
     assert [one.kind for one in judge.violations] == ["state"]
 
 
@@ -152,11 +152,11 @@ def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.C
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_what_a_server_without_a_lease_has_set_aside_is_there_until_it_is_killed(*, is_killed: bool) -> None:
     """So an old authority may drop the same state, which it stood still with (`leases` 104)."""
-    judge = Judge(lambda server, entity: False, lambda line: None, has_leases=True)
+    judge = MachineJudge(lambda server, entity: False, lambda line: None, has_leases=True)
     judge.created("alpha.e1", "alpha.s1", Fence(1))
-    judge.begins("alpha.e1", "alpha.s1", Fence(1), State())
+    judge.begins("alpha.e1", "alpha.s1", Fence(1), MachineState())
     judge.given("alpha.e1", "alpha.s2", Fence(2))
-    judge.takes_over("alpha.e1", "alpha.s2", Fence(2), State())
+    judge.takes_over("alpha.e1", "alpha.s2", Fence(2), MachineState())
     judge.sets_aside("alpha.e1", "alpha.s2")
     if is_killed:
         judge.killed("alpha.s2")

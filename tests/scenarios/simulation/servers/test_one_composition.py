@@ -14,12 +14,12 @@ from batonpass.actors.base.clock import Clock, InstanceClock
 from batonpass.actors.core.service import AsyncService
 from batonpass.actors.http.client import HttpClient
 from batonpass.scenarios.simulation.servers import simserver
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.simserver.net.ports import Ports
 from batonpass.simserver.server import build, main
 from batonpass.simserver.server.config import SimserverConfig
-from batonpass.simserver.server.dispatch import Durable, Node
+from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.main import Shell, open_shell, supervision_tree
 
 NAME = "alpha.s1"
@@ -46,14 +46,14 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 
 @pytest.fixture(scope="module")
-def simulated() -> Node:
-    return Cluster(replace(MIXES["calm"], entities=0), Random("composition")).servers[NAME].node
+def simulated() -> SimserverNode:
+    return ServersCluster(replace(MIXES["calm"], entities=0), Random("composition")).servers[NAME].node
 
 
 # --- what is wired to what -------------------------------------------------------------------------------------------
 
 
-def wires_of(node: Node) -> Wires:
+def wires_of(node: SimserverNode) -> Wires:
     """Which part of a server has which other one, or calls it: by attributes, from the whole on.
 
     What is behind a port, and on disk, is another thing in each; of it counts what of the server it calls.
@@ -109,14 +109,16 @@ def called(value: Any, outside: Mapping[str, Any]) -> str:
     )
 
 
-def test_whatever_is_wired_in_a_shipped_server_is_wired_in_a_simulated_one(shipped: Shell, simulated: Node) -> None:
+def test_whatever_is_wired_in_a_shipped_server_is_wired_in_a_simulated_one(
+    shipped: Shell, simulated: SimserverNode
+) -> None:
     there, here = wires_of(shipped.node), wires_of(simulated)
     assert len(there) > 200
     assert there - here == set()
     assert here - there == set()
 
 
-def test_the_wires_that_a_simulation_lacked_once_are_there(simulated: Node) -> None:
+def test_the_wires_that_a_simulation_lacked_once_are_there(simulated: SimserverNode) -> None:
     wires = wires_of(simulated)
     assert {
         ("Passes._signed", "calls port certificates.signed"),
@@ -136,13 +138,13 @@ def test_a_port_has_no_default_but_for_the_shipped_class_or_size(kind: type) -> 
     assert bool(defaults) == (kind in (build.PartTypes, build.Limits))
 
 
-def test_every_port_leads_somewhere(shipped: Shell, simulated: Node) -> None:
+def test_every_port_leads_somewhere(shipped: Shell, simulated: SimserverNode) -> None:
     for node in (shipped.node, simulated):
         assert all(getattr(node.ports, one.name) is not None for one in fields(Ports))
-        assert all(getattr(node, one.name) is not None for one in fields(Node) if one.name != "system")
+        assert all(getattr(node, one.name) is not None for one in fields(SimserverNode) if one.name != "system")
 
 
-def test_what_runs_of_the_parts_runs_in_both(shipped: Shell, simulated: Node) -> None:
+def test_what_runs_of_the_parts_runs_in_both(shipped: Shell, simulated: SimserverNode) -> None:
     names = [child.id for child in supervision_tree(shipped).children]
     for node in (shipped.node, simulated):
         own = [name for name, _ in build.services(node)]
@@ -150,7 +152,7 @@ def test_what_runs_of_the_parts_runs_in_both(shipped: Shell, simulated: Node) ->
         served = {type(serve.__self__) for _, serve in build.services(node) if isinstance(serve, MethodType)}
         parts = (vars(node).values(), vars(node.ports).values())
         # Sockets and actors are not simulated.
-        elsewhere = {type(node.ledger), type(node.link), type(node.courier), type(node.ports.home), Node}
+        elsewhere = {type(node.ledger), type(node.link), type(node.courier), type(node.ports.home), SimserverNode}
         serving = {type(one) for some in parts for one in some if hasattr(type(one), "serve")}
         assert serving - elsewhere == served
 
@@ -161,11 +163,11 @@ def test_another_service_would_run_in_both(shipped: Shell, monkeypatch: pytest.M
     async def serve(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         served.append("another")
 
-    def services(node: Node) -> tuple[tuple[str, AsyncService], ...]:
+    def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         return ("another", serve), *build.services(node), ("last", serve)
 
     monkeypatch.setattr(main, "services", services)
     monkeypatch.setattr(simserver, "services", services)
     assert {"another", "last"} <= {child.id for child in supervision_tree(shipped).children}
-    cluster = Cluster(replace(MIXES["calm"], entities=0), Random("composition"))
+    cluster = ServersCluster(replace(MIXES["calm"], entities=0), Random("composition"))
     assert served == ["another"] * 2 * len(cluster.servers)

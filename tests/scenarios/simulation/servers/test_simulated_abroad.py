@@ -6,7 +6,7 @@ from typing import Any
 
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import Phase
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 
 ENTITY, NEAR, FAR, FAR_TOO = "alpha.e0", "alpha.s1", "beta.s1", "beta.s2"
@@ -19,7 +19,7 @@ class World:
     """A calm cluster, and what is done to it."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster(MIXES["calm"], Random("abroad"))
+        self.cluster = ServersCluster(MIXES["calm"], Random("abroad"))
         self.moves = 0
 
     def until(self, fits: Callable[[], bool], *, step_s: float = 0.05, at_most_s: float = 60.0) -> None:

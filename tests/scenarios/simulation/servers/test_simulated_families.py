@@ -3,7 +3,7 @@
 from random import Random
 
 from batonpass.authority.model.records import EntityRecord
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from tests.scenarios.simulation.servers.test_simulated_lapses import passing, until
 
@@ -12,27 +12,27 @@ DEAD, DRAINED, ELSEWHERE = "alpha.s3", "beta.s2", "beta.s1"
 HOW = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
 
 
-def record(cluster: Cluster, entity: str) -> EntityRecord:
+def record(cluster: ServersCluster, entity: str) -> EntityRecord:
     found = cluster.record(entity)
     assert found is not None
     return found
 
 
-def move(cluster: Cluster, entity: str, target: str, *expected: str) -> None:
+def move(cluster: ServersCluster, entity: str, target: str, *expected: str) -> None:
     """Have it moved, until these are there."""
     home = cluster.homes["alpha.h1"]
     home.process.start_soon(home.move, f"{entity[-2:]}-to-{target[-2:]}", entity, target, HOW)
     until(cluster, lambda: all(record(cluster, one).authority == target for one in expected))
 
 
-def attach(cluster: Cluster, child: str, parent: str) -> None:
+def attach(cluster: ServersCluster, child: str, parent: str) -> None:
     by, rev = cluster.players[0].name, record(cluster, child).parent_rev
     cluster.logs["alpha"].run("entity.attach", {"entity": child, "parent": parent, "by": by, "parent_rev": rev})
 
 
 def test_a_drained_child_does_not_wait_for_a_parent_that_nobody_has() -> None:
     """Nobody can freeze it: in a group with it the others would stand still for ten seconds, again and again."""
-    cluster = Cluster(MIXES["calm"], Random("families"))
+    cluster = ServersCluster(MIXES["calm"], Random("families"))
     move(cluster, CHILD, DRAINED, CHILD)
     attach(cluster, CHILD, TOP)
     attach(cluster, BELOW, CHILD)

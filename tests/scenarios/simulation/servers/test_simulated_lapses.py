@@ -11,9 +11,9 @@ from batonpass.authority.model.records import Phase, TransferRecord
 from batonpass.authority.model.standing import Standing
 from batonpass.authority.procedures.transfer_table import DECIDED
 from batonpass.scenarios.players.input_stream import InputStream
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S, COPY_INTERVAL_S
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.mutants.servers.table import MUTANTS
@@ -23,25 +23,25 @@ COPY_TICKS = round(COPY_INTERVAL_S / 0.05)
 EAGER = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
 
 
-def passing(cluster: Cluster, seconds: float) -> None:
+def passing(cluster: ServersCluster, seconds: float) -> None:
     cluster.schedule.run_until(cluster.schedule.now_s + seconds)
 
 
-def come_to_rest(cluster: Cluster) -> None:
+def come_to_rest(cluster: ServersCluster) -> None:
     """Nobody gives inputs any more: one that was given a moment ago would be waited for."""
     for player in cluster.players:
         player.resting = True
     passing(cluster, 12.0)
 
 
-def until(cluster: Cluster, done: Callable[[], bool]) -> None:
+def until(cluster: ServersCluster, done: Callable[[], bool]) -> None:
     """Let time pass until it is so, a minute of it at most."""
     assert cluster.schedule.run_until(cluster.schedule.now_s + 60.0, done), "it does not come about"
 
 
 def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
     """Who hears that it has begun drops the state; and nobody would ask a server without a lease for it."""
-    cluster = Cluster(MIXES["calm"], Random("lapses"))
+    cluster = ServersCluster(MIXES["calm"], Random("lapses"))
     source, target, home = cluster.servers[SOURCE], cluster.servers[TARGET], cluster.homes["alpha.h1"]
     for name in ("alpha.h1", "alpha.h2"):
         cluster.mail.cut(TARGET, name)
@@ -65,7 +65,7 @@ def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
 
 def test_whoever_stood_still_until_its_lease_was_over_does_not_say_that_it_has_begun() -> None:
     """It had its lease when the leave came: it stands still right after it looked, and then begins with what it has."""
-    cluster = Cluster(MIXES["calm"], Random("stands still"))
+    cluster = ServersCluster(MIXES["calm"], Random("stands still"))
     source, target, home = cluster.servers[SOURCE], cluster.servers[TARGET], cluster.homes["alpha.h1"]
     passing(cluster, 1.0)
 
@@ -90,7 +90,7 @@ def test_whoever_stood_still_until_its_lease_was_over_does_not_say_that_it_has_b
 @pytest.mark.parametrize("direct", [True, False])
 def test_nothing_leaves_a_server_whose_lease_has_run_out(direct: bool) -> None:
     """It stood still when it was told to pass on what may be taken over now: who came since would believe the pass."""
-    cluster = Cluster(MIXES["calm"], Random("passes late"))
+    cluster = ServersCluster(MIXES["calm"], Random("passes late"))
     source, target, home = cluster.servers[SOURCE], cluster.servers[TARGET], cluster.homes["alpha.h1"]
     if direct:
         home.process.start_soon(home.delegate, ENTITY, (SOURCE, TARGET))
@@ -106,7 +106,7 @@ def test_nothing_leaves_a_server_whose_lease_has_run_out(direct: bool) -> None:
     assert cluster.judge.violations == []
 
 
-def left_alone(cluster: Cluster) -> InputStream:
+def left_alone(cluster: ServersCluster) -> InputStream:
     """The server of an entity is the only one of its instance, the others have older copies; its owner's stream."""
     passing(cluster, 2.0)
     others = [("alpha.s2", "alpha.s3"), ("alpha.s3", "alpha.s2")]
@@ -123,14 +123,14 @@ def left_alone(cluster: Cluster) -> InputStream:
     return stream
 
 
-def sole(cluster: Cluster) -> bool:
+def sole(cluster: ServersCluster) -> bool:
     row = cluster.homes["alpha.h1"].store.lease(SOURCE)
     return row is not None and row.sole
 
 
 def test_what_the_disk_of_the_last_one_alive_made_durable_is_waited_for() -> None:
     """The others come back with older copies, and it is dead."""
-    cluster = Cluster(MIXES["calm"], Random("alone"))
+    cluster = ServersCluster(MIXES["calm"], Random("alone"))
     left_alone(cluster)
     cluster.crash(SOURCE)
     until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
@@ -149,7 +149,7 @@ def test_what_the_disk_of_the_last_one_alive_made_durable_is_waited_for() -> Non
 
 
 def test_when_the_last_one_alive_is_removed_the_older_copies_count() -> None:
-    cluster = Cluster(MIXES["calm"], Random("alone"))
+    cluster = ServersCluster(MIXES["calm"], Random("alone"))
     left_alone(cluster)
     cluster.crash(SOURCE)
     cluster.mail.heal()
@@ -169,7 +169,7 @@ def test_when_the_last_one_alive_is_removed_the_older_copies_count() -> None:
 
 @pytest.mark.parametrize("how", ["another policy", "removed"])
 def test_who_waits_for_a_server_that_never_returns_goes_on_when_people_say_so(how: str) -> None:
-    cluster = Cluster(MIXES["calm"], Random("frozen"))
+    cluster = ServersCluster(MIXES["calm"], Random("frozen"))
     log, policy = cluster.logs["alpha"], {"entity": ENTITY, "by": cluster.players[0].name}
     log.run("entity.change_rights", policy | {"orphans": "freeze"})
     passing(cluster, 3.0)
@@ -192,7 +192,7 @@ def test_who_waits_for_a_server_that_never_returns_goes_on_when_people_say_so(ho
 
 def test_a_loss_that_the_log_was_not_told_for_want_of_a_majority_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the entity would be recovering for ever: the same question to the same servers is not asked twice."""
-    cluster = Cluster(MIXES["calm"], Random("loss"))
+    cluster = ServersCluster(MIXES["calm"], Random("loss"))
     cluster.crash(SOURCE)  # before anybody has a copy
     refused: list[str] = []
     for store in (home.store for home in cluster.homes.values()):
@@ -211,7 +211,7 @@ def test_a_loss_that_the_log_was_not_told_for_want_of_a_majority_is_told_again(m
 
 
 def test_once_others_have_copies_again_nobody_waits_for_a_disk() -> None:
-    cluster = Cluster(MIXES["calm"], Random("alone"))
+    cluster = ServersCluster(MIXES["calm"], Random("alone"))
     stream = left_alone(cluster)
     assert sole(cluster)
     cluster.mail.heal()
@@ -225,7 +225,7 @@ def test_once_others_have_copies_again_nobody_waits_for_a_disk() -> None:
 
 def test_what_the_log_gave_to_a_server_that_has_heard_nothing_of_it_is_gone_on_with() -> None:
     """Whoever should have told it is dead for good, and what others said to it was lost."""
-    cluster = Cluster(MIXES["calm"], Random("stranded"))
+    cluster = ServersCluster(MIXES["calm"], Random("stranded"))
     passing(cluster, 1.0)
     home = cluster.homes["alpha.h1"]
     eager = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
@@ -246,7 +246,7 @@ def test_what_the_log_gave_to_a_server_that_has_heard_nothing_of_it_is_gone_on_w
 
 def test_an_old_copy_at_home_is_not_gone_on_with_while_nobody_can_ask_where_it_came_from() -> None:
     """Who came home died before it had copied anything; what was durable abroad is there, and nowhere else."""
-    cluster = Cluster(MIXES["calm"], Random("silent"))
+    cluster = ServersCluster(MIXES["calm"], Random("silent"))
     passing(cluster, 1.0)
     home, eager = cluster.homes["alpha.h1"], {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
     home.process.start_soon(home.move, "transfer-1", ENTITY, "beta.s1", eager)
@@ -285,7 +285,7 @@ def test_what_a_takeover_brought_home_is_looked_for_abroad_where_it_had_been_bef
 
     The hand-over that came to nothing had the log forget where it had been: as `slow-ways` 440 did.
     """
-    cluster = Cluster(MIXES["calm"], Random("taken over"))
+    cluster = ServersCluster(MIXES["calm"], Random("taken over"))
     passing(cluster, 1.0)
     home, far = cluster.homes["alpha.h1"], cluster.servers["beta.s1"]
 
@@ -331,7 +331,7 @@ def test_whoever_is_not_answered_asks_again_for_a_server_to_be_opened(away_s: fl
 
     What was asked and answered before is not asked again meanwhile: the drain that is to end would begin anew.
     """
-    cluster = Cluster(MIXES["calm"], Random("operators"))
+    cluster = ServersCluster(MIXES["calm"], Random("operators"))
     people, log, store = cluster.people, cluster.logs["beta"], cluster.homes["beta.h1"].store
     while not any(name.startswith("beta.") for name in people.drained):
         people.drain()
@@ -349,7 +349,7 @@ def test_whoever_is_not_answered_asks_again_for_a_server_to_be_opened(away_s: fl
 
 
 def test_who_has_not_heard_that_an_entity_has_ended_hears_it_when_it_asks_who_owns_it() -> None:
-    cluster = Cluster(MIXES["calm"], Random("ended"))
+    cluster = ServersCluster(MIXES["calm"], Random("ended"))
     passing(cluster, 1.0)
     server, record = cluster.servers[SOURCE], cluster.record(ENTITY)
     assert record is not None
@@ -363,7 +363,7 @@ def test_who_has_not_heard_that_an_entity_has_ended_hears_it_when_it_asks_who_ow
 
 def test_when_all_lose_power_at_once_what_was_on_disks_is_gone_on_with() -> None:
     """Followers keep copies in memory only; each server has written what lived there long enough."""
-    cluster = Cluster(MIXES["calm"], Random("power"))
+    cluster = ServersCluster(MIXES["calm"], Random("power"))
     passing(cluster, 2 * CHECKPOINT_INTERVAL_S)
     then = _applied(cluster)
     assert set(then) == set(cluster.entities)
@@ -379,7 +379,7 @@ def test_when_all_lose_power_at_once_what_was_on_disks_is_gone_on_with() -> None
         assert all(now[entity].get(source, 0) >= upto for source, upto in sources.items()), (entity, then, now)
 
 
-def _applied(cluster: Cluster) -> dict[str, dict[str, int]]:
+def _applied(cluster: ServersCluster) -> dict[str, dict[str, int]]:
     """How many inputs of each source have been applied to each entity that is simulated."""
     lives = [holding.life for server in cluster.servers.values() for holding in server.node.holdings]
     return {life.id: dict(life.world) for life in lives}
@@ -387,7 +387,7 @@ def _applied(cluster: Cluster) -> dict[str, dict[str, int]]:
 
 def test_a_server_that_was_not_told_of_another_owner_hears_of_it_though_nobody_gives_an_input() -> None:
     """The former owner is heard of, so nothing is asked about a silence; and the new one has gone."""
-    cluster = Cluster(MIXES["absent"], Random("another owner"))
+    cluster = ServersCluster(MIXES["absent"], Random("another owner"))
     server, home = cluster.servers[SOURCE], cluster.homes["alpha.h1"]
     held, (former, new) = server.holding(ENTITY), cluster.players[:2]
     assert held is not None
@@ -409,7 +409,7 @@ def test_a_transfer_that_the_log_has_not_decided_is_begun_again_where_the_entity
     asks_first: bool,
 ) -> None:
     """Its server was cut off in the midst of it, and not killed: it knows that order, which has come to nothing."""
-    cluster = Cluster(MIXES["calm"], Random("given back"))
+    cluster = ServersCluster(MIXES["calm"], Random("given back"))
     log, source, home = cluster.logs["alpha"], cluster.servers[SOURCE], cluster.homes["alpha.h1"]
     passing(cluster, 1.0)
     record = cluster.record(ENTITY)
@@ -440,7 +440,7 @@ def test_a_move_asked_for_before_its_source_is_known_to_be_dead_ends_soon_whoeve
     rest_s: float,
 ) -> None:
     """Its order went to the dead one; another move is asked for `rest_s` after the entity was gone on with."""
-    cluster = Cluster(MIXES["calm"], Random("asked of the dead"))
+    cluster = ServersCluster(MIXES["calm"], Random("asked of the dead"))
     home = cluster.homes["alpha.h1"]
     passing(cluster, 1.0)
     cluster.crash(SOURCE)
@@ -466,7 +466,7 @@ def test_failures_row_8_a_move_that_was_permitted_before_its_source_died_happens
     target: str,
 ) -> None:
     """Whoever asked wanted the entity to be there: it is there in the end, whichever of the two takes it over."""
-    cluster = Cluster(MIXES["calm"], Random("taken over"))
+    cluster = ServersCluster(MIXES["calm"], Random("taken over"))
     home = cluster.homes["alpha.h1"]
     passing(cluster, 2.0)
     cluster.crash(SOURCE)
@@ -496,9 +496,9 @@ def test_failures_row_8_a_move_that_was_permitted_before_its_source_died_happens
     assert (record.authority, cluster.judge.violations) == (target, [])
 
 
-def orphan_whose_follower_knows_more(parts: Parts) -> Cluster:
+def orphan_whose_follower_knows_more(parts: ServersParts) -> ServersCluster:
     """It waits for its server, which was killed long after its last checkpoint and right after its last copy."""
-    cluster = Cluster(MIXES["calm"], Random("waits"), parts)
+    cluster = ServersCluster(MIXES["calm"], Random("waits"), parts)
     cluster.logs["alpha"].run(
         "entity.change_rights", {"entity": ENTITY, "by": cluster.players[0].name, "orphans": "freeze"}
     )
@@ -514,7 +514,7 @@ def orphan_whose_follower_knows_more(parts: Parts) -> Cluster:
 
 def test_what_waited_for_its_server_goes_on_from_the_latest_copy_and_is_handed_back_to_it() -> None:
     """A durable input may be with a follower alone: the server's own checkpoint is of before it."""
-    cluster = orphan_whose_follower_knows_more(Parts())
+    cluster = orphan_whose_follower_knows_more(ServersParts())
     reports = [report for home in cluster.homes.values() for report in home.parts.recoveries.recent]
     (report,) = [report for report in reports if report.entity == ENTITY]
     assert (report.last, report.source) == (SOURCE, "follower")

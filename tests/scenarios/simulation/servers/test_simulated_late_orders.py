@@ -8,9 +8,9 @@ import pytest
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import Phase
 from batonpass.authority.wire.transfer import Order
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.entity.table import Holding
 
 ENTITY, HERE, THERE, HOME = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.h1"
@@ -21,7 +21,7 @@ class World:
     """A calm cluster with an entity that two servers may pass to each other, and what it was ordered to do."""
 
     def __init__(self, renew_after: int) -> None:
-        self.cluster = Cluster(MIXES["calm"], Random("late orders"), Parts(renew_after=renew_after))
+        self.cluster = ServersCluster(MIXES["calm"], Random("late orders"), ServersParts(renew_after=renew_after))
         self.orders: list[Order] = []
         self._send, self.cluster.mail.send = self.cluster.mail.send, self._sent  # type: ignore[method-assign]
         self.passing(1.0)

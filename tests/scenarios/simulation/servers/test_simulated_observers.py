@@ -8,7 +8,7 @@ import pytest
 
 from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.authority.wire.transfer import Copies, InputAck, decode_link_untrusted
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from tests.mutants.servers.table import MUTANTS
 
@@ -18,11 +18,11 @@ ORDER = {"transport": "link", "mode": "eager", "requester": ""}
 Word = tuple[str, str, Any]
 
 
-def until(cluster: Cluster, done: Callable[[], bool]) -> None:
+def until(cluster: ServersCluster, done: Callable[[], bool]) -> None:
     assert cluster.schedule.run_until(cluster.schedule.now_s + 60.0, done), "it does not come about"
 
 
-def followed_alike(cluster: Cluster) -> str:
+def followed_alike(cluster: ServersCluster) -> str:
     """An entity of the source, of which the same server keeps copies while the target has it."""
     homes = cluster.servers[SOURCE].node.holdings.ids()
     return next(
@@ -32,7 +32,7 @@ def followed_alike(cluster: Cluster) -> str:
     )
 
 
-def last_words(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[Word]:
+def last_words(cluster: ServersCluster, monkeypatch: pytest.MonkeyPatch) -> list[Word]:
     """What the source tells followers and players from now on, to be heard once more when it is of the past."""
     words: list[Word] = []
     send = cluster.mail.send
@@ -51,7 +51,7 @@ def _read(message: Any) -> Any:
     return decode_link_untrusted(message) if isinstance(message, bytes) else message
 
 
-def moved(cluster: Cluster, entity: str, *, direct: bool) -> None:
+def moved(cluster: ServersCluster, entity: str, *, direct: bool) -> None:
     """The target has it, the follower a copy of what it has become there, and its player a word of that."""
     home, target = cluster.homes["alpha.h1"], cluster.servers[TARGET]
     if direct:
@@ -66,9 +66,9 @@ def moved(cluster: Cluster, entity: str, *, direct: bool) -> None:
     until(cluster, lambda: any(stream.fence == tuple(held.fence) for stream in streams))
 
 
-def heard_again(mutant: str, monkeypatch: pytest.MonkeyPatch, *, direct: bool) -> Cluster:
+def heard_again(mutant: str, monkeypatch: pytest.MonkeyPatch, *, direct: bool) -> ServersCluster:
     parts = MUTANTS[mutant].parts if mutant else None
-    cluster = Cluster(MIXES["calm"], Random(f"observers {direct}"), parts)
+    cluster = ServersCluster(MIXES["calm"], Random(f"observers {direct}"), parts)
     words = last_words(cluster, monkeypatch)
     entity = followed_alike(cluster)
     until(cluster, lambda: sum(isinstance(message, InputAck) for *_, message in words) > 5)

@@ -8,7 +8,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.wire.transfer import OwnerHint
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.simserver.entity.state import Life
 
@@ -18,24 +18,24 @@ SOON_S = 0.5
 """Some messages long, and much less than the seconds after which servers ask by themselves."""
 
 
-def passing(cluster: Cluster, seconds: float) -> None:
+def passing(cluster: ServersCluster, seconds: float) -> None:
     cluster.schedule.run_until(cluster.schedule.now_s + seconds)
 
 
-def until(cluster: Cluster, done: Callable[[], bool]) -> None:
+def until(cluster: ServersCluster, done: Callable[[], bool]) -> None:
     """Let time pass until it is so, a minute of it at most."""
     assert cluster.schedule.run_until(cluster.schedule.now_s + 60.0, done), "it does not come about"
 
 
-def life_at(cluster: Cluster, server: str) -> Life:
+def life_at(cluster: ServersCluster, server: str) -> Life:
     holding = cluster.servers[server].holding(ENTITY)
     assert holding is not None
     return holding.life
 
 
-def delegated(name: str) -> Cluster:
+def delegated(name: str) -> ServersCluster:
     """Three servers may pass an entity directly. Nobody gives inputs, by which its authority would learn more."""
-    cluster = Cluster(MIXES["calm"], Random(name))
+    cluster = ServersCluster(MIXES["calm"], Random(name))
     for player in cluster.players:
         player.resting = True
     passing(cluster, 1.0)
@@ -45,7 +45,7 @@ def delegated(name: str) -> Cluster:
     return cluster
 
 
-def hold_reports(cluster: Cluster, server: str) -> Callable[[], None]:
+def hold_reports(cluster: ServersCluster, server: str) -> Callable[[], None]:
     """Keep what a server would report, until what is returned is called."""
     reports, held = cluster.servers[server].node.departures.reports, list[Any]()
     tell = reports.tell
@@ -58,13 +58,13 @@ def hold_reports(cluster: Cluster, server: str) -> Callable[[], None]:
     return let_go
 
 
-def pass_on(cluster: Cluster, source: str, target: str) -> None:
+def pass_on(cluster: ServersCluster, source: str, target: str) -> None:
     cluster.servers[source].node.departures.wants_to_go(ENTITY, target)
     until(cluster, lambda: cluster.servers[target].holding(ENTITY) is not None)
     until(cluster, lambda: cluster.servers[source].holding(ENTITY) is None)
 
 
-def give_away(cluster: Cluster) -> Ownership:
+def give_away(cluster: ServersCluster) -> Ownership:
     """The log gives the entity to another owner, and home tells whom the log names; who owns it then."""
     home = cluster.homes["alpha.h1"]
     before = cluster.record(ENTITY)
@@ -84,7 +84,7 @@ def give_away(cluster: Cluster) -> Ownership:
     return Ownership(now.owner, now.owner_rev)
 
 
-def at_rest(cluster: Cluster) -> None:
+def at_rest(cluster: ServersCluster) -> None:
     until(cluster, lambda: not cluster.unsettled())
     assert cluster.judge.violations == []
 

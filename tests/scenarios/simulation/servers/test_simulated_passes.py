@@ -8,9 +8,9 @@ import pytest
 from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import LeaseRow, Phase
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import HandoffReply
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from tests.scenarios.simulation.servers.test_simulated_lapses import (
     EAGER,
@@ -23,9 +23,9 @@ from tests.scenarios.simulation.servers.test_simulated_lapses import (
 )
 
 
-def _delegated(name: str, *group: str) -> Cluster:
+def _delegated(name: str, *group: str) -> ServersCluster:
     """A cluster in which an entity may be passed directly."""
-    cluster = Cluster(MIXES["calm"], Random(name))
+    cluster = ServersCluster(MIXES["calm"], Random(name))
     passing(cluster, 1.0)
     home = cluster.homes["alpha.h1"]
     home.process.start_soon(home.delegate, ENTITY, group)
@@ -33,7 +33,7 @@ def _delegated(name: str, *group: str) -> Cluster:
     return cluster
 
 
-def _settle(cluster: Cluster) -> None:
+def _settle(cluster: ServersCluster) -> None:
     for player in cluster.players:
         player.resting = True
     until(cluster, lambda: cluster.schedule.happened % 256 == 0 and not cluster.unsettled())
@@ -82,7 +82,7 @@ def test_a_pass_by_a_chain_that_breaks_is_refused_by_the_log_and_the_entity_goes
     departures, lost = source.node.departures, list[HandoffReply]()
     replied = departures.replied
 
-    def loses_the_first(opened: Opened, reply: HandoffReply) -> None:
+    def loses_the_first(opened: OpenedMessage, reply: HandoffReply) -> None:
         if lost:
             replied(opened, reply)
         lost.append(reply)
@@ -109,7 +109,7 @@ def test_a_pass_of_which_the_log_learns_while_a_server_is_swept_is_not_left_with
 
     Who told it so looks no second time, as it may be dead by then.
     """
-    cluster = Cluster(MIXES["calm"], Random("swept"))
+    cluster = ServersCluster(MIXES["calm"], Random("swept"))
     log, source, target = cluster.logs["alpha"], cluster.servers[SOURCE], cluster.servers[TARGET]
     (home,) = [one for one in cluster.homes_of("alpha") if one.parts.leases.granter.office]
     log.run("entity.delegate", {"entity": ENTITY, "group": [SOURCE, TARGET]})

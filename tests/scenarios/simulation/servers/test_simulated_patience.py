@@ -4,7 +4,7 @@ from random import Random
 
 from batonpass.authority.model.records import Rule
 from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.patience import GROUP_S
 
@@ -12,7 +12,7 @@ NOW_S = 1_700_000_000
 
 
 def test_a_group_has_a_few_seconds_and_its_notice() -> None:
-    cluster = Cluster(MIXES["calm"], Random("patience"))
+    cluster = ServersCluster(MIXES["calm"], Random("patience"))
     log, members = cluster.logs["alpha"], ["alpha.e0", "alpha.e1"]
     wanted = {"group": "group-1", "entities": members, "target": "alpha.s3", "notice_ms": 1500, "now_s": float(NOW_S)}
     log.run("group.propose", wanted)
@@ -26,7 +26,7 @@ def test_a_group_has_a_few_seconds_and_its_notice() -> None:
 
 
 def test_a_group_that_a_master_allows_has_no_more() -> None:
-    cluster = Cluster(MIXES["calm"], Random("patience"))
+    cluster = ServersCluster(MIXES["calm"], Random("patience"))
     log, store = cluster.logs["alpha"], cluster.store_of("alpha")
     parent, child = store.entity("alpha.e0"), store.entity("alpha.e1")
     assert parent is not None

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 
 ENTITY, TARGET, HOME = "alpha.e0", "alpha.s2", "alpha.h1"
 
 
-def until(cluster: Cluster, done: Callable[[], bool]) -> None:
+def until(cluster: ServersCluster, done: Callable[[], bool]) -> None:
     """Let time pass until it is so, a minute of it at most."""
     assert cluster.schedule.run_until(cluster.schedule.now_s + 60.0, done), "it does not come about"
 
@@ -22,7 +22,7 @@ def test_failures_row_38_what_was_committed_to_a_vanished_target_for_a_requester
     returns: bool,
 ) -> None:
     """As row 13: the entity is taken from the dead target, and goes on; the requester owns it, wherever it is."""
-    cluster = Cluster(replace(MIXES["calm"], move=0.0), Random("requesters"))
+    cluster = ServersCluster(replace(MIXES["calm"], move=0.0), Random("requesters"))
     cluster.worlds_wander = False
     cluster.schedule.run_until(cluster.schedule.now_s + 1.0)
     record = cluster.record(ENTITY)

@@ -12,7 +12,7 @@ from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.trust.certificates import DelegationGrant, PassCertificate, token_hash
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 
 ENTITY, SOURCE, TARGET, OUTSIDE = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
@@ -20,25 +20,25 @@ HOMES = ("alpha.h1", "alpha.h2")
 DIRECT = {"direct": True, "transport": "link", "mode": "eager", "requester": ""}
 
 
-def passing(cluster: Cluster, seconds: float) -> None:
+def passing(cluster: ServersCluster, seconds: float) -> None:
     cluster.schedule.run_until(cluster.schedule.now_s + seconds)
 
 
-def until(cluster: Cluster, done: Callable[[], bool]) -> None:
+def until(cluster: ServersCluster, done: Callable[[], bool]) -> None:
     """Let time pass until it is so, a minute of it at most."""
     assert cluster.schedule.run_until(cluster.schedule.now_s + 60.0, done), "it does not come about"
 
 
-def settle(cluster: Cluster) -> None:
+def settle(cluster: ServersCluster) -> None:
     for player in cluster.players:
         player.resting = True
     until(cluster, lambda: cluster.schedule.happened % 64 == 0 and not cluster.unsettled())
     assert cluster.judge.violations == []
 
 
-def delegated(name: str, *others: str) -> Cluster:
+def delegated(name: str, *others: str) -> ServersCluster:
     """A cluster in which an entity may be passed directly, by the source to the target, and `others`."""
-    cluster = Cluster(MIXES["calm"], Random(name))
+    cluster = ServersCluster(MIXES["calm"], Random(name))
     passing(cluster, 1.0)
     home = cluster.homes["alpha.h1"]
     home.process.start_soon(home.delegate, ENTITY, (SOURCE, TARGET, *others))
@@ -46,27 +46,27 @@ def delegated(name: str, *others: str) -> Cluster:
     return cluster
 
 
-def cut(cluster: Cluster, server: str, *others: str) -> None:
+def cut(cluster: ServersCluster, server: str, *others: str) -> None:
     for other in others:
         cluster.mail.cut(server, other)
         cluster.mail.cut(other, server)
 
 
-def passed_unheard(cluster: Cluster) -> None:
+def passed_unheard(cluster: ServersCluster) -> None:
     """The target has begun with what the source passed to it, and home has heard of it from neither."""
     cut(cluster, SOURCE, *HOMES)
     cluster.servers[SOURCE].node.departures.wants_to_go(ENTITY, TARGET)
     until(cluster, lambda: (held := cluster.servers[TARGET].holding(ENTITY)) is not None and held.fence == Fence(1, 1))
 
 
-def revoke(cluster: Cluster, server: str) -> None:
+def revoke(cluster: ServersCluster, server: str) -> None:
     """Everybody has heard of it."""
     cluster.revoke(server)
     for other in cluster.servers.values():
         other.keys.look_again(server)
 
 
-def begins_under(cluster: Cluster, server: str, epoch: int) -> Callable[[], bool]:
+def begins_under(cluster: ServersCluster, server: str, epoch: int) -> Callable[[], bool]:
     return lambda: (held := cluster.servers[server].holding(ENTITY)) is not None and held.fence >= Fence(epoch)
 
 

@@ -15,7 +15,7 @@ import pytest
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import Phase
 from batonpass.authority.node.breakpoints import Breakpoint
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.simserver.entity.table import Holding
 
@@ -28,7 +28,7 @@ class World:
     """A calm cluster in which one entity is handed over; somebody's keys may be replaced as a step is reached."""
 
     def __init__(self, case: str) -> None:
-        self.cluster = Cluster(MIX, Random(f"rotations {case}"))
+        self.cluster = ServersCluster(MIX, Random(f"rotations {case}"))
         self.cluster.worlds_wander = False
         self.case, self.target = case, TARGETS[case]
         self.steps: list[tuple[str, Breakpoint]] = []

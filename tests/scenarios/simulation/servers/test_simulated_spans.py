@@ -29,7 +29,7 @@ from batonpass.authority.node.spans import (
 )
 from batonpass.authority.procedures.failover import RECOVERY_PROCEDURES
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.run import simulate
 
 OUTCOMES: Mapping[Event, set[str]] = {
@@ -120,7 +120,7 @@ class Takeovers:
 
 def recorded(mix: str, seed: int, procedures: Mapping[str, Any] | None = None) -> Recorder:
     recorder = Recorder()
-    outcome = simulate(MIXES[mix], seed, Parts(spans=recorder.spans, procedures=procedures or {}))
+    outcome = simulate(MIXES[mix], seed, ServersParts(spans=recorder.spans, procedures=procedures or {}))
     assert not outcome.violations, f"{mix}, seed {seed}: {outcome.violations}"
     assert not recorder.failures, f"{mix}, seed {seed}: {recorder.failures}"
     return recorder
@@ -189,4 +189,6 @@ def test_runs_of_few_mixes_have_spans_of_every_kind() -> None:
 
 
 def test_to_listen_changes_nothing() -> None:
-    assert simulate(MIXES["leases"], 5, Parts(spans=Recorder().spans)).trace == simulate(MIXES["leases"], 5).trace
+    assert (
+        simulate(MIXES["leases"], 5, ServersParts(spans=Recorder().spans)).trace == simulate(MIXES["leases"], 5).trace
+    )

@@ -9,10 +9,10 @@ from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.names import instance_of
 from batonpass.scenarios.players.input_stream import InputStream
-from batonpass.scenarios.simulation.servers.cluster import Cluster
+from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.homeserver import LEASE_TERM_S
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from batonpass.scenarios.simulation.servers.parts import Parts
+from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S
 from tests.mutants.servers.table import MUTANTS
 
@@ -24,8 +24,8 @@ ALPHA = ("alpha.s1", "alpha.s2", "alpha.s3")
 class World:
     """A calm cluster in which an entity of alpha has come to `target`, and whoever followed it before has a copy."""
 
-    def __init__(self, place: str, parts: Parts | None = None) -> None:
-        self.cluster = cluster = Cluster(MIXES["calm"], Random(f"stays {place}"), parts)
+    def __init__(self, place: str, parts: ServersParts | None = None) -> None:
+        self.cluster = cluster = ServersCluster(MIXES["calm"], Random(f"stays {place}"), parts)
         self.entity, self.target = next(self.journeys(place))
         near = cluster.servers_of(instance_of(self.target))
         self.stopped = (self.target, *backup_replicas_of(self.entity, self.target, near, 1))

@@ -11,9 +11,9 @@ from trio.testing import MockClock
 
 from batonpass.authority.machines.capacity import MAX_PLACES, PLACES_TTL_NS, Need, Vacancies
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, Reserve, Reserved
-from batonpass.simserver.transfer.source.admission import PATIENCE_NS, Admissions, Reception
+from batonpass.simserver.transfer.source.admission import PATIENCE_NS, Reception, TargetAdmissions
 from tests.simserver.ports import TrioClock, ports_of
 from tests.simserver.stage import Tally
 from tests.simserver.transfer.source.test_departures import HERE, THERE
@@ -44,7 +44,7 @@ class Pair:
     def __init__(self, max_entities: int = 10) -> None:
         self.post, self.counts, self.held = Post(), Counter[str](), list[str]()
         post: Any = self.post
-        self.asking = Admissions(post, TrioClock(), self.counts)
+        self.asking = TargetAdmissions(post, TrioClock(), self.counts)
         held: Any = self.held
         self.vacancies = Vacancies(max_entities)
         self.is_drained = False
@@ -81,11 +81,11 @@ class Pair:
         while self.post.sent:
             to, message = self.post.sent.pop(0)
             if isinstance(message, Reserve):
-                self.target.asked(Opened(message, HERE, Trace("reservation")), message)
+                self.target.asked(OpenedMessage(message, HERE, Trace("reservation")), message)
             else:
                 assert isinstance(message, Reserved)
                 assert to == HERE
-                self.asking.answered(Opened(message, THERE, Trace("reservation")), message)
+                self.asking.answered(OpenedMessage(message, THERE, Trace("reservation")), message)
 
 
 @pytest.fixture
@@ -270,10 +270,10 @@ async def test_more_that_wait_than_there_were_places_are_asked_for_again(autojum
         pair.ask(number)
     _, message = pair.post.sent.pop(0)
     assert isinstance(message, Reserve)
-    pair.target.asked(Opened(message, HERE, Trace("reservation")), message)
+    pair.target.asked(OpenedMessage(message, HERE, Trace("reservation")), message)
     _, answer = pair.post.sent.pop(0)
     assert isinstance(answer, Reserved)
-    pair.asking.answered(Opened(answer, THERE, Trace("reservation")), answer)
+    pair.asking.answered(OpenedMessage(answer, THERE, Trace("reservation")), answer)
     assert pair.heard == [(0, ""), (1, "")]
     assert [sent.type for _, sent in pair.post.sent] == ["reserve"]
     pair.held += ["x", "x"]

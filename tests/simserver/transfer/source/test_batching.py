@@ -10,7 +10,7 @@ import trio.testing
 
 from batonpass.simserver.transfer.source.batching import GATHER_S, Convoys
 from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from tests.simserver.ports import TrioClock
 
 PLACES = 8
@@ -29,7 +29,7 @@ class Scene:
             self.nursery.start_soon(function, *args)
         return self.nursery is not None
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: DeparturePlan) -> None:
         if self.convoys.turnstile.enter(plan, 300):
             self.began[-1].append(plan.entity)
         else:
@@ -37,7 +37,7 @@ class Scene:
 
     def wants_to_go(self, *entities: str) -> None:
         for entity in entities:
-            self.begin(Plan(f"transfer-{entity}", entity, "alpha.s2"))
+            self.begin(DeparturePlan(f"transfer-{entity}", entity, "alpha.s2"))
 
     def arrives(self, *entities: str) -> None:
         for entity in entities:

@@ -10,13 +10,13 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Decline,
     HandoffReply,
     NotHere,
 )
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import DepartureLimits
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.transfer.source.test_departures import (
@@ -38,7 +38,7 @@ async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_
 ) -> None:
     scene.limit(DepartureLimits(1))
     first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
-    waiting = Plan("transfer-2", "alpha.two", THERE)
+    waiting = DeparturePlan("transfer-2", "alpha.two", THERE)
     scene.departures.begin(replace(PLAN, ordered=True))
     scene.departures.begin(waiting)
     scene.departures.begin(waiting)
@@ -56,7 +56,7 @@ async def test_of_large_states_the_next_is_simulated_until_the_one_before_has_ar
     first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
     scene.limit(DepartureLimits(8, first.life.state_bytes))
     scene.departures.begin(PLAN)
-    scene.departures.begin(Plan("transfer-2", "alpha.two", THERE))
+    scene.departures.begin(DeparturePlan("transfer-2", "alpha.two", THERE))
     assert (first.life.frozen, second.life.frozen) == (True, False)
     scene.departures.activated(*activated())
     await trio.testing.wait_all_tasks_blocked()
@@ -71,7 +71,7 @@ async def test_a_large_state_whose_target_does_not_answer_keeps_no_other_from_le
     scene.mail.under_way.add(TRANSFER)
     async with scene.served():
         scene.departures.begin(PLAN)
-        scene.departures.begin(Plan("transfer-2", "alpha.two", THERE))
+        scene.departures.begin(DeparturePlan("transfer-2", "alpha.two", THERE))
         await trio.sleep(5)
         assert (first.life.frozen, second.life.frozen) == (True, False)
         scene.mail.under_way.clear()
@@ -85,7 +85,7 @@ async def test_a_plan_that_fails_gives_its_place_back(scene: Scene) -> None:
     scene.departures.begin(PLAN)
     assert scene.counts == {"order_busy": 1}
     other = scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
-    scene.departures.begin(Plan("transfer-2", "alpha.two", THERE))
+    scene.departures.begin(DeparturePlan("transfer-2", "alpha.two", THERE))
     assert other.life.frozen
 
 
@@ -183,6 +183,6 @@ async def test_failures_row_36_a_frozen_copy_of_what_was_deleted_ends(scene: Sce
     holding.life.take_input(ADA, 1, 1, b"")
     scene.departures.begin(PLAN)
     reply = HandoffReply(transfer_id=TRANSFER, outcome="refused", reason="gone", authority="", epoch=2, sub=0)
-    scene.departures.replied(Opened(reply, "alpha.h1", Trace(TRANSFER)), reply)
+    scene.departures.replied(OpenedMessage(reply, "alpha.h1", Trace(TRANSFER)), reply)
     assert (scene.holdings.get(BALL), len(scene.departures), holding.life.over) == (None, 0, True)
     assert (ADA, NotHere(entity=BALL, epoch=2)) in scene.mail.sent

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from batonpass.authority.machines.source import FIRST_RETRY_NS
 from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, Turnstile
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, MAX_FIRST_RETRY_NS, Patience
 
 PLACES = 3
@@ -126,7 +126,7 @@ def test_one_of_many_has_patience_for_those_before_it() -> None:
 
 
 def test_in_company_all_wait_for_all_and_in_a_group_for_those_before_them() -> None:
-    alone = Plan("transfer-1", "alpha.e", "alpha.s2")
+    alone = DeparturePlan("transfer-1", "alpha.e", "alpha.s2")
     assert (alone.others(0), alone.others(7)) == (0, 7)
     together = replace(alone, in_company=True)
     assert (together.others(0), together.others(AT_ONCE + 1)) == (AT_ONCE, AT_ONCE + 1)

@@ -24,7 +24,7 @@ from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import MoveItem
 from batonpass.authority.wire.recovery import RaisedItem
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     Activated,
     Collect,
@@ -42,10 +42,10 @@ from batonpass.authority.wire.transfer import (
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.failover.adoption import Recovery
+from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.transfer.source.admission import Decided
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.source.retry_backoff import FIRST_PAUSE_NS, FORGET_NS
 from tests.simserver.entity.test_table import Written
@@ -68,13 +68,15 @@ class Mail:
     looked_up: list[str] = field(default_factory=list)
     under_way: set[str] = field(default_factory=set)
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool, is_wanted: Any = None) -> Opened | None:
+    async def ask(
+        self, message: Message, trace: Trace, *, on_path: bool, is_wanted: Any = None
+    ) -> OpenedMessage | None:
         await trio.lowlevel.checkpoint()
         if not self.is_open:
             raise HomeUnreachable("nobody")
         self.asked.append(message)
         if isinstance(message, Report | Decline):
-            return Opened(ReportReply(transfer_id=message.transfer_id), "alpha.h1", Trace(message.transfer_id))
+            return OpenedMessage(ReportReply(transfer_id=message.transfer_id), "alpha.h1", Trace(message.transfer_id))
         return None
 
     def role_at_hand(self, name: str) -> Role | None:
@@ -87,10 +89,10 @@ class Mail:
         self.looked_up.append(name)
         return self.roles.get(name)
 
-    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
+    async def ask_each(self, letters: Sequence[Letter]) -> list[OpenedMessage | Exception | None]:
         return [await self._asked(letter) for letter in letters]
 
-    async def _asked(self, letter: Letter) -> Opened | Exception | None:
+    async def _asked(self, letter: Letter) -> OpenedMessage | Exception | None:
         try:
             return await self.ask(letter.message, letter.trace, on_path=letter.on_path)
         except HomeUnreachable as error:
@@ -167,19 +169,19 @@ def scene(system: System) -> Scene:
 
 
 TRANSFER = "transfer-1"
-PLAN = Plan(TRANSFER, BALL, THERE)
+PLAN = DeparturePlan(TRANSFER, BALL, THERE)
 
 
-def refusal() -> tuple[Opened, HandoffReply]:
+def refusal() -> tuple[OpenedMessage, HandoffReply]:
     message = HandoffReply(
         transfer_id=TRANSFER, outcome="refused", reason="denied", authority=HERE, epoch=2, sub=0, certificate=""
     )
-    return Opened(message, "alpha.h1", Trace(TRANSFER)), message
+    return OpenedMessage(message, "alpha.h1", Trace(TRANSFER)), message
 
 
-def activated() -> tuple[Opened, Activated]:
+def activated() -> tuple[OpenedMessage, Activated]:
     message = Activated(transfer_id=TRANSFER, entity=BALL, epoch=2, sub=0)
-    return Opened(message, THERE, Trace(TRANSFER)), message
+    return OpenedMessage(message, THERE, Trace(TRANSFER)), message
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -187,7 +189,7 @@ async def test_a_target_has_time_to_stage_all_of_a_group(
     scene: Scene, grouped: bool, autojump_clock: MockClock
 ) -> None:
     """All of them are staged at the same moment: with 2 s for each, a thousand were given up (`target_failed`)."""
-    count, staged = 101, Plan("", "", THERE, mode=Mode.STAGED, grouped=grouped)
+    count, staged = 101, DeparturePlan("", "", THERE, mode=Mode.STAGED, grouped=grouped)
     async with scene.served():
         for number in range(count):
             entity = f"alpha.one-{number}"
@@ -246,7 +248,7 @@ async def test_failures_row_42_what_was_refused_before_the_log_raised_the_fence_
         of=lambda *_: None,
         send=lambda *_, **__: None,
     )
-    recovery = Recovery(
+    recovery = Adoption(
         ports_of(courier=rest, counts=scene.counts),
         rest,
         scene.holdings,
@@ -372,7 +374,7 @@ async def test_a_large_state_that_went_ahead_goes_ahead_once_though_home_was_sil
         (ahead,) = [message for _, message in scene.mail.sent if isinstance(message, Precopy)]
         scene.lease.answers = False
         answer = Precopied(transfer_id=TRANSFER, entity=BALL, round=ahead.round)
-        scene.departures.copied_ahead(Opened(answer, THERE, Trace(TRANSFER)), answer)
+        scene.departures.copied_ahead(OpenedMessage(answer, THERE, Trace(TRANSFER)), answer)
         await trio.sleep(2)
         assert (holding.life.frozen, scene.departures.is_under_way(BALL)) == (False, True)
         scene.lease.answers = True
@@ -457,7 +459,7 @@ async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
     holding = scene.spawn()
     holding.delegated(("grant",), (HERE, THERE), holding.fence)
     monkeypatch.setattr("batonpass.simserver.transfer.source.departures.Departure", lambda *_, **__: 1 / 0)
-    scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
+    scene.departures.begin(DeparturePlan(TRANSFER, BALL, THERE, direct=True))
     assert (holding.life.frozen, len(scene.departures), scene.mail.sent) == (False, 0, [])
     scene.departures.wants_to_go(BALL, THERE)
     assert (holding.life.frozen, scene.counts["internal_error"]) == (False, 2)
@@ -474,7 +476,7 @@ async def test_a_pass_that_cannot_be_signed_is_signed_when_it_is_tried_again(
         await trio.sleep(1)
         with monkeypatch.context() as broken:
             broken.setattr("batonpass.simserver.transfer.source.pass_signing.jose.sign_all", lambda *_, **__: 1 / 0)
-            scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
+            scene.departures.begin(DeparturePlan(TRANSFER, BALL, THERE, direct=True))
         assert (scene.departures.is_leaving(BALL), scene.mail.sent, scene.counts["internal_error"]) == (True, [], 1)
         await trio.sleep(1)
         assert {message.type for _, message in scene.mail.sent} == {"direct"}
@@ -494,11 +496,11 @@ async def test_an_effect_that_fails_keeps_none_of_the_others_from_being_performe
 # --- drain and balance ------------------------------------------------------------------------------------------------
 
 
-def refused(transfer_id: str, epoch: int, reason: str = "attached") -> tuple[Opened, HandoffReply]:
+def refused(transfer_id: str, epoch: int, reason: str = "attached") -> tuple[OpenedMessage, HandoffReply]:
     message = HandoffReply(
         transfer_id=transfer_id, outcome="refused", reason=reason, authority=HERE, epoch=epoch, sub=0, certificate=""
     )
-    return Opened(message, "alpha.h1", Trace(transfer_id)), message
+    return OpenedMessage(message, "alpha.h1", Trace(transfer_id)), message
 
 
 async def test_a_world_is_not_listened_to_where_no_home_answers_as_each_try_is_a_gap_of_seconds(

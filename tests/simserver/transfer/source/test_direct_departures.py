@@ -18,12 +18,12 @@ from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source import pass_signing as passes
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import DepartureLimits
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE, Scene
 
-PLAN = Plan("transfer-1", BALL, THERE, direct=True)
+PLAN = DeparturePlan("transfer-1", BALL, THERE, direct=True)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_who_leaves_while_others_do_shares_a_signature_instead(
         for name in "abc":
             # However slow the machine is, the one before has left a moment ago.
             monkeypatch.setattr(passes, "_QUIET_NS", 0 if name == "a" else 2**62)
-            scene.departures.begin(Plan(f"transfer-{name}", f"alpha.{name}", THERE, direct=True))
+            scene.departures.begin(DeparturePlan(f"transfer-{name}", f"alpha.{name}", THERE, direct=True))
         assert [message.entity for _, message in scene.mail.sent] == ["alpha.a"]
         await turn()
         tokens = {message.entity: message.chain[-1].partition("~")[0] for _, message in scene.mail.sent}

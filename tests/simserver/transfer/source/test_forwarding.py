@@ -10,7 +10,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.target import AnswerAgain, Permission
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     Despawn,
     Despawned,
@@ -22,7 +22,7 @@ from batonpass.authority.wire.transfer import (
     Spawned,
 )
 from batonpass.simserver.entity.table import Holdings, Tombstone
-from batonpass.simserver.failover.spawn import Births
+from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.transfer.target.arrivals import MAX_FORWARDS, Arrivals
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import held_lease, ports_of
@@ -46,7 +46,7 @@ class Here:
         self.arrivals = Arrivals(ports, lease, self.holdings, nothing, nothing, nothing)
         self.leaving: set[str] = set()
         self.is_crowded = False
-        self.births = Births(ports, lease, self.holdings, me, me, self.arrivals.fence_raised, newborns=None)
+        self.births = EntitySpawns(ports, lease, self.holdings, me, me, self.arrivals.fence_raised, newborns=None)
 
     def is_leaving(self, entity: str) -> bool:
         return entity in self.leaving
@@ -58,7 +58,7 @@ class Here:
         """What is said of a spawn: why not, or nothing."""
         message = Spawn(entity=entity, kind="ball", epoch=epoch, owner=ADA, owner_rev=1, params={})
         self.sent.clear()
-        self.births.spawn(message, Opened(message, HOME, Trace("spawn")))
+        self.births.spawn(message, OpenedMessage(message, HOME, Trace("spawn")))
         ((to, answer),) = self.sent
         assert isinstance(answer, Spawned)
         assert (to, answer.entity, answer.epoch) == (HOME, entity, epoch)
@@ -67,7 +67,7 @@ class Here:
     def despawn(self, epoch: int) -> list[tuple[str, Message]]:
         message = Despawn(entity=BALL, epoch=epoch)
         self.sent.clear()
-        self.births.despawn(message, Opened(message, HOME, Trace("despawn")))
+        self.births.despawn(message, OpenedMessage(message, HOME, Trace("despawn")))
         return list(self.sent)
 
     def send(self, message: Message, trace: Trace, to: str, **_: Any) -> bool:
@@ -83,7 +83,7 @@ class Here:
             transfer_id="transfer-1", entity=BALL, epoch=epoch, sub=0, inputs=[item], forwards=forwards
         )
         self.sent.clear()
-        await self.arrivals.forwarded(message, Opened(message, THERE, Trace("transfer-1")))
+        await self.arrivals.forwarded(message, OpenedMessage(message, THERE, Trace("transfer-1")))
         return list(self.sent)
 
 

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.source import Mode
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Decline,
     HandoffAbort,
@@ -83,7 +83,7 @@ async def test_failures_row_26_a_large_state_with_a_freeze_budget_is_there_befor
         assert not scene.mail.asked, "it is asked for when the state is there"
         ((to, stage),) = scene.mail.sent
         word = Staged(transfer_id=TRANSFER, entity=BALL, epoch=1, sub=0, state_hash=stage.state_hash)
-        scene.departures.staged(Opened(word, to, Trace(TRANSFER)), word)
+        scene.departures.staged(OpenedMessage(word, to, Trace(TRANSFER)), word)
         await trio.sleep(0.001)
     asked = [message.type for _, message in scene.mail.sent[1:]] + [message.type for message in scene.mail.asked]
     assert asked == [{"home": "handoff", "direct": "direct"}[path]]

@@ -9,14 +9,14 @@ from trio.testing import MockClock
 
 from batonpass.actors import System
 from batonpass.authority.wire.transfer import ImminentLoss
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.notice import OWNER, WORLD, Notices
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.transfer.source.test_departures import THERE, TRANSFER, Scene
 
-PLAN = Plan(TRANSFER, BALL, THERE, notice_ms=2000)
+PLAN = DeparturePlan(TRANSFER, BALL, THERE, notice_ms=2000)
 
 
 class Finishing(Tally):

@@ -12,7 +12,7 @@ from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.transfer.source import pass_signing as module
-from batonpass.simserver.transfer.source.departure import Departure, Plan
+from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.pass_signing import Passes
 from tests.simserver.ports import TrioClock
 
@@ -27,7 +27,9 @@ def departure(name: str, *, over: bool = False, freeze_budget_ms: int = 0) -> De
         frozen=SimpleNamespace(fence=Fence(1), tick=3, state_hash="a" * 64),
         machine=SimpleNamespace(over=over),
     )
-    plan = Plan(f"transfer-{name}", f"alpha.{name}", "alpha.s2", direct=True, freeze_budget_ms=freeze_budget_ms)
+    plan = DeparturePlan(
+        f"transfer-{name}", f"alpha.{name}", "alpha.s2", direct=True, freeze_budget_ms=freeze_budget_ms
+    )
     return Departure(plan, "alpha.s1", parts.holding, parts.frozen, parts.machine, cast(Any, None), cast(Any, None))
 
 

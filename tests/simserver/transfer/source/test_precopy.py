@@ -9,12 +9,12 @@ from trio.testing import MockClock
 from batonpass.actors import System
 from batonpass.authority.machines.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, Precopied, Precopy, StateTransfer
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source import departure as departing
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from tests.simserver.stage import BALL
 from tests.simserver.transfer.source.test_departures import HERE, PLAN, THERE, TRANSFER, Scene
 from tests.simserver.transfer.source.test_freeze_budget import BUDGETED, slow_to_encode
@@ -40,7 +40,7 @@ class Ahead(Scene):
             if message.round == number:
                 self.table.keep(TRANSFER, HERE, split_untrusted(message.state, message.lengths))
         message = Precopied(transfer_id=TRANSFER, entity=BALL, round=number)
-        self.departures.copied_ahead(Opened(message, sender, Trace(TRANSFER)), message)
+        self.departures.copied_ahead(OpenedMessage(message, sender, Trace(TRANSFER)), message)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_failures_row_26_it_is_simulated_until_its_state_is_there_and_then
     async with scene.served():
         scene.departures.begin(PLAN)
         assert scene.departures.is_under_way(BALL)
-        scene.departures.begin(Plan("transfer-2", BALL, THERE))
+        scene.departures.begin(DeparturePlan("transfer-2", BALL, THERE))
         scene.answer(1, "alpha.s9")
         scene.answer(2)
         assert not len(scene.departures), "nobody else answers for the target, and nothing before it was asked"
@@ -78,7 +78,7 @@ async def test_a_round_that_is_lost_comes_again_and_a_target_that_says_nothing_i
     for lives in range(2):
         async with scene.served():
             if not lives:
-                scene.departures.begin(Plan(TRANSFER, BALL, THERE, ordered=True))
+                scene.departures.begin(DeparturePlan(TRANSFER, BALL, THERE, ordered=True))
             await trio.sleep(0.6)
     assert len(scene.came(Precopy)) > 1
     async with scene.served():

@@ -14,7 +14,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.trust.certificates import DelegationGrant, PassCertificate
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Activated, DirectHandoff, HandoffReply, HandoffRequest
 from batonpass.crypto import jose
 from batonpass.simserver.transfer.source import seen_orders as begun
@@ -64,7 +64,7 @@ async def passed(scene: Scene, has_heard: bool) -> None:
     await direct.turn()
     if has_heard:
         message = Activated(transfer_id=DIRECT.transfer_id, entity=BALL, epoch=1, sub=1)
-        scene.departures.activated(Opened(message, THERE, Trace(DIRECT.transfer_id)), message)
+        scene.departures.activated(OpenedMessage(message, THERE, Trace(DIRECT.transfer_id)), message)
 
 
 def answered(scene: Scene, outcome: str, epoch: int, reason: str = "", authority: str = THERE) -> None:
@@ -78,7 +78,7 @@ def answered(scene: Scene, outcome: str, epoch: int, reason: str = "", authority
             "sub": 0,
         }
     )
-    scene.departures.replied(Opened(reply, "alpha.h1", Trace(TRANSFER)), reply)
+    scene.departures.replied(OpenedMessage(reply, "alpha.h1", Trace(TRANSFER)), reply)
 
 
 @pytest.mark.parametrize("has_heard", [True, False])

@@ -11,7 +11,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.records import Role
 from batonpass.simserver.transfer.source import retry_backoff
-from batonpass.simserver.transfer.source.departure import Plan
+from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS, Stayers
 from tests.simserver.stage import BALL
 from tests.simserver.transfer.source.test_departures import HERE, THERE, Scene, activated, refused, scene
@@ -128,7 +128,10 @@ async def test_a_world_that_changes_its_mind_with_each_tick_gains_nothing_by_tha
 
 async def test_what_is_ordered_and_what_drains_are_refused_does_not_silence_its_world(scene: Scene) -> None:
     holding = scene.spawn()
-    for plan in (Plan("transfer-8", BALL, THERE, ordered=True), Plan("transfer-9", BALL, THERE, in_company=True)):
+    for plan in (
+        DeparturePlan("transfer-8", BALL, THERE, ordered=True),
+        DeparturePlan("transfer-9", BALL, THERE, in_company=True),
+    ):
         scene.departures.begin(plan)
         assert holding.life.frozen
         scene.departures.replied(*refused(plan.transfer_id, holding.fence.epoch + 1, "denied"))
@@ -142,7 +145,7 @@ async def test_what_came_back_is_sent_on_at_once(scene: Scene) -> None:
     scene.departures.wants_to_go(BALL, THERE)
     assert scene.departures.stayers.stay(BALL, THERE) is not None
     scene.rooms.reason = ""
-    scene.departures.begin(Plan("transfer-1", BALL, THERE, ordered=True))
+    scene.departures.begin(DeparturePlan("transfer-1", BALL, THERE, ordered=True))
     scene.departures.activated(*activated())
     assert scene.departures.stayers.stay(BALL, THERE) is None
 

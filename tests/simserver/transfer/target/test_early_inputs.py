@@ -14,9 +14,9 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import InputItem, StateTransfer
-from batonpass.simserver.entity.snapshot import Snapshot, state_hash
+from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.early_inputs import (
@@ -78,12 +78,12 @@ async def test_failures_row_30_an_entity_begins_with_the_inputs_that_were_here_b
     assert not arrivals.keep_early(BALL, item(1)), "nobody has spoken of it"
 
     origin = Holdings(Stage(system).environment, Written()).spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1)).life
-    state = Snapshot.encode(origin.snapshot())
+    state = EntitySnapshot.encode(origin.snapshot())
     fields: dict[str, Any] = {"transfer_id": TRANSFER, "entity": BALL, "tick": 0, "state_hash": state_hash(state)}
     message = StateTransfer(**fields, epoch=1, sub=0, kind="ball", state=state)
     for waited_s in (0.0, 2.0):
         await trio.sleep(waited_s)
-        await arrivals.state(message, Opened(message, THERE, Trace(TRANSFER)))
+        await arrivals.state(message, OpenedMessage(message, THERE, Trace(TRANSFER)))
         assert all(arrivals.keep_early(BALL, item(seq)) for seq in (1, 2))
     await trio.sleep(0.5)
     certificate = CommitCertificate(**fields, epoch=2, sub=0, source=THERE, target=HERE, owner=ADA, owner_rev=1)
@@ -93,6 +93,6 @@ async def test_failures_row_30_an_entity_begins_with_the_inputs_that_were_here_b
     assert [one.seq for one in holding.life.inbox.pending] == [1, 2], "and not what has come too early"
     assert counts["input_early"] == 4
 
-    await arrivals.state(message.model_copy(update={"epoch": 2}), Opened(message, THERE, Trace(TRANSFER)))
+    await arrivals.state(message.model_copy(update={"epoch": 2}), OpenedMessage(message, THERE, Trace(TRANSFER)))
     await trio.sleep(2)
     assert not arrivals.keep_early(BALL, item(3)), "it was expected too long ago"

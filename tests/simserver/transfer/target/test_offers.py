@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import StateTransfer
-from batonpass.simserver.entity.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, Inbox
-from batonpass.simserver.entity.snapshot import Snapshot
+from batonpass.simserver.entity.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, EntityInbox
+from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.offers import MAX_READ, MAX_READ_BYTES, OfferedStates
 from tests.authority.wire.test_cbor import laughs
 from tests.simserver.world.test_portability import nested
 
 SETS = nested(10, by=lambda inner: frozenset([inner]))
-STATE = Snapshot("ball", 3, {"x": 1.5}, Inbox().to_data()).encode()
+STATE = EntitySnapshot("ball", 3, {"x": 1.5}, EntityInbox().to_data()).encode()
 HASH = hashlib.sha256(STATE).hexdigest()
 
 
@@ -38,8 +38,8 @@ def offered(state: bytes, state_hash: str) -> StateTransfer:
     )
 
 
-def checked(message: StateTransfer, came: StateTransfer, hashed: str = "") -> Snapshot:
-    opened = Opened(came, "alpha.s2", Trace("transfer-1"), state_hash=hashed)
+def checked(message: StateTransfer, came: StateTransfer, hashed: str = "") -> EntitySnapshot:
+    opened = OpenedMessage(came, "alpha.s2", Trace("transfer-1"), state_hash=hashed)
     return Arrivals._checked(cast(Any, SimpleNamespace(_states=OfferedStates())), message, opened)
 
 
@@ -64,7 +64,7 @@ def test_what_was_put_together_is_hashed_even_if_a_part_had_the_hash_of_the_whol
 
 
 def state(tick: int) -> tuple[bytes, str]:
-    encoded = Snapshot("ball", tick, {}, Inbox().to_data()).encode()
+    encoded = EntitySnapshot("ball", tick, {}, EntityInbox().to_data()).encode()
     return encoded, hashlib.sha256(encoded).hexdigest()
 
 
@@ -89,14 +89,14 @@ def test_a_large_state_is_kept_alone_and_the_oldest_are_forgotten() -> None:
 
 @pytest.mark.parametrize("world", [{"a": nested(390)}, {"a": {1, 2}}, {"a": cbor2.CBORTag(1000, (1,))}])
 def test_a_state_that_can_be_written_again_is_read(world: Any) -> None:
-    encoded = Snapshot("ball", 3, world, Inbox().to_data()).encode()
+    encoded = EntitySnapshot("ball", 3, world, EntityInbox().to_data()).encode()
     assert OfferedStates().read_untrusted(encoded, "", "alpha.e").world == world
 
 
 def test_a_state_that_cannot_be_written_again_is_no_state() -> None:
     """Who begins with one writes it again, and has answered before that."""
-    encoded = Snapshot("ball", 3, SETS, Inbox().to_data()).encode()
-    assert Snapshot.decode(encoded).world == SETS, "a reader takes it"
+    encoded = EntitySnapshot("ball", 3, SETS, EntityInbox().to_data()).encode()
+    assert EntitySnapshot.decode(encoded).world == SETS, "a reader takes it"
     with pytest.raises(MessageError, match="cannot be read: NotPortable: it has sets on more than 8 levels"):
         OfferedStates().read_untrusted(encoded, "", "alpha.e")
 
@@ -148,11 +148,13 @@ def test_what_no_server_can_have_written_is_no_state(state: bytes) -> None:
 
 @given(st.dictionaries(st.text(TEXT, max_size=9), st.lists(st.binary(max_size=9), max_size=5), max_size=5))
 def test_every_inbox_that_a_server_writes_is_read(inputs: dict[str, list[bytes]]) -> None:
-    inbox = Inbox()
+    inbox = EntityInbox()
     for source, given_data in inputs.items():
         for seq, data in enumerate(given_data, start=1):
             inbox.offer(source, seq, data)
         if len(given_data) % 2:
             inbox.take()
-    encoded = Snapshot("ball", 3, {}, inbox.to_data()).encode()
-    assert Inbox.from_data(OfferedStates().read_untrusted(encoded, "", "alpha.e").inbox).to_data() == inbox.to_data()
+    encoded = EntitySnapshot("ball", 3, {}, inbox.to_data()).encode()
+    assert (
+        EntityInbox.from_data(OfferedStates().read_untrusted(encoded, "", "alpha.e").inbox).to_data() == inbox.to_data()
+    )

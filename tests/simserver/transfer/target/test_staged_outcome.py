@@ -12,12 +12,12 @@ from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, StageInquiry, StageWord
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.home_client import HomeUnreachable
-from batonpass.simserver.transfer.target.staged_outcome import AFTER_NS, Inquiries
-from batonpass.simserver.transfer.target.staged_states import Stage, Stages
+from batonpass.simserver.transfer.target.staged_outcome import AFTER_NS, StagedOutcomeQueries
+from batonpass.simserver.transfer.target.staged_states import StagedState, Stages
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL
@@ -36,29 +36,29 @@ class Desk:
         self.holdings = Holdings(Scenery(system).environment, Written())
         self.counts: Counter[str] = Counter()
 
-    def inquiries(self) -> Inquiries:
+    def inquiries(self) -> StagedOutcomeQueries:
         home: Any = self
-        return Inquiries(
+        return StagedOutcomeQueries(
             ports_of(HERE, home=home, counts=self.counts), held_lease(), self.holdings, self.stages, self.hear
         )
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened:
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> OpenedMessage:
         await trio.lowlevel.checkpoint()
         if not self.is_open:
             raise HomeUnreachable("nobody")
         self.asked.append(message)
-        return Opened(StageWord(transfer_id="transfer-1", word="void"), "alpha.h1", trace)
+        return OpenedMessage(StageWord(transfer_id="transfer-1", word="void"), "alpha.h1", trace)
 
-    async def hear(self, stage: Stage, word: StageWord) -> None:
+    async def hear(self, stage: StagedState, word: StageWord) -> None:
         self.told.append((stage.transfer_id, word.word))
         self.stages.drop(stage.transfer_id)
 
-    async def serve(self, inquiries: Inquiries, seconds: float) -> None:
+    async def serve(self, inquiries: StagedOutcomeQueries, seconds: float) -> None:
         with trio.move_on_after(seconds):
             await inquiries.serve()
 
 
-STAGED = Stage("transfer-1", BALL, "alpha.s2", 3, 0, "ball", 7, "0" * 64, b"state")
+STAGED = StagedState("transfer-1", BALL, "alpha.s2", 3, 0, "ball", 7, "0" * 64, b"state")
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_an_error_of_ours_over_one_state_is_counted_and_not_the_end(
 ) -> None:
     inquiries = desk.inquiries()
 
-    async def fails(stage: Stage, word: StageWord) -> None:
+    async def fails(stage: StagedState, word: StageWord) -> None:
         raise ZeroDivisionError
 
     inquiries._told = fails

@@ -8,12 +8,12 @@ from trio.testing import MockClock
 
 from batonpass.authority.fence import Fence
 from batonpass.simserver.transfer.target import staged_states as module
-from batonpass.simserver.transfer.target.staged_states import Stage, Stages, StagesFull
+from batonpass.simserver.transfer.target.staged_states import StagedState, Stages, StagesFull
 from batonpass.tree.disk.disk import REAL_DISK, DiskFailed, RealDisk
 
 
-def stage(number: int = 1, entity: str = "alpha.ball", epoch: int = 1, state: bytes = b"state") -> Stage:
-    return Stage(f"transfer-{number}", entity, "alpha.s1", epoch, 0, "ball", 7, "0" * 64, state)
+def stage(number: int = 1, entity: str = "alpha.ball", epoch: int = 1, state: bytes = b"state") -> StagedState:
+    return StagedState(f"transfer-{number}", entity, "alpha.s1", epoch, 0, "ball", 7, "0" * 64, state)
 
 
 def damage(directory: Path) -> None:

@@ -11,7 +11,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.target import Permission
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import Opened
+from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, Passed, ReportReply, StageWord, Stranded
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeUnreachable
@@ -42,14 +42,14 @@ class Desk:
     def still_wants(self, entity: str, permission: Permission) -> bool:
         return (entity, permission) == (BALL, self.waited_with)
 
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened:
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> OpenedMessage:
         await trio.lowlevel.checkpoint()
         if not self.is_open:
             raise HomeUnreachable("nobody")
         self.asked.append(message)
         if isinstance(message, Passed):
-            return Opened(ReportReply(transfer_id=message.transfer_id), "alpha.h1", trace)
-        return Opened(StageWord(transfer_id="transfer-1", word=self.word), "alpha.h1", trace)  # type: ignore[arg-type]
+            return OpenedMessage(ReportReply(transfer_id=message.transfer_id), "alpha.h1", trace)
+        return OpenedMessage(StageWord(transfer_id="transfer-1", word=self.word), "alpha.h1", trace)  # type: ignore[arg-type]
 
     async def serve(self, seconds: float) -> list[Message]:
         """What is asked meanwhile."""
