@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-__all__ = ["Combiner"]
+__all__ = ["Batcher"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,7 +35,7 @@ class _BatchSlot(Generic[Item, Result]):
         self.wake.set()
 
 
-class Combiner(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """`perform` takes at most `most` items and answers each, in order, with a result or the exception that it deserves.
 
     What `perform` itself raises, all of them get. If the task that performs is cancelled meanwhile, the others have it

@@ -1,7 +1,8 @@
 """`hibernate_after_s`: an actor that nobody has spoken to for a while gives back what it can.
 
 Counting messages would cost every message something, so nobody does. The runtime asks an actor before each message for
-one thing, its idle timer, and cancels that. A `Drowsiness` sits in that place: as long as it does, nothing has come.
+one thing, its idle timer, and cancels that. A `HibernationTimer` sits in that place: as long as it does, nothing has
+come.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Drowsiness:
+class HibernationTimer:
     """Watches one actor whose class has a `hibernate_after_s`; with no timer of its own while the actor hibernates."""
 
     __slots__ = ("_after_s", "_asleep", "_process")

@@ -24,7 +24,7 @@ from batonpass.actors.core.exits import (
     is_orderly,
     reason_of,
 )
-from batonpass.actors.core.hibernation import Drowsiness
+from batonpass.actors.core.hibernation import HibernationTimer
 from batonpass.actors.core.messages import TIMEOUT, ExitSignal
 from batonpass.actors.core.process import ALIVE_STILL, NO_MAIL, Process, Status, logger
 from batonpass.actors.core.ref import (
@@ -90,7 +90,7 @@ class ServerProcess(StartingProcess):
         self._current: From | None = None
         self._deferred: dict[From, None] | None = None
         self._farewell: tuple[From, Any] | None = None
-        self._idle_timer: Timer | Drowsiness | None = None
+        self._idle_timer: Timer | HibernationTimer | None = None
         self._dropped = 0
         self.mailbox = system.scheduler.take_mailbox()
         self.enter()
@@ -116,7 +116,7 @@ class ServerProcess(StartingProcess):
         self.status = Status.RUNNING
         self.tell_started()
         if self._server.hibernate_after_s is not None:
-            Drowsiness(self, self._server.hibernate_after_s)
+            HibernationTimer(self, self._server.hibernate_after_s)
         if type(result) is not Ok:
             self._state = result
             self._resume()
@@ -295,14 +295,14 @@ class ServerProcess(StartingProcess):
         self._deferred = dict(self._deferred) if self._deferred else None
         return self._server.handle_hibernate(self._state)
 
-    def left_alone(self, drowsiness: Drowsiness) -> bool:
+    def left_alone(self, drowsiness: HibernationTimer) -> bool:
         """Whether no message has come since the last time this was asked."""
         if self._idle_timer is None and not self.scheduled:
             self._idle_timer = drowsiness
             return False
         return self._idle_timer is drowsiness
 
-    def request_hibernation(self, drowsiness: Drowsiness) -> None:
+    def request_hibernation(self, drowsiness: HibernationTimer) -> None:
         """Have `drowsiness` served, unless the actor ends."""
         self._deliver(SYSTEM, drowsiness)
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
-__all__ = ["Admitted", "Crowd"]
+__all__ = ["Admitted", "ConnectionLimits"]
 
 
 class Admitted(NamedTuple):
@@ -30,7 +30,7 @@ class _AddressPlace:
         self.waiting: OrderedDict[Hashable, int] = OrderedDict()
 
 
-class Crowd:
+class ConnectionLimits:
     """The connections of one server, known by any value that tells them apart.
 
     `most` are let in, and `most_of_a_place` of one address (`actors.link.strangers.place_of`).

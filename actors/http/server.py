@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import h11
 import trio
 
-from batonpass.actors.http.connection_limits import Crowd
+from batonpass.actors.http.connection_limits import ConnectionLimits
 from batonpass.actors.link.strangers import place_of
 
 __all__ = ["App", "ErrorJson", "HttpLimits", "converse", "serve_http"]
@@ -136,7 +136,7 @@ class Room:
     """The connections of one server, as `actors.http.connection_limits` has them, with what it takes to end one."""
 
     def __init__(self, limits: HttpLimits) -> None:
-        self.crowd: Final = Crowd(limits.connections, limits.connections_of_a_place)
+        self.crowd: Final = ConnectionLimits(limits.connections, limits.connections_of_a_place)
         self.most_farewells: Final = limits.farewells
         self.farewells = 0
 

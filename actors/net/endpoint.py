@@ -50,7 +50,7 @@ from batonpass.actors.net.handshake_admission import HandshakeAdmission, new_gat
 from batonpass.actors.net.inbox import LinkInbox, Received, Turns
 from batonpass.actors.net.link_table import LinkTable
 from batonpass.actors.net.peer_keys import PeerDirectory
-from batonpass.actors.net.poller import Lookout
+from batonpass.actors.net.poller import Poller
 from batonpass.actors.net.session_ids import EndpointSessionIds
 from batonpass.actors.net.waiting_sends import LinkDown, WaitingSend, WaitingSends
 from batonpass.crypto.keys import Identity
@@ -161,7 +161,7 @@ class LinkEndpoint:
         self._now = trio.current_time
         self._address: Address | None = None
         self._lone_drains = 0
-        self._lookout = Lookout(self._drain, self._settle)
+        self._lookout = Poller(self._drain, self._settle)
         self.inbox: Final = LinkInbox(self._lookout, self._mark, self._give_up)
         self._inboxes = [self.inbox]
         self._listeners: list[Callable[[str, Event], object]] = []

@@ -9,7 +9,7 @@ import trio
 
 from batonpass.actors.link import Address, Link, ReceivedMessage
 from batonpass.actors.link.settings import NEVER
-from batonpass.actors.net.poller import Lookout, Parked
+from batonpass.actors.net.poller import Parked, Poller
 
 __all__ = ["LinkInbox", "Received", "Turns"]
 
@@ -62,7 +62,7 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
 
     def __init__(
         self,
-        lookout: Lookout,
+        lookout: Poller,
         on_credit: Callable[[Link], None],
         on_fault: Callable[[Link, Exception], None],
         claimed: int | None = None,

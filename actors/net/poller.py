@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-__all__ = ["ABSENCE_S", "Lookout", "Parked"]
+__all__ = ["ABSENCE_S", "Parked", "Poller"]
 
 ABSENCE_S: Final = 0.01
 """How long the socket is not read because its reader does something else, and no other waits for anything: what
@@ -51,7 +51,7 @@ class ReadableSocket(Protocol):
         ...
 
 
-class Lookout:
+class Poller:
     """See the module. `drain` reads and handles what has arrived; `settle` sends what was held back, before a wait."""
 
     def __init__(self, drain: Callable[[], bool], settle: Callable[[], None]) -> None:

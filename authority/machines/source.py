@@ -36,7 +36,6 @@ __all__ = [
     "AskAbort",
     "AskHome",
     "Case",
-    "Committed",
     "Effect",
     "Event",
     "ForwardJournal",
@@ -59,6 +58,7 @@ __all__ = [
     "StepDown",
     "Superseded",
     "TimePassed",
+    "TransferCommitted",
     "TransferRefused",
 ]
 
@@ -94,7 +94,7 @@ class OutgoingPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class TransferCommitted:
     """The home answered: committed. `fence` is the one that the target holds."""
 
     fence: Fence
@@ -156,7 +156,15 @@ class TimePassed:
 
 
 Event = (
-    StateStaged | StageRefused | OverBudget | Committed | TransferRefused | Lost | PeerActive | Superseded | TimePassed
+    StateStaged
+    | StageRefused
+    | OverBudget
+    | TransferCommitted
+    | TransferRefused
+    | Lost
+    | PeerActive
+    | Superseded
+    | TimePassed
 )
 
 
@@ -266,14 +274,14 @@ TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
     (OutgoingPhase.STAGING, OverBudget): OutgoingPhase.ABORTING,
     (OutgoingPhase.STAGING, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.STAGING, TimePassed): OutgoingPhase.STAGING,
-    (OutgoingPhase.ABORTING, Committed): OutgoingPhase.COMMITTED,
+    (OutgoingPhase.ABORTING, TransferCommitted): OutgoingPhase.COMMITTED,
     (OutgoingPhase.ABORTING, TransferRefused): OutgoingPhase.RESUMED,
     (OutgoingPhase.ABORTING, Lost): OutgoingPhase.LOST,
     (OutgoingPhase.ABORTING, PeerActive): OutgoingPhase.RETIRED,
     (OutgoingPhase.ABORTING, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.ABORTING, TimePassed): OutgoingPhase.ABORTING,
     (OutgoingPhase.REQUESTED, OverBudget): OutgoingPhase.ABORTING,
-    (OutgoingPhase.REQUESTED, Committed): OutgoingPhase.COMMITTED,
+    (OutgoingPhase.REQUESTED, TransferCommitted): OutgoingPhase.COMMITTED,
     (OutgoingPhase.REQUESTED, TransferRefused): OutgoingPhase.RESUMED,
     (OutgoingPhase.REQUESTED, Lost): OutgoingPhase.LOST,
     (OutgoingPhase.REQUESTED, PeerActive): OutgoingPhase.RETIRED,
@@ -392,7 +400,7 @@ class Outgoing:
         if target is None or not self._believable(event):
             return []
         self.phase = target
-        if isinstance(event, Committed | PeerActive) and self.may_lead_to(event.fence):
+        if isinstance(event, TransferCommitted | PeerActive) and self.may_lead_to(event.fence):
             self.leads_to = event.fence
         match event:
             case TimePassed():
@@ -405,7 +413,7 @@ class Outgoing:
                 self._has_asked = self._has_asked and self.attempt > 0
                 self._abort_reason = reason
                 return self._begin_anew(now_ns)
-            case Committed(certificate=certificate):
+            case TransferCommitted(certificate=certificate):
                 self._certificate = certificate
                 # In case 2 the home tells the target itself; the old authority steps in only when that takes long.
                 if self.case is Case.DIFFERENT_HOMES:
@@ -450,7 +458,7 @@ class Outgoing:
         """Whatever ends the wait carries the fence that follows from the one frozen under; else it is of the past."""
         is_passed = self.case is Case.DIRECT and self.phase in (OutgoingPhase.REQUESTED, OutgoingPhase.COMMITTED)
         match event:
-            case Committed(fence=fence) | PeerActive(fence=fence):
+            case TransferCommitted(fence=fence) | PeerActive(fence=fence):
                 return self._has_asked and fence >= self.leads_to
             case Superseded(fence=fence):
                 return fence >= self.leads_to

@@ -13,7 +13,7 @@ from typing import Final
 
 from batonpass.crypto.bounded_tables import FifoTable
 
-__all__ = ["INTERVAL_NS", "MAX_AUDITED", "MAX_REASON", "Audit"]
+__all__ = ["INTERVAL_NS", "MAX_AUDITED", "MAX_REASON", "RejectedPeers"]
 
 _log = logging.getLogger("batonpass.audit")
 
@@ -25,7 +25,7 @@ MAX_REASON: Final = 200
 """Characters of the reason in a line."""
 
 
-class Audit:
+class RejectedPeers:
     """Whose messages were dropped, and how often since the last line about it."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ Minimum hold and who is immovable count for balance only: a drained server is em
 on a server whose world does not take it is passed on. Moves back are counted as oscillations.
 
 Moves that a player or a world asked for do not pass through here and are never held up. They are noted
-(`Governor.noted`), because an entity that has just moved, for whatever reason, is left alone for the hold.
+(`PlacementLimits.noted`), because an entity that has just moved, for whatever reason, is left alone for the hold.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from batonpass.authority.placement.policy import Balance, Move, Resident, ServerLoad, Unit, View, units_of
 from batonpass.crypto.bounded_tables import LruTable
 
-__all__ = ["MAX_REMEMBERED", "Governor", "TokenBucket"]
+__all__ = ["MAX_REMEMBERED", "PlacementLimits", "TokenBucket"]
 
 V = TypeVar("V")
 
@@ -48,7 +48,7 @@ class TokenBucket:
         self._tokens -= count
 
 
-class Governor:
+class PlacementLimits:
     """Lets through which of the proposed moves may happen now; one for each leader, forgotten with it.
 
     `counts` is for people: moves let through (`moves`, `drain_moves`, `passed_on` from where it is not taken), `held`,

@@ -3,8 +3,8 @@
 Three things move entities that nobody asked for: a server that is being emptied (drained), one that is hot while
 others are cool, and a world that does not take them. A *policy* looks at a `View` and proposes moves; `relieve` is the
 one that is used unless the configuration names another (`policy = "package.module:function"`). What a policy proposes
-is not done blindly: the `authority.placement.limits.Governor` holds every policy, ours too, to minimum hold, budget,
-groups and who is immovable.
+is not done blindly: the `authority.placement.limits.PlacementLimits` holds every policy, ours too, to minimum hold,
+budget, groups and who is immovable.
 
 Load is the part of the tick period that a server needs for its ticks: 1.0 means that it has no time left, and above it
 ticks are skipped. A server is hot above `hot`, once it has been so for `hot_for_s`: a pause, of the garbage collector

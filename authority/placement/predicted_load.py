@@ -15,7 +15,7 @@ from typing import Final
 
 from batonpass.authority.placement.policy import Move
 
-__all__ = ["SHOWN_AFTER_S", "ExpectedLoads"]
+__all__ = ["SHOWN_AFTER_S", "PredictedLoads"]
 
 SHOWN_AFTER_S: Final = 2.5
 """How much later than an order a report is that knows nothing of before: what a census repeats was measured up to a
@@ -25,7 +25,7 @@ _FORGOTTEN_AFTER_S: Final = 10.0
 """Of a server whose last report is older than that nothing is decided."""
 
 
-class ExpectedLoads:
+class PredictedLoads:
     """Knows what was ordered lately. Times are of one clock, in seconds; loads and costs are parts of the tick period.
 
     Bounded by the orders of ten seconds, of which each round makes one entry.

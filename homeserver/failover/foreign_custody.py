@@ -25,13 +25,13 @@ from batonpass.authority.wire.lease import MAX_LEASES, LeaseInquiry, LeaseOf, Le
 from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.failover.collecting import UNDECIDED, WhoIsThere, in_parts
 from batonpass.homeserver.failover.leases import Starter
-from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.failover.takeover import Takeovers
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.federation import Federation, InstanceUnreachable
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
 
-__all__ = ["Abroad"]
+__all__ = ["ForeignCustody"]
 
 _log = logging.getLogger("batonpass.homeserver.failover.foreign_custody")
 
@@ -46,7 +46,7 @@ MAX_TELL_NS: Final = 60_000_000_000
 Lease = tuple[str, int]
 
 
-class Abroad:
+class ForeignCustody:
     """One member's part in taking entities over from servers of other instances.
 
     Args:
@@ -60,7 +60,7 @@ class Abroad:
         federation: Federation,
         post: Post,
         certificates: Certification,
-        recoveries: Recoveries,
+        recoveries: Takeovers,
         clock: Clock,
         in_office: Callable[[], bool],
     ) -> None:

@@ -30,7 +30,7 @@ from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation, InstanceUnreachable
 from batonpass.tree.raft.submissions import NoQuorum
 
-__all__ = ["LogInquiries", "Witnesses"]
+__all__ = ["LogWitnesses", "Witnesses"]
 
 _log = logging.getLogger("batonpass.homeserver.failover.log_witness")
 
@@ -83,7 +83,7 @@ class Witnesses:
         return [token for _, token in sorted(ranked, key=lambda one: one[0])[:MAX_WITNESSES]]
 
 
-class LogInquiries:
+class LogWitnesses:
     """One member's questions to other instances, and its answers to theirs.
 
     Args:

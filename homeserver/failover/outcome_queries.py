@@ -25,12 +25,12 @@ from batonpass.authority.wire.transfer import (
     StageWord,
     Stranded,
 )
-from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.foreign_custody import ForeignCustody
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.transfer.certificates import Certification
-from batonpass.homeserver.transfer.notices import Notices
+from batonpass.homeserver.transfer.notices import TransferNotices
 
 __all__ = ["OutcomeQueries"]
 
@@ -49,9 +49,9 @@ class OutcomeQueries:
         store: InstanceStore,
         directory: Directory,
         federation: Federation,
-        abroad: Abroad,
+        abroad: ForeignCustody,
         certificates: Certification,
-        notices: Notices,
+        notices: TransferNotices,
         recovering: Callable[[Sequence[str]], None],
         instance: str,
     ) -> None:

@@ -24,7 +24,7 @@ from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.backoff import Due
 from batonpass.homeserver.log.store import InstanceStore
 
-__all__ = ["FIRST_WAIT_NS", "MAX_HOMEWARD", "TIMES", "Homeward"]
+__all__ = ["FIRST_WAIT_NS", "MAX_HOMEWARD", "TIMES", "ReturnToOwner"]
 
 # The hand-over has begun by then. After that twice as long, and so on: the last time is a minute after the first.
 FIRST_WAIT_NS: Final = 2_000_000_000
@@ -43,7 +43,7 @@ class _Way:
     due: Due
 
 
-class Homeward:
+class ReturnToOwner:
     """What was taken over elsewhere and belongs back.
 
     Args:

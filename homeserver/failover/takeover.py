@@ -36,11 +36,11 @@ from batonpass.homeserver.failover.collecting import (
     again,
     in_parts,
 )
-from batonpass.homeserver.failover.return_to_owner import Homeward
+from batonpass.homeserver.failover.return_to_owner import ReturnToOwner
 from batonpass.homeserver.failover.spans import TakeoverSpans
 from batonpass.homeserver.log.store import InstanceStore
 
-__all__ = ["Recovered", "Recoveries", "believed"]
+__all__ = ["Recovered", "Takeovers", "believed"]
 
 _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 
@@ -70,7 +70,7 @@ class Recovered:
     at_s: float
 
 
-class Recoveries:
+class Takeovers:
     """One member's part in going on with what dead servers left.
 
     Args:
@@ -100,7 +100,7 @@ class Recoveries:
         self._told: dict[tuple[str, int], Due] = {}
         self.counts: Final[Counter[str]] = Counter()
         self._collecting: Final = Collecting(post, clock, in_office, self.counts)
-        self._homeward: Final = Homeward(store, self._collecting.tell, clock)
+        self._homeward: Final = ReturnToOwner(store, self._collecting.tell, clock)
         self.recent: Final[deque[Recovered]] = deque(maxlen=MAX_REMEMBERED)
 
     # --- taking away -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from batonpass.authority.trust.enrolment import is_proof, rows_proof
 from batonpass.authority.trust.signed_positions import MAX_OFFICES, OFFICE_MARKS
 from batonpass.homeserver.log.store import InstanceStore
 
-__all__ = ["LogDiffers", "LogKinship"]
+__all__ = ["LogDiffers", "LogIdentity"]
 
 _log = logging.getLogger("batonpass.homeserver.log.log_identity")
 
@@ -35,7 +35,7 @@ class LogDiffers(Exception):
     """This member's log is not the one that its leader has."""
 
 
-class LogKinship:
+class LogIdentity:
     """One member's look at the others.
 
     Args:

@@ -19,12 +19,12 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.log.store import InstanceStore
 
-__all__ = ["Vouching"]
+__all__ = ["KeyReset"]
 
 MAX_KEPT: Final = 1_000
 
 
-class Vouching:
+class KeyReset:
     """One member's word for the resets in its log."""
 
     def __init__(self, sealer: Sealer, store: InstanceStore) -> None:

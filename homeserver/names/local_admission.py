@@ -11,10 +11,10 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest
 from batonpass.homeserver.log.store import InstanceStore
 
-__all__ = ["Admitting"]
+__all__ = ["LocalAdmission"]
 
 
-class Admitting:
+class LocalAdmission:
     """One member's answers to the homes of entities that are to come here."""
 
     def __init__(self, name: str, store: InstanceStore, clock: Clock) -> None:

@@ -1,8 +1,8 @@
 """The parts of a homeserver, and how they are wired: once, for servers that run and for those that are simulated.
 
-What a homeserver stands on (`Ports`) is given: its log, its way to servers and to other instances, time. Everything
-that decides is made here. `homeserver.server.main` has the ports of a server that runs, which are sockets, files and
-clocks; the simulation of the servers has others.
+What a homeserver stands on (`HomeserverPorts`) is given: its log, its way to servers and to other instances, time.
+Everything that decides is made here. `homeserver.server.main` has the ports of a server that runs, which are sockets,
+files and clocks; the simulation of the servers has others.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -26,11 +26,11 @@ from batonpass.authority.wire.transfer import (
     Spawned,
     StandingWord,
 )
-from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.foreign_custody import ForeignCustody
 from batonpass.homeserver.failover.leases import Leases, Starter
-from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
+from batonpass.homeserver.failover.log_witness import LogWitnesses, Witnesses
 from batonpass.homeserver.failover.outcome_queries import OutcomeQueries
-from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.failover.takeover import Takeovers
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
@@ -38,25 +38,25 @@ from batonpass.homeserver.names.foreign_admission import PATIENCE_S
 from batonpass.homeserver.node.standings import StandingQuestions
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.homeserver.transfer.batch import Batches
-from batonpass.homeserver.transfer.certificate_chains import Chains
+from batonpass.homeserver.transfer.certificate_chains import CertificateChains
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.creation import EntityCreation
 from batonpass.homeserver.transfer.decided import Listeners
-from batonpass.homeserver.transfer.deletion_notices import Farewells
-from batonpass.homeserver.transfer.grant_retry import Reminders
-from batonpass.homeserver.transfer.group_result import GroupAnswers, GroupNews
+from batonpass.homeserver.transfer.deletion_notices import DeletionNotices
+from batonpass.homeserver.transfer.grant_retry import GrantRetry
+from batonpass.homeserver.transfer.group_result import GroupAnswers, GroupResults
 from batonpass.homeserver.transfer.hierarchies import Hierarchies
-from batonpass.homeserver.transfer.notices import Notices
+from batonpass.homeserver.transfer.notices import TransferNotices
 from batonpass.homeserver.transfer.order import Ordering
 from batonpass.homeserver.transfer.order_retry import OrderRetry
 from batonpass.homeserver.transfer.owners import OwnerAnswers
-from batonpass.homeserver.transfer.ownership_check import Held
-from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.transfer.ownership_check import OwnershipCheck
+from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.homeserver.transfer.service import Transfers
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import WaitingRequests
 
-__all__ = ["RENEW_AFTER", "Kinds", "Loop", "Parts", "Settings", "build"]
+__all__ = ["RENEW_AFTER", "DecisionSettings", "Kinds", "Loop", "Parts", "build"]
 
 RENEW_AFTER: Final = 4
 """A chain of so many direct passes is replaced by a new grant."""
@@ -66,7 +66,7 @@ Loop = Callable[[Starter], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)
-class Settings:
+class DecisionSettings:
     """What operators decide, and how patient a homeserver is.
 
     Args:
@@ -91,8 +91,8 @@ class Kinds:
 
     certification: type[Certification] = Certification
     granter: type[Granter] = Granter
-    recoveries: type[Recoveries] = Recoveries
-    farewells: type[Farewells] = Farewells
+    recoveries: type[Takeovers] = Takeovers
+    farewells: type[DeletionNotices] = DeletionNotices
 
 
 @dataclass(kw_only=True)
@@ -105,16 +105,16 @@ class Parts:
     spans: Spans
     certificates: Certification
     transfers: Transfers
-    notices: Notices
+    notices: TransferNotices
     orders: OrderRetry
     waiting: WaitingRequests
     leases: Leases
-    recoveries: Recoveries
-    abroad: Abroad
-    log_inquiries: LogInquiries
-    reminders: Reminders
-    farewells: Farewells
-    group_news: GroupNews
+    recoveries: Takeovers
+    abroad: ForeignCustody
+    log_inquiries: LogWitnesses
+    reminders: GrantRetry
+    farewells: DeletionNotices
+    group_news: GroupResults
     births: EntityCreation
     owners: OwnerAnswers
     balancer: Balancer
@@ -189,7 +189,7 @@ def _alone(part: _Served) -> Loop:
     return loop
 
 
-def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  # it is frozen
+def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kinds()) -> Parts:  # it is frozen
     """Wire the parts of one homeserver; nothing runs yet. Each is made of those before it."""
     store, directory, federation, clock = ports.store, ports.directory, ports.federation, ports.clock
     post, spans, positions, instance = ports.post, ports.spans, ports.positions, ports.instance
@@ -212,8 +212,8 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
         ports.is_better_elsewhere,
     )
     certificates = kinds.certification(ports.sealer, directory, clock)
-    chains = Chains(certificates, store, lambda entity: recoveries.begun([entity]))
-    notices = Notices(store, post, certificates, chains)
+    chains = CertificateChains(certificates, store, lambda entity: recoveries.begun([entity]))
+    notices = TransferNotices(store, post, certificates, chains)
     orders = OrderRetry(store, Ordering(store, post, clock), clock, in_office)
     balancer = Balancer(
         store,
@@ -229,8 +229,8 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
     )
     hierarchies = Hierarchies(instance, store, federation, orders.order_each, clock, balancer.is_passed_on)
     listeners = Listeners(balancer.moved, hierarchies.refused)
-    abroad = Abroad(instance, store, federation, post, certificates, recoveries, clock, in_office)
-    log_inquiries = LogInquiries(
+    abroad = ForeignCustody(instance, store, federation, post, certificates, recoveries, clock, in_office)
+    log_inquiries = LogWitnesses(
         store,
         directory,
         federation,
@@ -241,7 +241,7 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
         clock,
     )
     speaks_for = partial(check_speaks_for, directory)
-    held = Held(store, federation, positions, instance, speaks_for, leases.prove_went_back)
+    held = OwnershipCheck(store, federation, positions, instance, speaks_for, leases.prove_went_back)
     owners = OwnerAnswers(instance, store, directory, federation, notices)
     inquiries = OutcomeQueries(store, directory, federation, abroad, certificates, notices, recoveries.begun, instance)
     waiting, decisions = WaitingRequests(clock.bell()), DecisionSpans(spans)
@@ -274,9 +274,9 @@ def build(ports: Ports, settings: Settings, kinds: Kinds = Kinds()) -> Parts:  #
         recoveries=recoveries,
         abroad=abroad,
         log_inquiries=log_inquiries,
-        reminders=Reminders(instance, store, post.post, certificates.commit, clock, in_office),
+        reminders=GrantRetry(instance, store, post.post, certificates.commit, clock, in_office),
         farewells=kinds.farewells(store, post.post, clock, in_office),
-        group_news=GroupNews(store, waiting, groups.tell, clock),
+        group_news=GroupResults(store, waiting, groups.tell, clock),
         births=EntityCreation(store, post.post, clock),
         owners=owners,
         balancer=balancer,

@@ -30,13 +30,13 @@ from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.failover.clocks import Clocks
 from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.backend import BackendService
-from batonpass.homeserver.log.log_identity import LogKinship
-from batonpass.homeserver.names.key_reset import Vouching
+from batonpass.homeserver.log.log_identity import LogIdentity
+from batonpass.homeserver.names.key_reset import KeyReset
 from batonpass.homeserver.node.composition import Parts
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.transfer.master_questions import Questions
 from batonpass.homeserver.transfer.parcels import Parcels
-from batonpass.homeserver.transfer.rate_limit import RequestGate
+from batonpass.homeserver.transfer.rate_limit import RequestRateLimit
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.net.roster import WRONG_MACHINE
 
@@ -102,10 +102,10 @@ class HomeserverNode(Parts):
     telemetry: Telemetry
     drops: Drops
     renewals: RenewalResponder
-    request_gate: RequestGate
+    request_gate: RequestRateLimit
     questions: Questions
-    vouching: Vouching
-    kinship: LogKinship
+    vouching: KeyReset
+    kinship: LogIdentity
     clocks: Clocks
     system: System | None = None
     """Its actors, once all of them have started."""

@@ -6,7 +6,7 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.net.endpoint import Received
 from batonpass.authority.errors import MessageError, Refused, UnregisteredSender
-from batonpass.authority.node.rejected_peers import Audit
+from batonpass.authority.node.rejected_peers import RejectedPeers
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.homeserver.names.federation import InstanceUnreachable
@@ -27,7 +27,7 @@ class Drops:
         self._clock: Final = clock
         self.counts: Final[dict[str, int]] = {}
         """How many, by why."""
-        self.audit: Final = Audit()
+        self.audit: Final = RejectedPeers()
         self._strangers: Final[FifoTable[str, None]] = FifoTable(MAX_STRANGERS)
 
     def drop(self, reason: str) -> None:

@@ -31,9 +31,9 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.node.config import ConfigError
 from batonpass.authority.node.plugins import import_named
 from batonpass.authority.placement.drain_trials import DrainTrials
-from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.limits import PlacementLimits
 from batonpass.authority.placement.policy import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
-from batonpass.authority.placement.predicted_load import ExpectedLoads
+from batonpass.authority.placement.predicted_load import PredictedLoads
 from batonpass.authority.placement.rejections import Refusals
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import (
@@ -49,7 +49,7 @@ from batonpass.authority.wire.placement import (
 from batonpass.authority.wire.transfer import Message
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.homeserver.log.store import InstanceStore
-from batonpass.homeserver.placement.not_running import StandingStill
+from batonpass.homeserver.placement.not_running import NotRunning
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["FRESH_S", "Balancer", "Reported", "load_policy", "random_id"]
@@ -176,10 +176,10 @@ class Balancer:
         self._failures: set[str] = set()
         self._slow_until_s = 0.0
         self._policy_rests_until_s = 0.0
-        self.governor = Governor(balance)
-        self._expected = ExpectedLoads()
+        self.governor = PlacementLimits(balance)
+        self._expected = PredictedLoads()
         self._refusals = self._no_refusals()
-        self.still: Final = StandingStill()
+        self.still: Final = NotRunning()
         """Which entities ran, and do not run where they are now, as their servers say."""
         self._trials = self._no_trials()
         self._stopped: dict[str, str] = {}
@@ -248,8 +248,8 @@ class Balancer:
                     _log.exception("a round of the balancer ran into an error")
             else:
                 # What is known of moves was true under that leadership.
-                self.governor = Governor(self._balance)
-                self._expected = ExpectedLoads()
+                self.governor = PlacementLimits(self._balance)
+                self._expected = PredictedLoads()
                 self._refusals = self._no_refusals()
                 self._trials, self._stopped = self._no_trials(), {}
             await self._clock.sleep_s(DRAINING_ROUND_S if busy else ROUND_S)

@@ -9,7 +9,7 @@ from typing import Final
 
 from batonpass.authority.wire.placement import StillRow
 
-__all__ = ["StandingStill", "Still"]
+__all__ = ["NotRunning", "Still"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Still:
         return self.at_ns - self.row.still_ms * 1_000_000
 
 
-class StandingStill:
+class NotRunning:
     """What is known of it, by server: bounded by the servers that are registered, and by the size of a report."""
 
     def __init__(self) -> None:

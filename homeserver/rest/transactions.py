@@ -13,7 +13,7 @@ from batonpass.homeserver.rest.access import client_access
 from batonpass.homeserver.rest.tree_errors import refusing
 from batonpass.homeserver.rest.tree_inputs import conditions_untrusted, keep_while_untrusted, pattern_untrusted
 from batonpass.homeserver.rest.tree_models import ComparisonBody, OperationBody, TransactionBody, TransactionView
-from batonpass.tree.data.effort import MAX_STEPS, Effort
+from batonpass.tree.data.effort import MAX_STEPS, WorkBudget
 from batonpass.tree.data.errors import BadData
 from batonpass.tree.data.json_form import from_json_untrusted, to_json
 from batonpass.tree.store.pattern import pattern_to_data, steps_to_make
@@ -72,7 +72,7 @@ def transaction_routes(node: HomeserverNode) -> APIRouter:
 
 def _arguments(body: TransactionBody) -> dict[str, Any]:
     """As `tree.transaction` takes it; raises as `_operation`, and `TooMuch` for too many conditions."""
-    effort = Effort(MAX_STEPS)
+    effort = WorkBudget(MAX_STEPS)
     return {
         "if": [_comparison(comparison, effort) for comparison in body.comparisons],
         "then": [_operation(operation, effort) for operation in body.then],
@@ -80,14 +80,14 @@ def _arguments(body: TransactionBody) -> dict[str, Any]:
     }
 
 
-def _comparison(comparison: ComparisonBody, effort: Effort) -> list[Any]:
+def _comparison(comparison: ComparisonBody, effort: WorkBudget) -> list[Any]:
     (condition,) = conditions_untrusted([comparison.condition])
     pattern = pattern_untrusted(comparison.path)
     effort.take(steps_to_make((*pattern, condition)))
     return [pattern_to_data(pattern), condition.to_data()]
 
 
-def _operation(operation: OperationBody, effort: Effort) -> dict[str, Any]:
+def _operation(operation: OperationBody, effort: WorkBudget) -> dict[str, Any]:
     """The operation as `tree.transaction` takes it; raises `BadData`, `PathReserved`, and as the inputs do."""
     takes, given = OPERATIONS[operation.op], operation.model_fields_set - {"op", "path"}
     surplus, missing = sorted(given - takes), [name for name in _REQUIRED if name in takes and name not in given]

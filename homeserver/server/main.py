@@ -38,15 +38,15 @@ from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.failover.clocks import Clocks
 from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.backend import REFUSALS, BackendService, begin_member, make_backend
-from batonpass.homeserver.log.log_identity import LogDiffers, LogKinship
+from batonpass.homeserver.log.log_identity import LogDiffers, LogIdentity
 from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
-from batonpass.homeserver.names.key_reset import Vouching
+from batonpass.homeserver.names.key_reset import KeyReset
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node import composition
-from batonpass.homeserver.node.composition import Loop, Settings
+from batonpass.homeserver.node.composition import DecisionSettings, Loop
 from batonpass.homeserver.node.dispatch import HomeserverNode, Secrets
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.placement.balancer import load_policy, random_id
@@ -54,8 +54,8 @@ from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.server import exit_status
 from batonpass.homeserver.transfer.master_questions import Questions
 from batonpass.homeserver.transfer.parcels import Parcels
-from batonpass.homeserver.transfer.ports import Ports
-from batonpass.homeserver.transfer.rate_limit import RequestGate
+from batonpass.homeserver.transfer.ports import HomeserverPorts
+from batonpass.homeserver.transfer.rate_limit import RequestRateLimit
 from batonpass.homeserver.transfer.service import in_nursery
 from batonpass.tree.member.replica import Replica
 from batonpass.tree.net.roster import REMOVED
@@ -119,7 +119,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         return backend.current if isinstance(backend.current, Replica) else None
 
     clocks = Clocks(config.name, store, held.join_token, client, clock, leadership, leads)
-    ports = Ports(
+    ports = HomeserverPorts(
         sealer=sealer,
         store=store,
         directory=directory,
@@ -137,7 +137,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     placement = config.placement
     parts = composition.build(
         ports,
-        Settings(
+        DecisionSettings(
             lease_term_s=config.lease_term_s,
             balance=placement.limits(),
             policy=load_policy(placement.policy),
@@ -160,10 +160,10 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         telemetry=telemetry,
         drops=drops,
         renewals=RenewalResponder(link, store, parcels, parts.leases, drops.renewal_failed),
-        request_gate=RequestGate(store, clock),
+        request_gate=RequestRateLimit(store, clock),
         questions=Questions(store, lambda: backend.current, clock),
-        vouching=Vouching(sealer, store),
-        kinship=LogKinship(
+        vouching=KeyReset(sealer, store),
+        kinship=LogIdentity(
             config.name,
             store,
             held.join_token,

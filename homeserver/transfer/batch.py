@@ -49,14 +49,14 @@ from batonpass.homeserver.transfer.asked import (
     not_learned,
     refuse,
 )
-from batonpass.homeserver.transfer.certificate_chains import Chains
+from batonpass.homeserver.transfer.certificate_chains import CertificateChains
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.decided import reply_of
-from batonpass.homeserver.transfer.foreign_relay import PassingOn, home_elsewhere
+from batonpass.homeserver.transfer.foreign_relay import ForeignRelay, home_elsewhere
 from batonpass.homeserver.transfer.group_commit import GroupCommit
 from batonpass.homeserver.transfer.group_result import GroupAnswers
-from batonpass.homeserver.transfer.notices import Notices
-from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.transfer.notices import TransferNotices
+from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import WaitingRequest
 from batonpass.tree.raft.submissions import NoQuorum
@@ -93,10 +93,10 @@ class Batches:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: HomeserverPorts,
         certificates: Certification,
-        chains: Chains,
-        notices: Notices,
+        chains: CertificateChains,
+        notices: TransferNotices,
         groups: GroupAnswers,
         decisions: DecisionSpans,
         renew_after: int,
@@ -117,7 +117,7 @@ class Batches:
         self._renew_after: Final = renew_after
         self._commit: Final = GroupCommit(ports.store, ports.spans)
         self._admissions: Final = ForeignAdmissions(ports.federation, ports.clock, patience_s)
-        self._passing_on: Final = PassingOn(ports.federation, ports.clock)
+        self._passing_on: Final = ForeignRelay(ports.federation, ports.clock)
 
     async def one(self, opened: OpenedMessage) -> Letter | None:
         """What to answer to one message, as a batch of its own; None if its answer takes another way.
@@ -215,7 +215,7 @@ class Batches:
             return None
 
     async def _looked_up(self, opened: OpenedMessage) -> Item:
-        """As `_at_hand`, whoever has to be asked. Raises as that, and as `Chains.passes`."""
+        """As `_at_hand`, whoever has to be asked. Raises as that, and as `CertificateChains.passes`."""
         message = await self._checked(opened)
         if isinstance(message, Decline):
             return self._item(opened, message, [])

@@ -16,12 +16,12 @@ from batonpass.authority.trust.certificates import UnprovenChain
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.certificates import Certification
 
-__all__ = ["Chains"]
+__all__ = ["CertificateChains"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.certificate_chains")
 
 
-class Chains:
+class CertificateChains:
     """One member's look at the chains of its instance's entities.
 
     Args:

@@ -19,7 +19,7 @@ from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.raft.submissions import OutcomeUnknown
 
-__all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_HEARD", "Farewells"]
+__all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_HEARD", "DeletionNotices"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.deletion_notices")
 
@@ -32,7 +32,7 @@ MAX_HEARD: Final = 16_384
 _IN_ONE_STEP: Final = 256
 
 
-class Farewells:
+class DeletionNotices:
     """One member's part: every member takes answers, the one in office tells those that have not answered.
 
     Args:

@@ -15,7 +15,7 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, HandoffAbort, HandoffReply, HandoffRequest, Message, Report
 from batonpass.homeserver.names.federation import Federation, InstanceUnreachable
 
-__all__ = ["PATIENCE_S", "PassingOn", "home_elsewhere"]
+__all__ = ["PATIENCE_S", "ForeignRelay", "home_elsewhere"]
 
 PATIENCE_S: Final = 3.0
 """How long an answer is waited for at most, also for servers that do not say for how long they wait."""
@@ -29,7 +29,7 @@ def home_elsewhere(message: Message, instance: str) -> str:
     return "" if home == instance else home
 
 
-class PassingOn:
+class ForeignRelay:
     """One member's part."""
 
     def __init__(self, federation: Federation, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from batonpass.homeserver.backoff import PAUSE_S, Due, in_goes
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
-__all__ = ["Reminders"]
+__all__ = ["GrantRetry"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.grant_retry")
 
@@ -32,7 +32,7 @@ FIRST_WAIT_NS: Final = 5_000_000_000
 WATCH_NS: Final = 600_000_000_000
 
 
-class Reminders:
+class GrantRetry:
     """One member's part: it reminds while it grants leases, of what any member has committed.
 
     Args:

@@ -22,11 +22,11 @@ from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.decided import Listeners, reply_of
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
-from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import WaitingRequest, WaitingRequests
 
-__all__ = ["LOOK_S", "GroupAnswers", "GroupNews"]
+__all__ = ["LOOK_S", "GroupAnswers", "GroupResults"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.group_result")
 
@@ -40,7 +40,7 @@ class GroupAnswers:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: HomeserverPorts,
         waiting: WaitingRequests,
         certificates: Certification,
         decisions: DecisionSpans,
@@ -116,7 +116,7 @@ class GroupAnswers:
         return words
 
 
-class GroupNews:
+class GroupResults:
     """One member's part.
 
     Args:

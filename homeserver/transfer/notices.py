@@ -13,11 +13,11 @@ from batonpass.authority.trust.certificates import token_hash
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Delegation, Despawn, OwnerWord
 from batonpass.homeserver.log.store import InstanceStore
-from batonpass.homeserver.transfer.certificate_chains import Chains
+from batonpass.homeserver.transfer.certificate_chains import CertificateChains
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
 
-__all__ = ["Notices", "owner_word"]
+__all__ = ["TransferNotices", "owner_word"]
 
 _log = logging.getLogger("batonpass.homeserver.transfer.service")
 
@@ -33,10 +33,12 @@ def owner_word(record: EntityRecord) -> OwnerWord:
     )
 
 
-class Notices:
+class TransferNotices:
     """One member's part."""
 
-    def __init__(self, store: InstanceStore, post: Post, certificates: Certification, chains: Chains) -> None:
+    def __init__(
+        self, store: InstanceStore, post: Post, certificates: Certification, chains: CertificateChains
+    ) -> None:
         self._store: Final = store
         self._post: Final = post
         self._certificates: Final = certificates
@@ -85,7 +87,7 @@ class Notices:
         """Bring the log up to date with direct passes, as a server tells them, and give the holder a new grant.
 
         Raises:
-            MessageError, Refused, NoQuorum, OutcomeUnknown, PeerUnreachable: as `Chains.passes` and
+            MessageError, Refused, NoQuorum, OutcomeUnknown, PeerUnreachable: as `CertificateChains.passes` and
             `InstanceStore.submit`.
         """
         passes = await self._chains.passes(chain, entity_id, by)

@@ -10,7 +10,7 @@ from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
-from batonpass.homeserver.transfer.notices import Notices, owner_word
+from batonpass.homeserver.transfer.notices import TransferNotices, owner_word
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["OwnerAnswers"]
@@ -22,7 +22,12 @@ class OwnerAnswers:
     """One member's answers to authorities that ask who owns what they simulate."""
 
     def __init__(
-        self, instance: str, store: InstanceStore, directory: Directory, federation: Federation, notices: Notices
+        self,
+        instance: str,
+        store: InstanceStore,
+        directory: Directory,
+        federation: Federation,
+        notices: TransferNotices,
     ) -> None:
         self._instance = instance
         self._store = store

@@ -17,10 +17,10 @@ from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.federation import Federation
 from batonpass.tree.raft.submissions import NoQuorum
 
-__all__ = ["Held"]
+__all__ = ["OwnershipCheck"]
 
 
-class Held:
+class OwnershipCheck:
     """One member's answers. Any may be asked, and again; of entities of another instance that one is asked.
 
     Args:

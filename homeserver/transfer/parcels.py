@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import trio
 
-from batonpass.actors.base.batcher import Combiner
+from batonpass.actors.base.batcher import Batcher
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
 from batonpass.actors.net.link_service import LinkService
@@ -78,7 +78,7 @@ class Parcels:
         self._link: Final = link
         self._clock: Final = clock
         self._log_shown_to: Final = log_shown_to
-        self._posting: FifoTable[str, Combiner[Letter, None]] = FifoTable(MAX_POSTING)
+        self._posting: FifoTable[str, Batcher[Letter, None]] = FifoTable(MAX_POSTING)
         # What was shown last to servers of other instances.
         self._shown: LruTable[str, str] = LruTable(MAX_POSTING)
 
@@ -150,7 +150,7 @@ class Parcels:
         """
         combiner = self._posting.get(to)
         if combiner is None:
-            combiner = self._posting[to] = Combiner(partial(self.post_all, to), most=MAX_BATCH)
+            combiner = self._posting[to] = Batcher(partial(self.post_all, to), most=MAX_BATCH)
         await combiner.do(Letter(message, trace, on_path))
 
     async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:

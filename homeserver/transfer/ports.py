@@ -14,14 +14,14 @@ from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.transfer.parcels import Post
 
-__all__ = ["BesideEachOther", "Ports"]
+__all__ = ["BesideEachOther", "HomeserverPorts"]
 
 BesideEachOther = Callable[[Sequence[Callable[[], Awaitable[None]]]], Awaitable[None]]
 """Does all of these, none of which waits for another."""
 
 
 @dataclass(frozen=True)
-class Ports:
+class HomeserverPorts:
     """What a homeserver stands on.
 
     Args:

@@ -17,7 +17,7 @@ from batonpass.authority.procedures.rate_limit import Pace, Rate, spent, spent_o
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.homeserver.log.store import InstanceStore
 
-__all__ = ["MAX_COUNTED", "MAX_REQUESTERS", "RATE", "RequestGate"]
+__all__ = ["MAX_COUNTED", "MAX_REQUESTERS", "RATE", "RequestRateLimit"]
 
 RATE: Final = Rate(burst=64, per_s=8.0)
 """What one player may ask for, of all entities: enough for somebody who takes a whole party along at once."""
@@ -27,7 +27,7 @@ MAX_COUNTED: Final = 16_384
 """So many requests are remembered as counted, also those that the log refused and so does not know."""
 
 
-class RequestGate:
+class RequestRateLimit:
     """One member's.
 
     Args:

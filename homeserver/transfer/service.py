@@ -18,10 +18,10 @@ from batonpass.authority.wire.log_position import LogInquiry
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import AdmitRequest, Message, NoAnswer
 from batonpass.homeserver.names.directory import check_homeserver_of
-from batonpass.homeserver.names.local_admission import Admitting
+from batonpass.homeserver.names.local_admission import LocalAdmission
 from batonpass.homeserver.transfer.asked import ABOUT_TRANSFERS, letter_of
 from batonpass.homeserver.transfer.batch import Batches
-from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["Answer", "Transfers", "in_nursery"]
@@ -47,13 +47,13 @@ class Transfers:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: HomeserverPorts,
         batches: Batches,
         answers: Mapping[type[Any], Answer],
         why_undecided: Callable[[], str],
     ) -> None:
         self._batches: Final = batches
-        self._admitting: Final = Admitting(ports.name, ports.store, ports.clock)
+        self._admitting: Final = LocalAdmission(ports.name, ports.store, ports.clock)
         self._answers: Final = answers
         self._directory: Final = ports.directory
         self._clock: Final = ports.clock

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from batonpass.scenarios.chaos.tools import missing_tools, run_tool
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 
 __all__ = ["ChaosNetwork", "Loopback", "NamespacedNetwork"]
 
@@ -49,7 +49,7 @@ class ChaosNetwork(ABC):
 class Loopback(ChaosNetwork):
     """All members on 127.0.0.1, each with a port of its own."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: PortAllocator) -> None:
         self._ports: Final = ports
         self._addresses: dict[str, tuple[str, int]] = {}
 

@@ -18,7 +18,7 @@ from batonpass.scenarios.chaos.report import ChaosReport, FaultResult
 from batonpass.scenarios.chaos.stage import FaultScene
 from batonpass.scenarios.chaos.storage import ImageDisks, PlainDisks, Storage
 from batonpass.scenarios.chaos.workload import COUNTERS, ChaosWorkload
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.processes import ChildExit, ChildProcesses
 
 __all__ = ["Grounds", "run_faults"]
@@ -51,7 +51,7 @@ class _Fatal(Exception):
 
 
 async def run_faults(
-    plan: tuple[PlannedFault, ...], grounds: Grounds, report: ChaosReport, progress: Progress, ports: Ports
+    plan: tuple[PlannedFault, ...], grounds: Grounds, report: ChaosReport, progress: Progress, ports: PortAllocator
 ) -> None:
     """Do all planned faults and write what came of them into `report`, also when cancelled in between."""
     began_at = trio.current_time()
@@ -83,7 +83,7 @@ async def run_faults(
     report.problems += [f"{end.name} ended by itself: {end.report}" for end in crashes]
 
 
-async def _prepared(grounds: Grounds, ports: Ports) -> tuple[ChaosNetwork, Storage]:
+async def _prepared(grounds: Grounds, ports: PortAllocator) -> tuple[ChaosNetwork, Storage]:
     disks = grounds.directory / "disks"
     disks.mkdir()
     storage = ImageDisks(disks) if grounds.images else PlainDisks(disks)

@@ -20,7 +20,7 @@ from batonpass.scenarios.chaos.privacy import detach_mounts_below, enter_private
 from batonpass.scenarios.chaos.report import MIN_WIDTH, ChaosReport, FaultResult, chaos_table, write_chaos_json
 from batonpass.scenarios.chaos.run import Grounds, run_faults
 from batonpass.scenarios.chaos.storage import ImageDisks
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import json_file_option
 
@@ -134,7 +134,10 @@ async def _interruptible(
     needs = _needs(possible)
     grounds = Grounds(place.path, network=KernelNeed.NETWORK in needs, images=KernelNeed.IMAGES in needs)
     plan = draw_plan(report.seed, report.planned, possible)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, Ports(random.SystemRandom()) as ports:
+    with (
+        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+        PortAllocator(random.SystemRandom()) as ports,
+    ):
         async with trio.open_nursery() as nursery:
 
             async def end_at_signal() -> None:

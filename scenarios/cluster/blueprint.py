@@ -30,7 +30,7 @@ from typing import Any
 
 from batonpass.authority.node.config import Address, Settings, TelemetrySettings
 from batonpass.homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
-from batonpass.scenarios.cluster.ports import Ports, PortTaken
+from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
 from batonpass.scenarios.cluster.toml_writer import to_toml
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute, NextHop
 from batonpass.scenarios.common.errors import EnvironmentFailed
@@ -152,7 +152,7 @@ def require_unused(directory: Path | None) -> None:
         raise BadSpec(f"dir: {directory} holds a cluster with its log already; a run needs a new or empty directory")
 
 
-def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:
+def lay_out(spec: ClusterSpec, directory: Path, ports: PortAllocator) -> Blueprint:
     """Write everything the servers of `spec` need into `directory`; keep the secrets and ports that are there.
 
     Done again while the cluster runs, with the same `ports`, it makes room for servers that are added to it.
@@ -207,7 +207,7 @@ class _PortTable:
     A cluster that runs holds its ports already; only those of new servers are new.
     """
 
-    def __init__(self, ports: Ports, earlier: dict[str, dict[str, int]], hosts: Mapping[str, str]) -> None:
+    def __init__(self, ports: PortAllocator, earlier: dict[str, dict[str, int]], hosts: Mapping[str, str]) -> None:
         self._ports = ports
         self._hosts = hosts
         self._earlier = earlier

@@ -41,7 +41,7 @@ from batonpass.scenarios.cluster.events import (
     Stopping,
 )
 from batonpass.scenarios.cluster.fork_server import ForkServer
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.processes import BATON, ChildCommand, ChildExit, ChildProcesses, RunningChild, as_fork
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
@@ -102,7 +102,7 @@ class LocalCluster:
         environment: Mapping[str, str],
         progress: Progress,
         crashes: list[ChildExit],
-        ports: Ports,
+        ports: PortAllocator,
         forks: ForkServer | None,
     ) -> None:
         self.directory = blueprint.directory
@@ -156,7 +156,7 @@ class LocalCluster:
         with (
             _directory_of(spec, fate, progress) as directory,
             hold_directory(directory),
-            Ports(rng or SystemRandom()) as ports,
+            PortAllocator(rng or SystemRandom()) as ports,
         ):
             blueprint = lay_out(spec, directory, ports)
             fate.ran = True

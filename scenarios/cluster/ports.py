@@ -15,7 +15,7 @@ from typing import Self
 
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
-__all__ = ["PortTaken", "Ports", "ports_outside"]
+__all__ = ["PortAllocator", "PortTaken", "ports_outside"]
 
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # Above the registered services people run on their machines, and below the kernel's usual ephemeral range.
@@ -51,7 +51,7 @@ def ports_outside(ephemeral_first: int, ephemeral_last: int) -> range:
     )
 
 
-class Ports:
+class PortAllocator:
     """The ports of one cluster, reserved until `close`.
 
     Args:

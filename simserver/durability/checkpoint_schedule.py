@@ -7,10 +7,10 @@ copy: each state that is not in the store is due one interval after the last che
 from collections import OrderedDict
 from typing import Final
 
-__all__ = ["CheckpointTimes"]
+__all__ = ["CheckpointSchedule"]
 
 
-class CheckpointTimes:
+class CheckpointSchedule:
     """The entities of which a checkpoint is owed, or was written within the last interval; each step takes O(1).
 
     Times are monotonic, in nanoseconds, and must not decrease from call to call.

@@ -20,7 +20,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.table import Holding, Holdings
 
-__all__ = ["MAX_ASKERS", "PATIENCE_NS", "CheckpointStore", "Newborns"]
+__all__ = ["MAX_ASKERS", "PATIENCE_NS", "CheckpointStore", "CreationBarrier"]
 
 PATIENCE_NS: Final = 1_000_000_000
 TOGETHER_S: Final = 0.005
@@ -68,7 +68,7 @@ class _Birth:
     askers: dict[str, Callable[[], None]] = field(default_factory=dict)
 
 
-class Newborns:
+class CreationBarrier:
     """One server's part; `serve` is a service of it. Bounded by how many entities a server holds.
 
     Args:

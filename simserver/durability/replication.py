@@ -21,7 +21,7 @@ from batonpass.authority.model.standing import CopySource
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.recovery import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
 from batonpass.authority.wire.transfer import Copies, CopiesKept, LinkMessage, encode_link
-from batonpass.simserver.durability.checkpoint_schedule import CheckpointTimes
+from batonpass.simserver.durability.checkpoint_schedule import CheckpointSchedule
 from batonpass.simserver.durability.copies_under_way import (
     AGAIN_AFTER,
     ASLEEP_AGAIN_AFTER,
@@ -31,17 +31,17 @@ from batonpass.simserver.durability.copies_under_way import (
     SentCopy,
 )
 from batonpass.simserver.durability.ledger import Ledger
-from batonpass.simserver.durability.retained_states import HandedOver
-from batonpass.simserver.entity.feed import Change
+from batonpass.simserver.durability.retained_states import RetainedStates
+from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.snapshot import Frozen, state_hash
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import STATE_CHANNEL
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 
-__all__ = ["Copier", "new_copy"]
+__all__ = ["Replication", "new_copy"]
 
 _log = logging.getLogger("batonpass.simserver.durability.replication")
 
@@ -78,7 +78,7 @@ def new_copy(fence: Fence, tick: int, state: bytes, source: CopySource) -> Copy:
     return Copy(fence, tick, state, state_hash(state), source)
 
 
-class Copier:
+class Replication:
     """Sends copies of what lives here while it is served, and keeps those of others.
 
     Args:
@@ -90,7 +90,7 @@ class Copier:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         table: CopyTable,
@@ -113,7 +113,7 @@ class Copier:
         self._interval_s = interval_s
         self._checkpoint_ns = round(checkpoint_s * 1e9)
         # Two parts ahead: it may be due just after one, and the store takes a moment.
-        self._times: Final = CheckpointTimes(self._checkpoint_ns, round(2 * interval_s / _PARTS * 1e9))
+        self._times: Final = CheckpointSchedule(self._checkpoint_ns, round(2 * interval_s / _PARTS * 1e9))
         self._count = followers
         self._copied: dict[str, LastCopy] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
@@ -130,13 +130,13 @@ class Copier:
         self._changed: set[str] = set()
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
-        self.handed_over: Final = HandedOver(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
+        self.handed_over: Final = RetainedStates(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
         self._told_of_kept: Final[list[Kept]] = []
         if interval_s:
             feed, name = holdings.feed, "replication"
-            feed.listen(name, {Change.BEGUN}, self._has_begun)
-            feed.listen(name, set(Change) - {Change.ENDED}, self._changed.add)
-            feed.listen(name, {Change.ENDED}, self._changed.discard)
+            feed.listen(name, {EntityChange.BEGUN}, self._has_begun)
+            feed.listen(name, set(EntityChange) - {EntityChange.ENDED}, self._changed.add)
+            feed.listen(name, {EntityChange.ENDED}, self._changed.discard)
 
     @property
     def copies(self) -> bool:

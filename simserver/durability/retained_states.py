@@ -21,7 +21,7 @@ from batonpass.authority.model.standing import CopySource
 from batonpass.simserver.durability.ledger_rows import MAX_WRITE_BYTES, LedgerRows
 from batonpass.simserver.entity.snapshot import Frozen, state_hash
 
-__all__ = ["HandedOver"]
+__all__ = ["RetainedStates"]
 
 # The first copy of its next authority follows at once, its first checkpoint within seconds. If that one dies before,
 # nobody asks for what is left until its lease is over. Later ones count, so it does no harm meanwhile.
@@ -43,7 +43,7 @@ class _Written:
     size_bytes: int
 
 
-class HandedOver:
+class RetainedStates:
     """The last states of what has left. `sweep` lets go of what need not be kept any more.
 
     Args:

@@ -12,7 +12,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import UNTOLD, InputVerdict, Ownership, judge_input
 from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.feed import Change
+from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.inputs import EntityInbox, InputAdmission
 from batonpass.simserver.entity.journal import FreezeJournal
 from batonpass.simserver.world.pending_input import PendingInput
@@ -43,7 +43,7 @@ class _Recipient(Protocol):
     def wake(self) -> None:
         """It takes part in the next round."""
 
-    def has(self, change: Change) -> None:
+    def has(self, change: EntityChange) -> None:
         """Something but a tick has changed it."""
 
 
@@ -83,7 +83,7 @@ class InputAcceptance:
         admission = entity.inbox.offer(source, seq, data, base, floor)
         if entity.broken or self.ownership.suspended:
             # Else a tick is to come, which says so.
-            entity.has(Change.ALTERED)
+            entity.has(EntityChange.ALTERED)
         if admission is InputAdmission.ACCEPTED:
             entity.wake()
             return
@@ -208,4 +208,4 @@ class InputAcceptance:
             verdict = InputVerdict.STALE_OWNERSHIP if is_owner else InputVerdict.NOT_OWNER
             self._env.count(f"input_{verdict}")
             self._correct(entity, source, verdict)
-        entity.has(Change.ALTERED)
+        entity.has(EntityChange.ALTERED)

@@ -23,7 +23,7 @@ from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
 
-__all__ = ["ENTITIES", "Caretaker", "entity_name"]
+__all__ = ["ENTITIES", "ActorKeeper", "entity_name"]
 
 _log = logging.getLogger("batonpass.simserver")
 
@@ -40,7 +40,7 @@ class _AttendNow:
     """Cast to itself: whoever has begun since the last one wants an actor."""
 
 
-class Caretaker(Server[None]):
+class ActorKeeper(Server[None]):
     """Started with `(EntityEnvironment, Holdings)`, after the supervisor called `ENTITIES`."""
 
     def init(self, arg: tuple[EntityEnvironment, Holdings]) -> Ok[None]:

@@ -39,7 +39,7 @@ from batonpass.authority.wire.recovery import MAX_DEATHS, TOO_OFTEN
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.tree.disk.disk import DiskFailed, replace_file
 
-__all__ = ["TOO_OFTEN", "BlackBox"]
+__all__ = ["TOO_OFTEN", "CrashGuard"]
 
 _log = logging.getLogger("batonpass.simserver.entity.crash_guard")
 
@@ -56,7 +56,7 @@ class _Death(NamedTuple):
     epoch: int
 
 
-class BlackBox:
+class CrashGuard:
     """The entity whose world is at work, kept in two files of `directory`; without one nothing is kept or known."""
 
     def __init__(self, directory: Path | None, unix_s: Callable[[], float]) -> None:

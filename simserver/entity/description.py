@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.inputs import EntityInbox
-from batonpass.simserver.entity.passivated import Passive
+from batonpass.simserver.entity.passivated import PassivatedState
 from batonpass.simserver.entity.sleep import Sleep
 from batonpass.simserver.world.portability import NotPortable, portable
 
@@ -24,7 +24,7 @@ class _Describable(Protocol):
     frozen: bool
 
     sleep: Sleep | None
-    passive: Passive | None
+    passive: PassivatedState | None
 
     @property
     def ownership(self) -> Ownership:

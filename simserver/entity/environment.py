@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from batonpass.authority.wire.transfer import InputAck, NotOwner
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
-from batonpass.simserver.entity.feed import Feed
+from batonpass.simserver.entity.feed import CommitFeed
 from batonpass.simserver.entity.sleep import Rounds
 from batonpass.simserver.entity.world_faults import WorldFaults
 from batonpass.simserver.world.api import World
@@ -36,12 +36,12 @@ class EntityEnvironment:
     keeps_copies: Callable[[], bool]
     ready_to_leave: Callable[[str], None]
     # Whose step has begun is written down there first.
-    black_box: BlackBox
+    black_box: CrashGuard
     # Told of every entity that was passivated, and needs an actor again.
     wants_actor: Callable[[str], None]
     # By which those that sleep count their ticks.
     rounds: Rounds = field(default_factory=Rounds)
     # Where it is told what changes the entities.
-    feed: Feed = field(default_factory=Feed)
+    feed: CommitFeed = field(default_factory=CommitFeed)
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)

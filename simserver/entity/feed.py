@@ -25,7 +25,17 @@ from typing import Any, Final, NamedTuple, Self
 from batonpass.authority.fence import Fence
 from batonpass.simserver.world.pending_input import PendingInput
 
-__all__ = ["MAX_QUEUED", "Batch", "Change", "Changed", "Committed", "Event", "Feed", "Follower", "Subscription"]
+__all__ = [
+    "MAX_QUEUED",
+    "Changed",
+    "CommitFeed",
+    "Committed",
+    "EntityChange",
+    "Event",
+    "FeedBatch",
+    "FeedFollower",
+    "FeedSubscription",
+]
 
 _log = logging.getLogger("batonpass.simserver.entity.feed")
 
@@ -34,7 +44,7 @@ _log = logging.getLogger("batonpass.simserver.entity.feed")
 MAX_QUEUED: Final = 16_384
 
 
-class Change(StrEnum):
+class EntityChange(StrEnum):
     """What may happen to an entity on this server."""
 
     BEGUN = "begun"
@@ -68,18 +78,18 @@ class Committed(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """Anything else that has happened to an entity; never `Change.STEPPED`."""
+    """Anything else that has happened to an entity; never `EntityChange.STEPPED`."""
 
     entity: str
     fence: Fence
     tick: int
-    change: Change
+    change: EntityChange
 
 
 Event = Committed | Changed
 
 
-class Batch(NamedTuple):
+class FeedBatch(NamedTuple):
     """What has happened in one round, in order.
 
     `missed` is how many changes before these are lost to this follower; if it is not 0 there are no events, and the
@@ -91,10 +101,10 @@ class Batch(NamedTuple):
     missed: int = 0
 
 
-class Subscription:
+class FeedSubscription:
     """What ends a subscription; as a context manager it ends with the block."""
 
-    def __init__(self, feed: "Feed", name: str) -> None:
+    def __init__(self, feed: "CommitFeed", name: str) -> None:
         self._feed: Final = feed
         self.name: Final = name
         self.error: Exception | None = None
@@ -111,29 +121,29 @@ class Subscription:
         self._feed.drop(self)
 
 
-class Follower(Subscription):
+class FeedFollower(FeedSubscription):
     """The batches that wait for one subscriber: at most `bound` changes, and none that it has missed in between."""
 
-    def __init__(self, feed: "Feed", name: str, bound: int, wake: Callable[[], None]) -> None:
+    def __init__(self, feed: "CommitFeed", name: str, bound: int, wake: Callable[[], None]) -> None:
         super().__init__(feed, name)
         self._bound: Final = bound
         self._wake: Final = wake
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[FeedBatch] = deque()
         self._queued = 0
         self._missed = 0
 
-    def take(self) -> Batch | None:
+    def take(self) -> FeedBatch | None:
         """The next batch; None if there is none yet."""
         if self._missed:
             missed, self._missed = self._missed, 0
-            return Batch(self._feed.round, (), missed)
+            return FeedBatch(self._feed.round, (), missed)
         if not self._batches:
             return None
         batch = self._batches.popleft()
         self._queued -= len(batch.events)
         return batch
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: FeedBatch) -> None:
         """Called by the feed. If there is no room, all that waits is lost: to read the table makes up for all of it."""
         count = len(batch.events)
         if self._missed or self._queued + count > self._bound:
@@ -146,30 +156,32 @@ class Follower(Subscription):
         self._wake()
 
 
-class _Listener(Subscription):
-    def __init__(self, feed: "Feed", name: str, changes: frozenset[Change], listener: Callable[[str], object]) -> None:
+class _Listener(FeedSubscription):
+    def __init__(
+        self, feed: "CommitFeed", name: str, changes: frozenset[EntityChange], listener: Callable[[str], object]
+    ) -> None:
         super().__init__(feed, name)
         self.changes: Final = changes
         self.listener: Final = listener
 
 
-class Feed:
+class CommitFeed:
     """The feed of one server. `hears_commits` says whether a tick has to be told at all."""
 
     def __init__(self) -> None:
         self.hears_commits = False
         self.round = 0
         """The round that is under way, or was the last."""
-        self._listeners: dict[Change, tuple[_Listener, ...]] = dict.fromkeys(Change, ())
+        self._listeners: dict[EntityChange, tuple[_Listener, ...]] = dict.fromkeys(EntityChange, ())
         # Those of ticks once more, where they are found without a look-up.
         self._step_listeners: tuple[_Listener, ...] = ()
-        self._followers: tuple[Follower, ...] = ()
+        self._followers: tuple[FeedFollower, ...] = ()
         self._open: list[Event] = []
         self._is_round = False
 
     # --- for subscribers -------------------------------------------------------------------------------------------
 
-    def listen(self, name: str, changes: Iterable[Change], listener: Callable[[str], object]) -> Subscription:
+    def listen(self, name: str, changes: Iterable[EntityChange], listener: Callable[[str], object]) -> FeedSubscription:
         """Have `listener` called with the name of each entity to which one of these changes happens, at once.
 
         It is called in the middle of what changes the entity, which may not be in the entity table yet: it should note
@@ -181,18 +193,18 @@ class Feed:
         self._subscribed()
         return subscription
 
-    def follow(self, name: str, wake: Callable[[], None], bound: int = MAX_QUEUED) -> Follower:
+    def follow(self, name: str, wake: Callable[[], None], bound: int = MAX_QUEUED) -> FeedFollower:
         """Have every change from here on kept in order, until it is taken.
 
         `wake` is called whenever there is something to take, such as `Bell.ring`; it should not do more than that.
         `bound` is how many changes may wait. It has to be above the number of entities that tick here.
         """
-        follower = Follower(self, name, bound, wake)
+        follower = FeedFollower(self, name, bound, wake)
         self._followers += (follower,)
         self._subscribed()
         return follower
 
-    def drop(self, subscription: Subscription) -> None:
+    def drop(self, subscription: FeedSubscription) -> None:
         """End a subscription."""
         for change, listeners in self._listeners.items():
             self._listeners[change] = tuple(one for one in listeners if one is not subscription)
@@ -202,7 +214,7 @@ class Feed:
         self._subscribed()
 
     def _subscribed(self) -> None:
-        self._step_listeners = self._listeners[Change.STEPPED]
+        self._step_listeners = self._listeners[EntityChange.STEPPED]
         self.hears_commits = bool(self._followers or self._step_listeners)
 
     # --- for the server --------------------------------------------------------------------------------------------
@@ -231,7 +243,7 @@ class Feed:
             except Exception as error:
                 self._failed(one, error)
 
-    def changed(self, entity: str, fence: Fence, tick: int, change: Change) -> None:
+    def changed(self, entity: str, fence: Fence, tick: int, change: EntityChange) -> None:
         """Anything else has happened; called by the entity."""
         if self._followers:
             self._open.append(Changed(entity, fence, tick, change))
@@ -239,7 +251,7 @@ class Feed:
                 self._seal()
         self._tell(change, entity)
 
-    def _tell(self, change: Change, entity: str) -> None:
+    def _tell(self, change: EntityChange, entity: str) -> None:
         for one in self._listeners[change]:
             try:
                 one.listener(entity)
@@ -249,7 +261,7 @@ class Feed:
     def _seal(self) -> None:
         if not self._open:
             return
-        batch = Batch(self.round, tuple(self._open))
+        batch = FeedBatch(self.round, tuple(self._open))
         self._open.clear()
         for follower in self._followers:
             try:
@@ -257,7 +269,7 @@ class Feed:
             except Exception as error:
                 self._failed(follower, error)
 
-    def _failed(self, subscription: Subscription, error: Exception) -> None:
+    def _failed(self, subscription: FeedSubscription, error: Exception) -> None:
         subscription.error = error
         self.drop(subscription)
         _log.error("%s is told of no change any more: it failed on one", subscription.name, exc_info=error)

@@ -17,7 +17,7 @@ import cbor2
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 
-__all__ = ["Passive"]
+__all__ = ["PassivatedState"]
 
 # To compress and to read again what is larger would keep the server busy for a part of a tick that is felt.
 MAX_COMPRESSED_BYTES: Final = 256 * 1024
@@ -26,7 +26,7 @@ _LEVEL: Final = 1
 
 
 @dataclass(slots=True)
-class Passive:
+class PassivatedState:
     """One entity. `heard` has each source with what was accepted of it and what was applied, in the inbox's order.
 
     `group` and `immovable` are what its world has said since of both, if it was asked.

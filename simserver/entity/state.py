@@ -26,10 +26,10 @@ from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.description import described, shown
 from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.feed import Change
+from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.parts_at_rest import PartsAtRest
-from batonpass.simserver.entity.passivated import Passive
+from batonpass.simserver.entity.passivated import PassivatedState
 from batonpass.simserver.entity.quarantine import Quarantine
 from batonpass.simserver.entity.sleep import Sleep, may_sleep
 from batonpass.simserver.entity.snapshot import EntitySnapshot, Frozen, state_hash
@@ -105,7 +105,7 @@ class Life:
         """
         self._env = environment
         self.id = entity
-        self.passive: Passive | None = None
+        self.passive: PassivatedState | None = None
         self.owes_tick = False
         self.fence = fence
         self.kind = snapshot.kind
@@ -242,7 +242,7 @@ class Life:
 
     def _breaks(self, why: str, *, is_unread: bool) -> None:
         self.quarantine.begin(why, is_unread=is_unread)
-        self.has(Change.QUARANTINED)
+        self.has(EntityChange.QUARANTINED)
 
     def stand_still(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
@@ -286,7 +286,7 @@ class Life:
             # that one of before is kept would be taken for the word that this one is.
             self._tick += 1
             self.acceptance.passed_over(self, discarded)
-        self.has(Change.RELEASED)
+        self.has(EntityChange.RELEASED)
         self._bring_up_to_date()
         return True
 
@@ -322,7 +322,7 @@ class Life:
             feed.committed(self.id, self.fence, self._tick, before, world, applied)
         return applied
 
-    def has(self, change: Change) -> None:
+    def has(self, change: EntityChange) -> None:
         """Something but a tick has changed it: whoever subscribes to that is told."""
         self._env.feed.changed(self.id, self.fence, self.tick, change)
 
@@ -395,7 +395,7 @@ class Life:
             return False
         if self._parts.present(self.tick) is not None:
             return False
-        passive = Passive.of(self._encoder.around_tick(self), self.inbox)
+        passive = PassivatedState.of(self._encoder.around_tick(self), self.inbox)
         # What can be encoded need not be readable: a reader takes fewer levels. Nobody could bring it back.
         EntitySnapshot.decode(passive.encoded(self.tick))
         self.passive = passive
@@ -406,7 +406,7 @@ class Life:
             ref.exit(SHUTDOWN)
         return True
 
-    def _bring_back(self, passive: Passive) -> None:
+    def _bring_back(self, passive: PassivatedState) -> None:
         """It is as it was before, but for the actor, which is there a moment later."""
         snapshot = EntitySnapshot.decode(passive.encoded(self.tick))
         self.world, self.carried, self.inbox = snapshot.world, snapshot.carried, passive.inbox(snapshot)
@@ -529,7 +529,7 @@ class Life:
             self.over = True
             with self.at_work():
                 release(self._env.world, self.id, self._env.count)
-            self.has(Change.ENDED)
+            self.has(EntityChange.ENDED)
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)
@@ -537,7 +537,7 @@ class Life:
         return sorted({*(name for name, *_ in self.heard), *([owner] if owner else [])})
 
     def _begin_stint(self, now_ns: int) -> None:
-        self.has(Change.BEGUN)
+        self.has(EntityChange.BEGUN)
         # By what is in memory now, and not by what came: the custody log vouches for that.
         if self.passive is None:
             self._encoder = LifeEncoder()

@@ -20,9 +20,9 @@ from batonpass.authority.model.ownership import UNTOLD, Ownership
 from batonpass.authority.wire.transfer import InputItem
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.actor import Inspect, NewInput, TickNow
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.feed import Feed
+from batonpass.simserver.entity.feed import CommitFeed
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
@@ -195,12 +195,12 @@ class Holdings:
         return round(self._environment.period_s * 1e9)
 
     @property
-    def feed(self) -> Feed:
+    def feed(self) -> CommitFeed:
         """Where it is told what changes them."""
         return self._environment.feed
 
     @property
-    def black_box(self) -> BlackBox:
+    def black_box(self) -> CrashGuard:
         """Of which entities this server has died."""
         return self._environment.black_box
 

@@ -20,12 +20,12 @@ from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
-from batonpass.simserver.durability.replication import Copier, new_copy
+from batonpass.simserver.durability.replication import Replication, new_copy
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_states import Stages
@@ -47,10 +47,10 @@ class Adoption:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
-        copier: Copier,
+        copier: Replication,
         arrivals: Arrivals,
         departures: Departures,
         stages: Stages,

@@ -21,11 +21,11 @@ from batonpass.authority.wire.log_position import MAX_HELD, MAX_OFFICES_ABROAD, 
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.tree.disk.disk import DiskFailed
 
-__all__ = ["Visitors"]
+__all__ = ["ForeignEntities"]
 
 _log = logging.getLogger("batonpass.simserver.failover.foreign_entities")
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("batonpass.simserver.failover.foreign_entities")
 ASK_EVERY_S: Final = 10.0
 
 
-class Visitors:
+class ForeignEntities:
     """Asks about them while it is served.
 
     Args:
@@ -44,7 +44,7 @@ class Visitors:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         departures: Departures,

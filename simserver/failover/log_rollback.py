@@ -29,16 +29,16 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import MAX_HELD, HeldInquiry, HeldItem, HeldWord
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import Aside, PutAside
-from batonpass.simserver.durability.replication import Copier, new_copy
+from batonpass.simserver.durability.replication import Replication, new_copy
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.net.home_client import HomeUnreachable
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_states import Stages
 
-__all__ = ["Astray"]
+__all__ = ["LogRollback"]
 
 _log = logging.getLogger("batonpass.simserver.failover.log_rollback")
 
@@ -46,15 +46,15 @@ Stay = tuple[str, Fence]
 Staged = tuple[str, Fence, str]
 
 
-class Astray:
+class LogRollback:
     """What this server has of its instance's entities, and giving up what of it the log does not know."""
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         holdings: Holdings,
         ledger: Ledger,
-        copier: Copier,
+        copier: Replication,
         arrivals: Arrivals,
         departures: Departures,
         recovery: Adoption,

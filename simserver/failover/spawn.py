@@ -14,10 +14,10 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Despawn, Despawned, NotHere, Spawn, Spawned
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.entity.table import Holdings, StateTooLarge, WorldFailed
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 
@@ -46,13 +46,13 @@ class EntitySpawns:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         reception: Reception,
         departures: Departures,
         fence_raised: Callable[[str, Fence], None],
-        newborns: Newborns | None,
+        newborns: CreationBarrier | None,
     ) -> None:
         self._holdings: Final = holdings
         self._reception: Final = reception

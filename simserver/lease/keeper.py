@@ -33,9 +33,9 @@ from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
 from batonpass.authority.wire.log_position import place_said_untrusted
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.tree.disk.disk import DiskFailed, replace_file
 
 __all__ = ["LeaseKeeper", "Nonces"]
@@ -94,7 +94,7 @@ class LeaseKeeper:
         home_log: what is known of the home instance's log.
     """
 
-    def __init__(self, ports: Ports, nonces: Nonces, home_log: HomeLog) -> None:
+    def __init__(self, ports: SimserverPorts, nonces: Nonces, home_log: LogWatermark) -> None:
         clock = ports.clock
         self._server = ports.name
         self._nonces = nonces

@@ -34,7 +34,7 @@ from batonpass.authority.wire.lease import MAX_POSITION_CHARS
 from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD, place_said_untrusted
 from batonpass.tree.disk.disk import DiskFailed, replace_file
 
-__all__ = ["HomeLog"]
+__all__ = ["LogWatermark"]
 
 _log = logging.getLogger("batonpass.simserver.lease.log_watermark")
 
@@ -43,7 +43,7 @@ WRITE_EVERY_S: Final = 0.5
 _DOUBTFUL: Final = "doubtful "
 
 
-class HomeLog:
+class LogWatermark:
     """What is known of the home instance's log; without a `file`, as long as this lives."""
 
     def __init__(self, clock: Clock, file: Path | None = None) -> None:

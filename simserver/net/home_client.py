@@ -20,7 +20,7 @@ from typing import Any, Final
 import trio
 from pydantic import ValidationError
 
-from batonpass.actors.base.batcher import Combiner
+from batonpass.actors.base.batcher import Batcher
 from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.authority.errors import MessageError
@@ -139,7 +139,7 @@ class HomeClient:
         """Whether the directory had this server's row when it was last looked at: when a renewal was not answered."""
         self._rows: LruTable[str, tuple[int, DirectoryRow | None]] = LruTable(MAX_ROWS)
         self._keys: LruTable[str, tuple[int, PublicIdentity]] = LruTable(MAX_ROWS)
-        self._lanes: FifoTable[frozenset[str], Combiner[_Asked, OpenedMessage | None]] = FifoTable(MAX_LANES)
+        self._lanes: FifoTable[frozenset[str], Batcher[_Asked, OpenedMessage | None]] = FifoTable(MAX_LANES)
         self._lookups: Final = trio.CapacityLimiter(MAX_LOOKUPS)
         self.pins: Final = Pins() if pins is None else pins
         self._why_not_asked: Callable[[], str] | None = None
@@ -403,14 +403,14 @@ class HomeClient:
         """
         return await self._lane(message).do(_Asked(Letter(message, trace, on_path), is_wanted))
 
-    def _lane(self, message: Message) -> Combiner[_Asked, OpenedMessage | None]:
+    def _lane(self, message: Message) -> Batcher[_Asked, OpenedMessage | None]:
         """Where it waits for its turn, with what may have to wait for the same instances."""
         fields = vars(message)
         names = (fields.get("entity", ""), fields.get("target", ""))
         concerned = frozenset(name.partition(".")[0] for name in names if name) - {self._instance}
         lane = self._lanes.get(concerned)
         if lane is None:
-            lane = self._lanes[concerned] = Combiner(self._ask_wanted, most=MAX_BATCH, at_once=AT_ONCE)
+            lane = self._lanes[concerned] = Batcher(self._ask_wanted, most=MAX_BATCH, at_once=AT_ONCE)
         return lane
 
     async def _ask_wanted(self, asked: Sequence[_Asked]) -> list[OpenedMessage | Exception | None]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
 
-__all__ = ["UnderWay"]
+__all__ = ["InFlightStates"]
 
 MAX_STATES: Final = 4096
 MAX_PEERS: Final = 100_000
@@ -29,7 +29,7 @@ class _State:
     """Set when all of it was seen to be acknowledged."""
 
 
-class UnderWay:
+class InFlightStates:
     """Per peer, how far what was posted reaches; `backlog_bytes` is how much of it the peer has not acknowledged.
 
     Messages overtake each other a little, so a state may count as arrived a few short messages too early, or too late.

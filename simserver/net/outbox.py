@@ -24,10 +24,10 @@ from batonpass.authority.wire.transfer import KeyAhead, LinkMessage, Message, en
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
-from batonpass.simserver.net.in_flight import UnderWay
-from batonpass.simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, Whereabouts
+from batonpass.simserver.net.in_flight import InFlightStates
+from batonpass.simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, PeerAddresses
 
-__all__ = ["Courier"]
+__all__ = ["Outbox"]
 
 _Destination = tuple[str, tuple[str, int] | None, int]
 """To whom, where if that is known better than from the directory, and on which channel."""
@@ -52,7 +52,7 @@ class _Letter(Letter):
     sent: Callable[[int], None] | None = None
 
 
-class Courier:
+class Outbox:
     """Sends messages in this server's name, while it is served."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Courier:
         link: LinkService,
         clock: Clock,
         counts: Counter[str],
-        whereabouts: Whereabouts,
+        whereabouts: PeerAddresses,
     ) -> None:
         self._sealer = sealer
         self._home = home
@@ -75,7 +75,7 @@ class Courier:
         self._sent_ns: LruTable[_Destination, int] = LruTable(MAX_KNOWN_ADDRESSES)
         # Bounded by how many something can be sent to in `_READY_AFTER_S`.
         self._wants_key: set[str] = set()
-        self._large = UnderWay(lambda peer: link.backlog(peer).bytes)
+        self._large = InFlightStates(lambda peer: link.backlog(peer).bytes)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send what there is to send, until cancelled."""

@@ -11,12 +11,12 @@ from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.silent_peers import SilentPeers
 from batonpass.crypto.bounded_tables import FifoTable
 
-__all__ = ["MAX_KNOWN_ADDRESSES", "Whereabouts"]
+__all__ = ["MAX_KNOWN_ADDRESSES", "PeerAddresses"]
 
 MAX_KNOWN_ADDRESSES: Final = 100_000
 
 
-class Whereabouts:
+class PeerAddresses:
     """What one simulation server has heard, and of whom it hears nothing."""
 
     def __init__(self) -> None:

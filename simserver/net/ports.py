@@ -16,9 +16,9 @@ from batonpass.authority.wire.lease import Renew
 from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.net.home_client import HomeClient
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.outbox import Outbox
 
-__all__ = ["Ports", "certificate_reader"]
+__all__ = ["SimserverPorts", "certificate_reader"]
 
 
 def certificate_reader(home: HomeClient) -> CertificateReader:
@@ -37,7 +37,7 @@ def certificate_reader(home: HomeClient) -> CertificateReader:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ports:
+class SimserverPorts:
     """The ways out of one server, and its time. A simulation gives others, and all parts above are the same."""
 
     sealer: Sealer
@@ -45,7 +45,7 @@ class Ports:
     renew: Callable[[Renew, Trace], Awaitable[OpenedMessage | None]]
     """Asks the home instance to renew the lease, by a way of its own (`simserver.lease.renewal_lane`)."""
     link: LinkService
-    courier: Courier
+    courier: Outbox
     certificates: CertificateReader
     """Shared by those who sign passes and those who read them: what was signed here comes back."""
     clock: InstanceClock

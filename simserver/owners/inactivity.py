@@ -18,9 +18,9 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 
-__all__ = ["FIRST_SILENCE_S", "Silences"]
+__all__ = ["FIRST_SILENCE_S", "Inactivity"]
 
 _log = logging.getLogger("batonpass.simserver.owners.inactivity")
 
@@ -56,7 +56,7 @@ class _WatchedOwnership:
         self.confirm_ns = now_ns + self.confirm_wait_s * _NS
 
 
-class Silences:
+class Inactivity:
     """Notices silent owners of the entities in `holdings`, while it is served.
 
     Args:
@@ -67,7 +67,7 @@ class Silences:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         holdings: Iterable[Holding],
         told: Callable[[OwnerWord], None],
         first_silence_s: int = FIRST_SILENCE_S,

@@ -1,8 +1,8 @@
 """The composition of a simulation server: all its parts, wired in one place, over ports that are real or simulated.
 
-What knows nothing of entities comes first (`Ports`), then what outlives the process (`Durable`), then the lease, by
-which everything else asks whether it may act. What the lease needs of what is built after it, it is bound to at the
-end; until then there is none.
+What knows nothing of entities comes first (`SimserverPorts`), then what outlives the process (`Durable`), then the
+lease, by which everything else asks whether it may act. What the lease needs of what is built after it, it is bound to
+at the end; until then there is none.
 """
 
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from batonpass.actors.core.service import AsyncService
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.capacity import Vacancies
 from batonpass.authority.machines.replica_choice import CopyTable
-from batonpass.simserver.durability.creation_barrier import Newborns
-from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.durability.creation_barrier import CreationBarrier
+from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
 from batonpass.simserver.entity.table import Holdings, Tombstone
 from batonpass.simserver.failover.adoption import Adoption
-from batonpass.simserver.failover.foreign_entities import Visitors
-from batonpass.simserver.failover.log_rollback import Astray
+from batonpass.simserver.failover.foreign_entities import ForeignEntities
+from batonpass.simserver.failover.log_rollback import LogRollback
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.ports import Ports
-from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Silences
+from batonpass.simserver.net.ports import SimserverPorts
+from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
@@ -32,10 +32,10 @@ from batonpass.simserver.transfer.source.admission import Reception, TargetAdmis
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
-from batonpass.simserver.transfer.target.unresolved import LooseEnds
+from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers
 from batonpass.simserver.world.api import World, schema_version
 
-__all__ = ["Limits", "PartTypes", "build", "remember", "services"]
+__all__ = ["BuildLimits", "PartTypes", "build", "remember", "services"]
 
 # Copies of other servers' entities, beside their bytes.
 MAX_COPIES_KEPT: Final = 100_000
@@ -49,16 +49,16 @@ class PartTypes:
     arrivals: type[Arrivals] = Arrivals
     holdings: type[Holdings] = Holdings
     lease: type[LeaseKeeper] = LeaseKeeper
-    copier: type[Copier] = Copier
+    copier: type[Replication] = Replication
     table: type[CopyTable] = CopyTable
     recovery: type[Adoption] = Adoption
-    silences: type[Silences] = Silences
+    silences: type[Inactivity] = Inactivity
     births: type[EntitySpawns] = EntitySpawns
-    newborns: type[Newborns] = Newborns
+    newborns: type[CreationBarrier] = CreationBarrier
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class BuildLimits:
     """Sizes and times that nobody configures; in a simulation, which is small and short, they are smaller."""
 
     departures: DepartureLimits = field(default_factory=DepartureLimits)
@@ -69,10 +69,10 @@ class Limits:
 def build(
     config: SimserverConfig,
     world: World,
-    ports: Ports,
+    ports: SimserverPorts,
     durable: Durable,
     types: PartTypes = PartTypes(),
-    limits: Limits = Limits(),
+    limits: BuildLimits = BuildLimits(),
 ) -> SimserverNode:
     """Wire the parts of one simulation server; nothing runs yet. The only place where that is done."""
     clock, counts, courier, home = ports.clock, ports.counts, ports.courier, ports.home
@@ -118,7 +118,7 @@ def build(
     departures = types.departures(ports, lease, holdings, admissions, copier.left, limits=limits.departures)
     arrivals = types.arrivals(ports, lease, holdings, departures, reception, durable.stages)
     recovery = types.recovery(ports, lease, holdings, copier, arrivals, departures, durable.stages, durable.put_aside)
-    astray = Astray(
+    astray = LogRollback(
         ports,
         holdings,
         durable.ledger,
@@ -175,8 +175,8 @@ def build(
             put_away=copier.put_away,
         ),
         silences=types.silences(ports, holdings, arrivals.owned, limits.first_silence_s, limits.silence_sweep_s),
-        loose_ends=LooseEnds(ports, lease, holdings, arrivals.unsettled, arrivals.still_wants),
-        visitors=Visitors(ports, lease, holdings, departures, durable.home_log.words_of, astray.disown),
+        loose_ends=UnresolvedTransfers(ports, lease, holdings, arrivals.unsettled, arrivals.still_wants),
+        visitors=ForeignEntities(ports, lease, holdings, departures, durable.home_log.words_of, astray.disown),
     )
 
 

@@ -15,7 +15,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.source import Mode
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
-from batonpass.authority.node.rejected_peers import Audit
+from batonpass.authority.node.rejected_peers import RejectedPeers
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
@@ -60,24 +60,24 @@ from batonpass.authority.wire.transfer import (
 )
 from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
-from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
-from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.actor import NewInput, TickNow
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.failover.adoption import Adoption
-from batonpass.simserver.failover.foreign_entities import Visitors
+from batonpass.simserver.failover.foreign_entities import ForeignEntities
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.net.ports import Ports
-from batonpass.simserver.owners.inactivity import Silences
+from batonpass.simserver.net.ports import SimserverPorts
+from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
@@ -88,7 +88,7 @@ from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
 from batonpass.simserver.transfer.target.staged_states import Stages
-from batonpass.simserver.transfer.target.unresolved import LooseEnds
+from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers
 
 __all__ = ["Durable", "SimserverNode"]
 
@@ -109,9 +109,9 @@ class Durable:
     ledger: Ledger
     stages: Stages
     nonces: Nonces
-    home_log: HomeLog
+    home_log: LogWatermark
     put_aside: PutAside
-    black_box: BlackBox
+    black_box: CrashGuard
     custody: CustodyLog
 
 
@@ -120,7 +120,7 @@ class SimserverNode:
     """Everything that the link's inbox, the tick and the status routes need; whole as soon as it is there."""
 
     config: SimserverConfig
-    ports: Ports
+    ports: SimserverPorts
     durable: Durable
     environment: EntityEnvironment
     holdings: Holdings
@@ -132,15 +132,15 @@ class SimserverNode:
     owners: OwnerLookup
     lease: LeaseKeeper
     births: EntitySpawns
-    newborns: Newborns
+    newborns: CreationBarrier
     loads: Loads
-    copier: Copier
+    copier: Replication
     recovery: Adoption
     passivation: Passivation
-    silences: Silences
-    loose_ends: LooseEnds
-    visitors: Visitors
-    audit: Audit = field(default_factory=Audit)
+    silences: Inactivity
+    loose_ends: UnresolvedTransfers
+    visitors: ForeignEntities
+    audit: RejectedPeers = field(default_factory=RejectedPeers)
     registered: bool = False
     ticks: int = 0
     system: System | None = field(default=None, repr=False)

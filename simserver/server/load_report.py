@@ -28,11 +28,11 @@ from batonpass.authority.wire.placement import (
     LoadReport,
     StillRow,
 )
-from batonpass.simserver.entity.feed import Change
+from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.world.api import World, yes_or_no
 from batonpass.simserver.world.portability import is_text
@@ -306,7 +306,7 @@ class Loads:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         departures: Departures,
@@ -331,7 +331,7 @@ class Loads:
         self._link: Final = ports.link
         self._counts: Final = ports.counts
         self._clock = ports.clock
-        holdings.feed.listen("load report", {Change.QUARANTINED}, self._was_stopped)
+        holdings.feed.listen("load report", {EntityChange.QUARANTINED}, self._was_stopped)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Report once a second, and soon after an entity was stopped, until cancelled."""

@@ -39,16 +39,16 @@ from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.pin_file import PinFile
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
-from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.actor_keeper import ENTITIES, ActorKeeper
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog, custody_file
 from batonpass.simserver.lease.keeper import Nonces
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.lease.renewal_lane import RenewalLane
 from batonpass.simserver.net.home_client import HomeClient, HomeRefused
-from batonpass.simserver.net.outbox import Courier
-from batonpass.simserver.net.peer_addresses import Whereabouts
-from batonpass.simserver.net.ports import Ports, certificate_reader
+from batonpass.simserver.net.outbox import Outbox
+from batonpass.simserver.net.peer_addresses import PeerAddresses
+from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
@@ -95,7 +95,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
     )
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity, agrees_ahead=True)
-    whereabouts = Whereabouts()
+    whereabouts = PeerAddresses()
     home = HomeClient(
         sealer,
         config.instance,
@@ -118,12 +118,12 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
     attach_listeners(config.telemetry.handlers, telemetry, config.name)
     renewals = RenewalLane(home, sealer, link, clock)
     counts: Counter[str] = Counter()
-    ports = Ports(
+    ports = SimserverPorts(
         sealer=sealer,
         home=home,
         renew=renewals.ask,
         link=link,
-        courier=Courier(sealer, home, link, clock, counts, whereabouts),
+        courier=Outbox(sealer, home, link, clock, counts, whereabouts),
         certificates=certificate_reader(home),
         clock=clock,
         counts=counts,
@@ -148,9 +148,9 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
         ledger=Ledger(config.name, config.directory / "tree"),
         stages=Stages(config.directory / "stages"),
         nonces=Nonces(config.directory / "lease.json"),
-        home_log=HomeLog(clock, config.directory / "home_log"),
+        home_log=LogWatermark(clock, config.directory / "home_log"),
         put_aside=PutAside(config.directory / "put_aside"),
-        black_box=BlackBox(config.directory, clock.unix_s),
+        black_box=CrashGuard(config.directory, clock.unix_s),
         custody=CustodyLog(config.name, note),
     )
 
@@ -166,7 +166,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             DynamicSupervisorSpec(
                 ENTITIES, name=ENTITIES, max_restarts=MAX_ENTITY_RESTARTS, window_s=ENTITY_RESTARTS_WINDOW_S
             ),
-            ActorSpec("caretaker", Caretaker, (node.environment, node.holdings), name="caretaker"),
+            ActorSpec("caretaker", ActorKeeper, (node.environment, node.holdings), name="caretaker"),
         ),
         strategy=Strategy.REST_FOR_ONE,
         name="population",

@@ -219,7 +219,7 @@ class ModelServer:
             if reply.fence > reply.given(departure.machine.leads_to):
                 event = outgoing.PeerActive(given)
             else:
-                event = outgoing.Committed(reply.fence, reply.certificate)
+                event = outgoing.TransferCommitted(reply.fence, reply.certificate)
         elif reply.authority != self.name:
             event = outgoing.Lost(reply.authority, reply.fence)
         else:

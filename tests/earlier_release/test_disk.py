@@ -18,14 +18,14 @@ from batonpass.crypto.pin_file import PinFile
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.placement.balancer import load_policy
 from batonpass.scenarios.cluster.blueprint import lay_out, remembered_spec
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.simserver.durability.large_checkpoints import LargeCheckpoints
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside, read_aside
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.lease.keeper import Nonces
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.api import load_world
@@ -71,7 +71,7 @@ def test_a_cluster_is_laid_out_again_with_its_ports_keys_and_secrets(cluster: Pa
     ports = json.loads((cluster / "cluster.json").read_text())["ports"]
     spec = remembered_spec(cluster)
     assert spec is not None
-    with patch.object(Ports, "claim", lambda _self, _port: None):
+    with patch.object(PortAllocator, "claim", lambda _self, _port: None):
         plan = lay_out(spec, cluster, new_ports())
     assert {path for path in before if path.name != "cluster.json" and path.read_bytes() != before[path]} == set()
     assert json.loads((cluster / "cluster.json").read_text())["ports"] == ports
@@ -131,7 +131,7 @@ def test_keys_and_pins_are_read(cluster: Path) -> None:
 
 
 def test_the_word_of_the_home_about_its_log_is_read(cluster: Path) -> None:
-    home_log = HomeLog(TrioClock(), cluster / "alpha.s1" / "state" / "home_log")
+    home_log = LogWatermark(TrioClock(), cluster / "alpha.s1" / "state" / "home_log")
     position, places = DISK["alpha.s1"]["home_log"].split()
     assert home_log.position == position
     assert [LogPlace.read(place) for place in home_log.places.split()] == [LogPlace.read(places)]
@@ -158,7 +158,7 @@ def test_what_was_put_aside_is_read(parts: Path) -> None:
 
 def test_deaths_are_read_and_the_entity_that_was_being_simulated_is_found(parts: Path) -> None:
     before = DISK["black_box"]
-    box = BlackBox(parts / "black_box", lambda: before["now_s"] + 1.0)
+    box = CrashGuard(parts / "black_box", lambda: before["now_s"] + 1.0)
     assert {entity: box.deaths(entity) for entity in before["deaths"]} == before["deaths"]
     entity, epoch = before["simulating"]
     assert box.deaths(entity) == [epoch]

@@ -26,10 +26,10 @@ from batonpass.authority.wire.transfer import (
 )
 from batonpass.crypto import jose
 from batonpass.homeserver.names.federation import InstanceUnreachable
-from batonpass.homeserver.node.composition import Settings, build
+from batonpass.homeserver.node.composition import DecisionSettings, build
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.homeserver.transfer.asked import letter_of
-from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.homeserver.transfer.service import in_nursery
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
@@ -120,7 +120,7 @@ class Home:
         self.far = SimpleNamespace(exchange_all=self._far, hops_to=lambda _: 1, is_silent=lambda _: False)
         self.directory = Known(log)
         nothing: Any = None
-        ports = Ports(
+        ports = HomeserverPorts(
             sealer=Sealer(HOMESERVER, KEYS[HOMESERVER]),
             store=cast(Any, self.kept),
             directory=cast(Any, self.directory),
@@ -136,7 +136,9 @@ class Home:
             reached=nowhere,
             beside_each_other=in_nursery,
         )
-        settings = Settings(lease_term_s=1.0, balance=Balance(), policy=relieve, balancing=False, new_id=nothing)
+        settings = DecisionSettings(
+            lease_term_s=1.0, balance=Balance(), policy=relieve, balancing=False, new_id=nothing
+        )
         self.moves: list[str] = []
         with patch.object(
             Balancer, "moved", lambda _, entity, _source, target: self.moves.append(f"{entity} to {target}")

@@ -24,7 +24,7 @@ from batonpass.crypto.keys import Identity
 from batonpass.homeserver.config import HomeserverConfig, MemberConfig, PeerConfig
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.server.main import run as run_homeserver
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import SimserverNode as SimNode
 from batonpass.simserver.server.main import Shell
@@ -186,7 +186,7 @@ def write_secrets(directory: Path) -> None:
 
 
 def homeserver_config(
-    directory: Path, ports: Ports, name: str = "alpha.h1", peers: tuple[PeerConfig, ...] = ()
+    directory: Path, ports: PortAllocator, name: str = "alpha.h1", peers: tuple[PeerConfig, ...] = ()
 ) -> HomeserverConfig:
     """An instance of one member, whose leases outlast a process that is not given the processor for a while."""
     instance = name.partition(".")[0]
@@ -242,5 +242,5 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
             nursery.cancel_scope.cancel()
 
 
-def new_ports() -> Ports:
-    return Ports(SystemRandom())
+def new_ports() -> PortAllocator:
+    return PortAllocator(SystemRandom())

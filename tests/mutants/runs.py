@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from batonpass.scenarios.simulation.kernel.campaign import Campaign, Kind
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, CampaignKind
 from batonpass.scenarios.simulation.machines.command import MACHINES
 from batonpass.scenarios.simulation.machines.run import MachinesOutcome
 from batonpass.scenarios.simulation.machines.run import simulate_seed as simulate_machines
@@ -19,7 +19,7 @@ from tests.mutants import machines as of_machines
 from tests.mutants import tree as of_tree
 from tests.mutants.servers import table as of_servers
 
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType({"raft": RAFT, "machines": MACHINES, "servers": SERVERS})
+KINDS: Final[Mapping[str, CampaignKind]] = MappingProxyType({"raft": RAFT, "machines": MACHINES, "servers": SERVERS})
 SENTENCES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "raft": {name: one.sentence for name, one in of_tree.MUTANTS.items()},

@@ -23,7 +23,7 @@ from batonpass.scenarios.simulation.search.keys import HOME
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
-from batonpass.simserver.transfer.source.seen_orders import Begun
+from batonpass.simserver.transfer.source.seen_orders import SeenOrders
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -89,7 +89,7 @@ class _ResumesOnTimeout(Outgoing):
 class _DeletesAtCommit(Outgoing):
     def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
         effects = super().handle(event, now_ns)
-        if isinstance(event, outgoing.Committed) and self.phase is OutgoingPhase.COMMITTED:
+        if isinstance(event, outgoing.TransferCommitted) and self.phase is OutgoingPhase.COMMITTED:
             self.phase = OutgoingPhase.RETIRED
             return [*effects, outgoing.Retire(event.fence)]
         return effects
@@ -140,7 +140,7 @@ class _HearsNoWord(Arrivals):
     async def stage_word(self, stage: Any, word: StageWord) -> None: ...
 
 
-class _Memory(Begun):
+class _Memory(SeenOrders):
     def is_repeated(self, plan: DeparturePlan, holding: Holding) -> bool:
         return self.is_repetition(plan.transfer_id, holding.fence.epoch)
 

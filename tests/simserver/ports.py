@@ -13,7 +13,7 @@ from batonpass.actors.base.clock import Clock, InstanceClock
 from batonpass.authority.node.spans import SILENT, Spans
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto.keys import Identity
-from batonpass.simserver.net.ports import Ports, certificate_reader
+from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 
 _IDENTITY = Identity.generate()
 
@@ -45,10 +45,10 @@ def ports_of(
     clock: Any = None,
     counts: Counter[str] | None = None,
     spans: Spans = SILENT,
-) -> Ports:
+) -> SimserverPorts:
     """Ports, most of which lead nowhere: a test gives those that it has a use for."""
     sealer = Sealer(sealer, _IDENTITY) if isinstance(sealer, str) else sealer
-    return Ports(
+    return SimserverPorts(
         sealer=sealer,
         home=home,
         renew=renew,

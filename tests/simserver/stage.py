@@ -9,7 +9,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
 from batonpass.simserver.entity.actor import Entity, Inspect, NewInput, TickNow
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.inputs import EntityInbox
@@ -78,7 +78,7 @@ class Stage:
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: False,
             ready_to_leave=lambda entity: None,
-            black_box=BlackBox(None, float),
+            black_box=CrashGuard(None, float),
             wants_actor=lambda entity: None,
         )
 

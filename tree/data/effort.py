@@ -22,7 +22,7 @@ __all__ = [
     "STEPS_PER_COMMAND",
     "STEPS_PER_ROW",
     "UNBOUNDED",
-    "Effort",
+    "WorkBudget",
     "steps_of_bytes",
     "steps_of_data",
     "values_in",
@@ -46,7 +46,7 @@ _FREE_VALUES: Final = 8
 _NAMES_SORTED_PER_STEP: Final = 4
 
 
-class Effort:
+class WorkBudget:
     """The steps that are left."""
 
     __slots__ = ("left",)

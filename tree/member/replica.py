@@ -30,7 +30,7 @@ from batonpass.tree.member.local_tree import LocalTree
 from batonpass.tree.member.patience import MAX_TIMEOUT_S, answered_by, bounded_s, taken_by
 from batonpass.tree.member.read_index import ReadIndex
 from batonpass.tree.member.status import ReplicaConfig, ReplicaStatus, status_of
-from batonpass.tree.member.steward import Steward
+from batonpass.tree.member.steward import MembershipExecutor
 from batonpass.tree.member.triggering import TriggerProcedure, run_triggers
 from batonpass.tree.net.certificates import Credentials
 from batonpass.tree.net.frames import Greeting, decode_message_untrusted, encode_message
@@ -106,7 +106,7 @@ class Replica(LocalTree):
         self._reads: Final = make_reads(
             lambda: _running(self._raft), self._send, self.outbound, config.timing.heartbeat_s, now_s
         )
-        self._steward: Final = Steward(
+        self._steward: Final = MembershipExecutor(
             config.name,
             lambda: self._raft,
             self._send,

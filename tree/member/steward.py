@@ -24,7 +24,7 @@ from batonpass.tree.net.membership import (
 )
 from batonpass.tree.raft.raft import RaftCore
 
-__all__ = ["ChangeNotFinished", "Steward"]
+__all__ = ["ChangeNotFinished", "MembershipExecutor"]
 
 Message = dict[str, Any]
 
@@ -49,7 +49,7 @@ class _NoAnswer(ChangeRefused):
     """The leader was asked and did not answer; it may have granted the request."""
 
 
-class Steward:
+class MembershipExecutor:
     """One member's part in changing the members: it asks, and as leader it decides."""
 
     def __init__(

@@ -13,7 +13,7 @@ names that a watched pattern begins with for the others, so a write pays only fo
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from batonpass.tree.data.effort import Effort
+from batonpass.tree.data.effort import WorkBudget
 from batonpass.tree.data.errors import BadData, KeepWhileConditionsNotMet, TreeError
 from batonpass.tree.data.node import Node, view_of
 from batonpass.tree.data.path import ROOT, Path
@@ -85,7 +85,7 @@ def keep_while_from_data_untrusted(data: Any) -> tuple[tuple[Pattern, Condition]
     return tuple(pairs)
 
 
-def unmet(root: Node, pairs: Pairs, effort: Effort) -> dict[str, Any] | None:
+def unmet(root: Node, pairs: Pairs, effort: WorkBudget) -> dict[str, Any] | None:
     """The first thing that does not hold, as plain data for people; None if all is well. Raises `TooMuch`."""
     for pattern, condition in pairs:
         found = False
@@ -112,7 +112,7 @@ def _reason(kind: str, pattern: Resolved, condition: Condition) -> dict[str, Any
     return {"reason": kind, "pattern": pattern_to_data(pattern), "condition": condition.to_data()}
 
 
-def refuse_unmet(root: Node, watcher: Path, pairs: Pairs, effort: Effort, *, is_new: bool) -> None:
+def refuse_unmet(root: Node, watcher: Path, pairs: Pairs, effort: WorkBudget, *, is_new: bool) -> None:
     """Raises `KeepWhileConditionsNotMet` unless all pairs hold, and `TooMuch`.
 
     Of a new node, what it watches on itself and below is not looked at: nothing could be there yet.
@@ -149,7 +149,7 @@ class KeepWhileIndex:
             self._remember(watcher, PathFilter(pattern), pattern)
         return before
 
-    def concerned(self, changed: Iterable[Path], effort: Effort) -> set[Path]:
+    def concerned(self, changed: Iterable[Path], effort: WorkBudget) -> set[Path]:
         """The watchers that a change at any of these paths could make fail; raises `TooMuch`."""
         concerned: set[Path] = set()
         for path in changed:
@@ -184,7 +184,7 @@ class KeepWhileIndex:
                 del self._by_prefix[watched.prefix]
 
 
-def _any_concerns(filters: Iterable[PathFilter], path: Path, effort: Effort) -> bool:
+def _any_concerns(filters: Iterable[PathFilter], path: Path, effort: WorkBudget) -> bool:
     for watched in filters:
         effort.take(watched.steps * len(path) + 1)
         if watched.concerns(path):

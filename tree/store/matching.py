@@ -8,7 +8,7 @@ at most one condition per component. Where a name is known, its child is looked 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from batonpass.tree.data.effort import Effort, steps_of_data
+from batonpass.tree.data.effort import WorkBudget, steps_of_data
 from batonpass.tree.data.errors import BadPattern
 from batonpass.tree.data.node import Node, NodeView
 from batonpass.tree.data.path import ROOT, Path
@@ -27,14 +27,14 @@ _SOME_NODE: Final = NodeView(None, 1, 1, 0)
 
 
 def find_matches(
-    root: Node, pattern: Resolved, after: Path | None = None, effort: Effort | None = None
+    root: Node, pattern: Resolved, after: Path | None = None, effort: WorkBudget | None = None
 ) -> Iterator[tuple[Path, Node]]:
     """The nodes that match, parents first, siblings by name: in the order of their paths.
 
     With `after`, only those that come after that path, found without visiting what comes before. Each node that is
     visited takes of the `effort`, if one is given; raises `TooMuch` when it is used up.
     """
-    effort = effort or Effort()
+    effort = effort or WorkBudget()
     if not pattern and after is None:
         yield ROOT, root
     end = 1 << len(pattern)

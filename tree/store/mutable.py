@@ -8,7 +8,7 @@ before is remembered when it is first touched; otherwise nothing is.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from batonpass.tree.data.effort import STEPS_PER_ROW, Effort
+from batonpass.tree.data.effort import STEPS_PER_ROW, WorkBudget
 from batonpass.tree.data.errors import BadData, BadPath
 from batonpass.tree.data.node import Node, NodeView, rows_of, view_of, walk
 from batonpass.tree.data.path import ROOT, Path, check_path
@@ -41,7 +41,7 @@ class MutableTree:
         self.kept: KeepWhileIndex = KeepWhileIndex()
         self.undo: list[tuple[Any, ...]] | None = None
         # What the command or read under way may still take; all that a program does on its own is unbounded.
-        self.effort = Effort()
+        self.effort = WorkBudget()
         # While a commit is collected: what each node was before it was first touched.
         self._before: dict[Path, NodeView | None] | None = None
         # Of the operation under way: the paths it changed and the nodes it kept, for keep_while, and what went away.

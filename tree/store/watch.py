@@ -17,7 +17,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from batonpass.tree.data.effort import MAX_STEPS, Effort
+from batonpass.tree.data.effort import MAX_STEPS, WorkBudget
 from batonpass.tree.data.errors import Compacted, WatcherCut
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
@@ -338,7 +338,7 @@ class History:
             raise Compacted(since, self._oldest)
         watcher = Watcher(self, watched, since, max_pending_events, max_pending_bytes)
         if since < self.revision:
-            effort = Effort(MAX_STEPS)
+            effort = WorkBudget(MAX_STEPS)
             events = [event for event in self._events if event.revision > since]
             for event in events:
                 effort.take(event.steps_of(watched))

@@ -15,7 +15,7 @@ from batonpass.scenarios.bench.process_facts import processor_seconds
 from batonpass.scenarios.bench.subject import GRACE_S, MEMBER_COUNT, LeaderFault, LeaderMoved, MeasurementFailed, harmed
 from batonpass.scenarios.bench.tree.member import arguments_of
 from batonpass.scenarios.bench.workloads import BenchWorkload, Place, Sample
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.processes import ChildCommand, ChildExit, ChildProcesses, RunningChild
 from batonpass.tree import Member, ReplicaConfig
 
@@ -103,7 +103,7 @@ class Batonpass:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, directory: Path, ports: Ports, *, fill: bool = True) -> AsyncIterator["Batonpass"]:
+    async def open(cls, directory: Path, ports: PortAllocator, *, fill: bool = True) -> AsyncIterator["Batonpass"]:
         """Three members in new directories below `directory`, ready, with all keys written; gone afterwards."""
         crashed: list[ChildExit] = []
         places = tuple(Member(f"b{rank}", "127.0.0.1", ports.choose()) for rank in range(MEMBER_COUNT))

@@ -31,7 +31,7 @@ from batonpass.scenarios.bench.workloads import (
     key_path,
     value_text,
 )
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.processes import ChildCommand, ChildExit, ChildProcesses, RunningChild
 
 __all__ = ["Etcd", "EtcdMissing", "require_programs"]
@@ -83,7 +83,7 @@ class Etcd:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, directory: Path, ports: Ports) -> AsyncIterator["Etcd"]:
+    async def open(cls, directory: Path, ports: PortAllocator) -> AsyncIterator["Etcd"]:
         """Three members in new directories below `directory`; they are gone afterwards."""
         crashed: list[ChildExit] = []
         certificates = make_peer_certificates(directory)

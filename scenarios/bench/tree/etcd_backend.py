@@ -16,7 +16,7 @@ import trio
 from batonpass.scenarios.bench.tree.etcd import Etcd
 from batonpass.scenarios.bench.tree.loads import PROCEDURES, fill, run_load
 from batonpass.scenarios.bench.workloads import COMMANDS_PER_GROUP, OperationKind
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.tree.etcd import EtcdConfig, EtcdReplica
 
 __all__ = ["main", "measure"]
@@ -31,7 +31,7 @@ _LOADS = [
 
 
 @asynccontextmanager
-async def _running(directory: Path, ports: Ports) -> AsyncIterator[EtcdReplica]:
+async def _running(directory: Path, ports: PortAllocator) -> AsyncIterator[EtcdReplica]:
     async with Etcd.open(directory, ports) as etcd, trio.open_nursery() as nursery:
         replica = EtcdReplica(EtcdConfig("bench", "bench", "b1", etcd.urls), PROCEDURES)
         await nursery.start(replica.serve)
@@ -43,7 +43,7 @@ async def _running(directory: Path, ports: Ports) -> AsyncIterator[EtcdReplica]:
 async def measure(seconds: float) -> list[tuple[str, float, float]]:
     """Each load's name, its commands per second, and the median of its latencies in milliseconds."""
     rows = []
-    with tempfile.TemporaryDirectory() as directory, Ports(SystemRandom()) as ports:
+    with tempfile.TemporaryDirectory() as directory, PortAllocator(SystemRandom()) as ports:
         async with _running(Path(directory), ports) as replica:
             for kind, outstanding in _LOADS:
                 loop = await run_load(replica, kind, outstanding, warm_up_s=seconds / 4, seconds=seconds)

@@ -18,7 +18,7 @@ from batonpass.scenarios.bench.tree.nodes import measure_nodes
 from batonpass.scenarios.bench.tree.profiling import MemberProfile, profile_workload
 from batonpass.scenarios.bench.tree.report import BenchReport, row_result
 from batonpass.scenarios.bench.workloads import BenchWorkload, Sample
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
 __all__ = ["Measured", "TreeBenchPlan", "measure_all", "run_bench", "run_profiles"]
@@ -92,7 +92,7 @@ async def run_profiles(
         EnvironmentFailed: as `run_bench`.
     """
     workloads = [row.source for row in plan.rows if isinstance(row.source, BenchWorkload)]
-    with _scratch(directory, tell) as scratch, Ports(SystemRandom()) as ports:
+    with _scratch(directory, tell) as scratch, PortAllocator(SystemRandom()) as ports:
         async with Batonpass.open(scratch / "batonpass", ports) as cluster:
             for workload in workloads:
                 tell(f"profiling {workload.name}")
@@ -120,7 +120,7 @@ def _scratch(directory: Path, tell: Tell) -> Iterator[Path]:
 @asynccontextmanager
 async def _subjects(directory: Path, plan: TreeBenchPlan, tell: Tell) -> AsyncIterator[list[Subject]]:
     async with AsyncExitStack() as stack:
-        ports = stack.enter_context(Ports(SystemRandom()))
+        ports = stack.enter_context(PortAllocator(SystemRandom()))
         tell("starting three members of batonpass")
         subjects: list[Subject] = [await stack.enter_async_context(Batonpass.open(directory / "batonpass", ports))]
         if plan.with_etcd:
@@ -149,7 +149,7 @@ async def measure_all(plan: TreeBenchPlan, subjects: list[Subject], tell: Tell) 
 
 async def _nodes(directory: Path, plan: TreeBenchPlan, tell: Tell) -> Measured:
     async with AsyncExitStack() as stack:
-        ports = stack.enter_context(Ports(SystemRandom()))
+        ports = stack.enter_context(PortAllocator(SystemRandom()))
         clusters = {}
         for count in plan.node_counts:
             opened = Batonpass.open(directory / f"nodes-{count}", ports, fill=False)

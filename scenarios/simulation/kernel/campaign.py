@@ -16,7 +16,7 @@ import trio
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.simulation.kernel import worker
 
-__all__ = ["Campaign", "Found", "Kind", "MixResult", "WorkerFailed", "run_campaign"]
+__all__ = ["Campaign", "CampaignKind", "Found", "MixResult", "WorkerFailed", "run_campaign"]
 
 _MAX_VIOLATIONS_KEPT: Final = 20
 _MEMORY_FILES: Final = "/dev/shm"  # noqa: S108 - a private directory is made in it
@@ -27,7 +27,7 @@ class WorkerFailed(EnvironmentFailed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class CampaignKind:
     """A kind of simulation, and the command that runs it."""
 
     command: str
@@ -54,7 +54,7 @@ class Campaign:
     `options` is what each run is told beside its mix and its seed.
     """
 
-    kind: Kind
+    kind: CampaignKind
     mixes: tuple[str, ...]
     seeds: int
     first: int = 0

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.simulation.kernel.campaign import Campaign, Found, Kind, MixResult, run_campaign
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, CampaignKind, Found, MixResult, run_campaign
 from batonpass.scenarios.simulation.kernel.pace import Pace
 
 __all__ = ["campaign_options", "run_and_show", "run_from_command"]
@@ -53,7 +53,7 @@ def campaign_options(mixes: Iterable[str]) -> Callable[[Any], Any]:
     return decorate
 
 
-def run_from_command(kind: Kind, flags: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> int:
+def run_from_command(kind: CampaignKind, flags: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> int:
     """Run what the flags of `campaign_options` say, and print what came of it. The exit status."""
     campaign = Campaign(
         kind,
@@ -150,7 +150,7 @@ def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines
             return True
 
 
-def _table(results: Mapping[str, MixResult], kind: Kind) -> Table:
+def _table(results: Mapping[str, MixResult], kind: CampaignKind) -> Table:
     """One line per mix; its rates are those of one worker."""
     table = Table(title="simulated clusters", title_justify="left")
     table.add_column("mix", no_wrap=True)

@@ -4,13 +4,13 @@ from typing import Any, Final
 
 import click
 
-from batonpass.scenarios.simulation.kernel.campaign import Kind
+from batonpass.scenarios.simulation.kernel.campaign import CampaignKind
 from batonpass.scenarios.simulation.kernel.show import campaign_options, run_from_command
 from batonpass.scenarios.simulation.machines.mixes import MIXES
 
 __all__ = ["MACHINES", "command"]
 
-MACHINES: Final = Kind(
+MACHINES: Final = CampaignKind(
     command="baton simulate machines",
     run="batonpass.scenarios.simulation.machines.run:simulate_seed",
     mixes=tuple(MIXES),

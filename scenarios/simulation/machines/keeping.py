@@ -19,14 +19,14 @@ from batonpass.authority.wire.recovery import AdoptedItem, AdoptItem, FoundItem,
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected, Renew, RenewReply, StageWord
 from batonpass.scenarios.simulation.machines.lives import MachineState, MachineStay
 from batonpass.scenarios.simulation.machines.words import CopiesOf, KeptCopies
-from batonpass.simserver.transfer.target.unresolved import LooseEnds, Unsettled
+from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers, Unsettled
 
 if TYPE_CHECKING:
     from batonpass.actors.base.clock import Clock
     from batonpass.scenarios.simulation.machines.server import MachineServer
     from batonpass.simserver.entity.table import Holding, Holdings
     from batonpass.simserver.lease.keeper import LeaseKeeper
-    from batonpass.simserver.net.ports import Ports
+    from batonpass.simserver.net.ports import SimserverPorts
 
 __all__ = ["COPY_S", "Keeping", "first_nonce"]
 
@@ -82,8 +82,8 @@ class Keeping:
         self._taken_away: Final[dict[str, Fence]] = {}
         times = _Times(server)
         self.unsettled: Final = Unsettled(cast("Clock", times))
-        self._loose_ends: Final = LooseEnds(
-            cast("Ports", SimpleNamespace(name=server.name, home=None, clock=times, counts=Counter())),
+        self._loose_ends: Final = UnresolvedTransfers(
+            cast("SimserverPorts", SimpleNamespace(name=server.name, home=None, clock=times, counts=Counter())),
             cast("LeaseKeeper", self),
             cast("Holdings", times),
             self.unsettled,

@@ -17,7 +17,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Activated, HandoffReply, Order, Report, Staged, StageState, StateTransfer
 from batonpass.scenarios.simulation.machines.lives import MachineStay
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
-from batonpass.simserver.transfer.source.seen_orders import Begun
+from batonpass.simserver.transfer.source.seen_orders import SeenOrders
 
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.machines.server import MachineServer
@@ -37,7 +37,7 @@ class Leaving:
     def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
         self._parts: Final = server.world.parts
-        self._begun: Final = Begun()
+        self._begun: Final = SeenOrders()
         self.by_entity: Final[dict[str, Departure]] = {}
         self._by_transfer: Final[dict[str, Departure]] = {}
         self._alarms: Final[dict[str, int]] = {}
@@ -134,7 +134,7 @@ class Leaving:
         if reply.outcome == "committed":
             if reply.fence > (given := reply.given(departure.machine.leads_to)):
                 return machine.PeerActive(given)
-            return machine.Committed(reply.fence, reply.certificate)
+            return machine.TransferCommitted(reply.fence, reply.certificate)
         if reply.authority != self._server.name:
             return machine.Lost(reply.authority, reply.fence)
         return machine.TransferRefused(reply.reason, reply.fence)

@@ -16,8 +16,8 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord
 from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message
-from batonpass.homeserver.node.composition import Settings, build
-from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.node.composition import DecisionSettings, build
+from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.scenarios.simulation.search.keys import HOME, SearchKeys, identity_of
 from batonpass.scenarios.simulation.search.ports import ROOMS, StoppedClock
 
@@ -129,7 +129,7 @@ class TransfersAtHome:
         self.store = _Store(procedures)
         self.sent: list[tuple[str, Message]] = []
         sealer, nothing = Sealer(HOME, identity_of(HOME)), cast(Any, None)
-        ports = Ports(
+        ports = HomeserverPorts(
             sealer=sealer,
             store=cast(Any, self.store),
             directory=cast(Any, keys),
@@ -146,7 +146,7 @@ class TransfersAtHome:
             beside_each_other=nothing,
         )
         # Chains are renewed at once, so that a few passes are enough to meet renewed grants.
-        settings = Settings(
+        settings = DecisionSettings(
             lease_term_s=1.0, balance=Balance(), policy=relieve, balancing=False, new_id=nothing, renew_after=1
         )
         self._home: Final = build(ports, settings)

@@ -28,13 +28,20 @@ from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
 from batonpass.scenarios.simulation.search.copying import deep_copy
 from batonpass.scenarios.simulation.search.home import ENTITY, PLAYER, run_now
 from batonpass.scenarios.simulation.search.keys import HOME, SearchKeys, identity_of
-from batonpass.scenarios.simulation.search.ports import ROOMS, AlwaysLeased, History, Note, NoteLedger, StoppedClock
+from batonpass.scenarios.simulation.search.ports import (
+    ROOMS,
+    AlwaysLeased,
+    HistoryWorld,
+    Note,
+    NoteLedger,
+    StoppedClock,
+)
 from batonpass.simserver.entity.actor import NewInput, TickNow
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import Stint
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.table import Holding, Holdings, Tombstone
-from batonpass.simserver.net.ports import Ports, certificate_reader
+from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
@@ -74,7 +81,7 @@ class Host:
         self.incarnation = 0
         nothing, lease = cast(Any, None), AlwaysLeased(lambda: self.incarnation)
         home, courier = cast(Any, keys), cast(Any, self)
-        ports = Ports(
+        ports = SimserverPorts(
             sealer=Sealer(name, identity_of(name)),
             home=home,
             renew=nothing,
@@ -89,7 +96,7 @@ class Host:
         )
         environment = EntityEnvironment(
             server=name,
-            world=cast(Any, History()),
+            world=cast(Any, HistoryWorld()),
             period_s=0.05,
             custody=cast(Any, self),
             monotonic_ns=ports.clock.monotonic_ns,
@@ -103,7 +110,7 @@ class Host:
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: False,
             ready_to_leave=lambda entity: None,
-            black_box=BlackBox(None, ports.clock.unix_s),
+            black_box=CrashGuard(None, ports.clock.unix_s),
             wants_actor=lambda entity: None,
         )
         attendant = Attendant(environment)

@@ -8,7 +8,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.capacity import Need
 
-__all__ = ["ROOMS", "AlwaysLeased", "History", "Note", "NoteLedger", "StoppedClock"]
+__all__ = ["ROOMS", "AlwaysLeased", "HistoryWorld", "Note", "NoteLedger", "StoppedClock"]
 
 
 class StoppedClock(Clock):
@@ -54,7 +54,7 @@ class NoteLedger:
         raise AssertionError("one entity is not too many")
 
 
-class History:
+class HistoryWorld:
     """A world whose state is the list of all inputs that were ever applied."""
 
     def spawn(self, kind: str, params: dict[str, Any]) -> list[int]:

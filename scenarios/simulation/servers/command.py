@@ -4,13 +4,13 @@ from typing import Any, Final
 
 import click
 
-from batonpass.scenarios.simulation.kernel.campaign import Kind
+from batonpass.scenarios.simulation.kernel.campaign import CampaignKind
 from batonpass.scenarios.simulation.kernel.show import campaign_options, run_from_command
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 
 __all__ = ["SERVERS", "command"]
 
-SERVERS: Final = Kind(
+SERVERS: Final = CampaignKind(
     command="baton simulate servers",
     run="batonpass.scenarios.simulation.servers.run:simulate_seed",
     mixes=tuple(MIXES),

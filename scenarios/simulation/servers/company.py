@@ -1,6 +1,6 @@
 """What is done for many at once, on virtual time: parcels with more than one message, and combiners.
 
-In place of `actors.base.batcher.Combiner`, which waits for one turn of trio's scheduler: here everything that comes at
+In place of `actors.base.batcher.Batcher`, which waits for one turn of trio's scheduler: here everything that comes at
 one instant of virtual time comes together.
 """
 

@@ -1,4 +1,4 @@
-"""What a simulated server sends to other servers and to players, in place of `simserver.net.outbox.Courier`."""
+"""What a simulated server sends to other servers and to players, in place of `simserver.net.outbox.Outbox`."""
 
 from typing import Any, Final, Protocol
 

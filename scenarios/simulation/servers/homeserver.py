@@ -20,12 +20,12 @@ from batonpass.authority.wire.transfer import Message, NoAnswer
 from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.federation import InstanceUnreachable
+from batonpass.homeserver.node.composition import DecisionSettings, build
 from batonpass.homeserver.node.composition import Parts as HomeParts
-from batonpass.homeserver.node.composition import Settings, build
 from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
-from batonpass.homeserver.transfer.ports import Ports
+from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.scenarios.simulation.servers.calls import Calls, OpenCall
 from batonpass.scenarios.simulation.servers.company import SimulatedBatch, SimulatedOutbox
 from batonpass.scenarios.simulation.servers.keys import SimulatedKeys, identity_of
@@ -102,7 +102,7 @@ class SimulatedHomeserver:
         self._outbox = SimulatedOutbox(
             self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel
         )
-        ports = Ports(
+        ports = HomeserverPorts(
             sealer=sealer,
             store=store,
             directory=cast(Any, self._keys),
@@ -118,7 +118,7 @@ class SimulatedHomeserver:
             reached=nowhere,
             beside_each_other=self._beside_each_other,
         )
-        settings = Settings(
+        settings = DecisionSettings(
             lease_term_s=LEASE_TERM_S,
             balance=_BALANCE,
             policy=relieve,

@@ -38,18 +38,18 @@ from batonpass.scenarios.simulation.servers.ways import SimulatedLink, WayHome
 from batonpass.scenarios.simulation.servers.world import Carrying, CountingParticipant, Finishing
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog, Stint
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.lease.keeper import Nonces as NoncesInFile
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
-from batonpass.simserver.net.outbox import Courier
-from batonpass.simserver.net.ports import Ports, certificate_reader
+from batonpass.simserver.net.outbox import Outbox
+from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
-from batonpass.simserver.server.build import Limits, build, remember, services
+from batonpass.simserver.server.build import BuildLimits, build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable
 from batonpass.simserver.transfer.source.departures import DepartureLimits
@@ -92,8 +92,8 @@ def _config(name: str, mix: ServerMix) -> SimserverConfig:
     )
 
 
-def _limits(mix: ServerMix) -> Limits:
-    return Limits(
+def _limits(mix: ServerMix) -> BuildLimits:
+    return BuildLimits(
         departures=DepartureLimits(mix.at_once, mix.at_once_bytes, _LEAST_BYTES),
         first_silence_s=_FIRST_SILENCE_S if mix.absent else FIRST_SILENCE_S,
         silence_sweep_s=_SWEEP_S,
@@ -188,7 +188,7 @@ class SimulationServer:
         self._disk: Final = SimulatedLedger(process)
         self._stages: Final = LateStages()
         self._nonces: Final = SimulatedNonces(name)
-        self._home_log: Final = HomeLog(ProcessClock(clock, process))
+        self._home_log: Final = LogWatermark(ProcessClock(clock, process))
         self._config: Final = _config(name, mix)
         self._sent_on = 0
         self._world: Final = self._new_world(wanders)
@@ -227,17 +227,17 @@ class SimulationServer:
         node.lease.begin(lambda: ("", "", 0))
         self._tick_later()
 
-    def _ports(self) -> Ports:
+    def _ports(self) -> SimserverPorts:
         clock, in_company, most = ProcessClock(self.clock, self.process), self._mix.in_company, self._mix.in_parcel
         way = WayHome(self.name, self.keys, self._calls, self.process, in_company=in_company, most=most)
         courier = VirtualCourier(self.name, self._outbox, self._mail, self._witness, self._notices)
         home = cast(HomeClient, way)
-        return Ports(
+        return SimserverPorts(
             sealer=Sealer(self.name, self._identity),
             home=home,
             renew=way.renew,
             link=cast(LinkService, SimulatedLink(self.name, self._mail)),
-            courier=cast(Courier, courier),
+            courier=cast(Outbox, courier),
             certificates=certificate_reader(home),
             clock=clock,
             counts=Counter(),
@@ -253,7 +253,7 @@ class SimulationServer:
             nonces=cast(NoncesInFile, self._nonces),
             home_log=self._home_log,
             put_aside=PutAside(),
-            black_box=BlackBox(None, self.clock.unix_s),
+            black_box=CrashGuard(None, self.clock.unix_s),
             custody=cast(CustodyLog, _Custody(self.name, self._witness)),
         )
 

@@ -4,13 +4,13 @@ from typing import Any, Final
 
 import click
 
-from batonpass.scenarios.simulation.kernel.campaign import Kind
+from batonpass.scenarios.simulation.kernel.campaign import CampaignKind
 from batonpass.scenarios.simulation.kernel.show import campaign_options, run_from_command
 from batonpass.scenarios.simulation.tree.mixes import MIXES
 
 __all__ = ["RAFT", "command"]
 
-RAFT: Final = Kind(
+RAFT: Final = CampaignKind(
     command="baton simulate raft",
     run="batonpass.scenarios.simulation.tree.run:simulate_seed",
     mixes=tuple(MIXES),

@@ -21,8 +21,8 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Reserve, Reserved
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.outbox import Courier
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.outbox import Outbox
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.world.api import World, takes
 
 __all__ = ["MAX_UNSURE", "PATIENCE_NS", "Reception", "TargetAdmission", "TargetAdmissions"]
@@ -70,7 +70,7 @@ class _PlacesQuestion:
 class TargetAdmissions:
     """The side of the old authority: places on other servers."""
 
-    def __init__(self, courier: Courier, clock: Clock, counts: Counter[str]) -> None:
+    def __init__(self, courier: Outbox, clock: Clock, counts: Counter[str]) -> None:
         self._courier = courier
         self._clock = clock
         self._counts = counts
@@ -183,7 +183,7 @@ class Reception:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         world: World,
         holdings: Holdings,

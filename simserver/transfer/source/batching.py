@@ -11,16 +11,16 @@ from typing import Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.simserver.net.timer import SpawnTask
-from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
+from batonpass.simserver.transfer.source.concurrency_limit import ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 
-__all__ = ["GATHER_S", "Convoys"]
+__all__ = ["GATHER_S", "DepartureBatching"]
 
 GATHER_S: Final = 0.05
 """A place is kept free for so long at most: some of those under way may take long, or for ever."""
 
 
-class Convoys:
+class DepartureBatching:
     """Has those `begin` who wait at `turnstile`, many at a time."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Convoys:
         clock: Clock,
         spawn: SpawnTask,
         begin: Callable[[DeparturePlan], None],
-        turnstile: Turnstile[DeparturePlan],
+        turnstile: ConcurrencyLimit[DeparturePlan],
     ) -> None:
         """`begin` takes a place for the plan, if it still makes sense, and must not raise."""
         self.turnstile: Final = turnstile

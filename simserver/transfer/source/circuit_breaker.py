@@ -8,14 +8,14 @@ from typing import Final
 
 from batonpass.actors.base.clock import Clock
 
-__all__ = ["CLOSED_NS", "TRIAL_NS", "ClosedBorders"]
+__all__ = ["CLOSED_NS", "TRIAL_NS", "CircuitBreaker"]
 
 CLOSED_NS: Final = 30_000_000_000
 # Longer than home waits for the other one.
 TRIAL_NS: Final = 10_000_000_000
 
 
-class ClosedBorders:
+class CircuitBreaker:
     """What one simulation server knows of that."""
 
     def __init__(self, clock: Clock) -> None:

@@ -9,7 +9,7 @@ all of those have been encrypted and sent. Pure.
 from collections import Counter, OrderedDict
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["AT_ONCE", "AT_ONCE_BYTES", "Turnstile"]
+__all__ = ["AT_ONCE", "AT_ONCE_BYTES", "ConcurrencyLimit"]
 
 AT_ONCE: Final = 128
 """Enough to keep both servers busy while messages are on their way, in two companies apart from each other."""
@@ -32,7 +32,7 @@ class Leaver(Protocol):
 L = TypeVar("L", bound=Leaver)
 
 
-class Turnstile(Generic[L]):
+class ConcurrencyLimit(Generic[L]):
     """Places for those under way, per target, and those that wait for one, in order. At most one entry per entity."""
 
     def __init__(self, at_once: int = AT_ONCE, at_once_bytes: int = AT_ONCE_BYTES) -> None:

@@ -42,25 +42,25 @@ from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.net.timer import Alarm
 from batonpass.simserver.transfer.source.admission import TargetAdmission
-from batonpass.simserver.transfer.source.batching import Convoys
-from batonpass.simserver.transfer.source.circuit_breaker import ClosedBorders
-from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, AT_ONCE_BYTES, Turnstile
+from batonpass.simserver.transfer.source.batching import DepartureBatching
+from batonpass.simserver.transfer.source.circuit_breaker import CircuitBreaker
+from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, AT_ONCE_BYTES, ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
-from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
-from batonpass.simserver.transfer.source.pass_signing import Passes
-from batonpass.simserver.transfer.source.precopy import CopyingAhead
+from batonpass.simserver.transfer.source.notice_timer import NoticeTimer
+from batonpass.simserver.transfer.source.pass_signing import PassSigning
+from batonpass.simserver.transfer.source.precopy import PrecopySender
 from batonpass.simserver.transfer.source.reasons import Waits
-from batonpass.simserver.transfer.source.released_epochs import HandedOn
+from batonpass.simserver.transfer.source.released_epochs import ReleasedEpochs
 from batonpass.simserver.transfer.source.reports import Reports
-from batonpass.simserver.transfer.source.retry_backoff import Stayers
-from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, Patience
-from batonpass.simserver.transfer.source.seen_orders import Begun
+from batonpass.simserver.transfer.source.retry_backoff import RetryBackoff
+from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, RetryTimeout
+from batonpass.simserver.transfer.source.seen_orders import SeenOrders
 from batonpass.simserver.transfer.source.spans import DepartureSpans, begin_spans
 from batonpass.simserver.transfer.source.targets import Targets
-from batonpass.simserver.transfer.source.waiting_for_home import HomeAwaited
+from batonpass.simserver.transfer.source.waiting_for_home import WaitingForHome
 from batonpass.simserver.world.portability import NotPortable
 
 __all__ = ["DepartureLimits", "Departures"]
@@ -93,7 +93,7 @@ class Departures:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         admission: TargetAdmission,
@@ -105,7 +105,7 @@ class Departures:
         home, courier, clock, counts, spans = ports.home, ports.courier, ports.clock, ports.counts, ports.spans
         self._lease: Final = lease
         self._kept: Final = kept
-        self.handed_on: Final = HandedOn()
+        self.handed_on: Final = ReleasedEpochs()
         self._spans: Final = spans
         self._reached = ports.reached
         self._sealer = ports.sealer
@@ -118,28 +118,28 @@ class Departures:
         self._counts = counts
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
-        self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
-        self._begun: Final = Begun()
+        self._leave_taking = NoticeTimer(holdings, courier, clock, self._spawn)
+        self._begun: Final = SeenOrders()
         self.waits: Final = Waits()
         self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
-        self.passes: Final = Passes(ports.sealer, clock, self._spawn, self._send_direct, ports.certificates.signed)
-        self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, limits.least_bytes_ahead, spans)
+        self.passes: Final = PassSigning(ports.sealer, clock, self._spawn, self._send_direct, ports.certificates.signed)
+        self._ahead = PrecopySender(holdings, courier, clock, self._spawn, limits.least_bytes_ahead, spans)
         self._new_id = ports.new_id
-        self._home_awaited: Final = HomeAwaited(clock, self._spawn, lease.may_act, lease.home_answers)
+        self._home_awaited: Final = WaitingForHome(clock, self._spawn, lease.may_act, lease.home_answers)
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         # By transfer; only if anybody listens.
         self._open_spans: dict[str, DepartureSpans] = {}
-        self.stayers = Stayers(clock)
+        self.stayers = RetryBackoff(clock)
         self._targets: Final = Targets(home, clock, self._spawn, self.went_wrong)
-        self._borders: Final = ClosedBorders(clock)
-        self._convoys: Final = Convoys(
+        self._borders: Final = CircuitBreaker(clock)
+        self._convoys: Final = DepartureBatching(
             clock,
             self._spawn,
             lambda plan: self._safely(self._enter, plan, True),
-            Turnstile(limits.at_once, limits.at_once_bytes),
+            ConcurrencyLimit(limits.at_once, limits.at_once_bytes),
         )
-        self._patience = Patience()
+        self._patience = RetryTimeout()
         self._alarm: Final = Alarm(clock, self._spawn, self._next_timer_ns, self._ring)
 
     def __len__(self) -> int:
@@ -546,7 +546,7 @@ class Departures:
             if reply.fence > (given := reply.given(departure.machine.leads_to)):
                 # The log is past this transfer's fence: the target was active and has handed the entity on.
                 return machine.PeerActive(given)
-            return machine.Committed(reply.fence, reply.certificate)
+            return machine.TransferCommitted(reply.fence, reply.certificate)
         if reply.authority != self._sealer.name:
             return machine.Lost(reply.authority, reply.fence)
         return machine.TransferRefused(reply.reason, reply.fence)

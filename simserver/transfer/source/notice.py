@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["GROUP", "OWNER", "WORLD", "Notices"]
+__all__ = ["GROUP", "OWNER", "WORLD", "DrainNotices"]
 
 WORLD: Final = "world"
 OWNER: Final = "owner"
@@ -24,7 +24,7 @@ class _Notice:
     leave: Callable[[], None] = field(repr=False)
 
 
-class Notices:
+class DrainNotices:
     """The notices of one server, one for each entity at most."""
 
     def __init__(self) -> None:

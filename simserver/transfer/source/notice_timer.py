@@ -9,24 +9,24 @@ from typing import Any
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.wire.transfer import ImminentLoss
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.notice import GROUP, OWNER, WORLD, Notices
+from batonpass.simserver.transfer.source.notice import GROUP, OWNER, WORLD, DrainNotices
 
-__all__ = ["LeaveTaking"]
+__all__ = ["NoticeTimer"]
 
 
-class LeaveTaking:
+class NoticeTimer:
     """The notices that one server has given. `spawn` runs what waits beside everything else, if anybody serves."""
 
     def __init__(
-        self, holdings: Holdings, courier: Courier, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
+        self, holdings: Holdings, courier: Outbox, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
     ) -> None:
         self._holdings = holdings
         self._courier = courier
         self._clock = clock
         self._spawn = spawn
-        self._notices = Notices()
+        self._notices = DrainNotices()
 
     def __contains__(self, entity: str) -> bool:
         return entity in self._notices

@@ -17,7 +17,7 @@ from batonpass.crypto import jose
 from batonpass.simserver.net.timer import SpawnTask
 from batonpass.simserver.transfer.source.departure import Departure
 
-__all__ = ["Passes"]
+__all__ = ["PassSigning"]
 
 
 class Signed(Protocol):
@@ -36,7 +36,7 @@ _LATELY_NS: Final = 200_000_000
 _GATHER_NS: Final = 20_000_000
 
 
-class Passes:
+class PassSigning:
     """`send` is told of each departure whose pass is signed: the number of its attempt, and whether it is alone.
 
     `signed` is told of every pass that was signed: whoever reads certificates here will see them again.

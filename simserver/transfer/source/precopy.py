@@ -20,10 +20,10 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Precopied, Precopy
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 
-__all__ = ["CopyingAhead"]
+__all__ = ["PrecopySender"]
 
 PATIENCE_NS: Final = 5_000_000_000
 PATIENCE_NS_PER_BYTE: Final = 100
@@ -45,13 +45,13 @@ class _Copying:
     span: OpenSpan | None = None
 
 
-class CopyingAhead:
+class PrecopySender:
     """The entities of one server whose states go ahead."""
 
     def __init__(
         self,
         holdings: Holdings,
-        courier: Courier,
+        courier: Outbox,
         clock: Clock,
         spawn: Callable[[Callable[..., Any], str], bool],
         least_bytes: int = PRECOPY_BYTES,

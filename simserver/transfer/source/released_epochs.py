@@ -14,14 +14,14 @@ from typing import Final
 from batonpass.authority.wire.log_position import MAX_WENT_ON
 from batonpass.crypto.bounded_tables import LruTable
 
-__all__ = ["MAX_REMEMBERED", "MAX_STAYS", "HandedOn"]
+__all__ = ["MAX_REMEMBERED", "MAX_STAYS", "ReleasedEpochs"]
 
 MAX_REMEMBERED: Final = 10_000
 MAX_STAYS: Final = 128
 """Of one entity; 1 KiB, so 10 MiB if all of so many entities went to and fro so often."""
 
 
-class HandedOn:
+class ReleasedEpochs:
     """The epochs of the last `MAX_STAYS` such stays of the last `MAX_REMEMBERED` entities."""
 
     def __init__(self) -> None:

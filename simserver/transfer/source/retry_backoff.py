@@ -25,7 +25,7 @@ __all__ = [
     "LONGEST_WISH_NS",
     "MAX_TARGETS",
     "RefusedStay",
-    "Stayers",
+    "RetryBackoff",
 ]
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.departures")
@@ -87,7 +87,7 @@ class RefusedStay:
         return f"{known.get(self.reason, 'that was refused')} ({self.reason})"
 
 
-class Stayers:
+class RetryBackoff:
     """Which entities had to stay lately."""
 
     def __init__(self, clock: Clock) -> None:

@@ -9,14 +9,14 @@ from typing import Final
 
 from batonpass.authority.machines.source import FIRST_RETRY_NS
 
-__all__ = ["MAX_FIRST_RETRY_NS", "Patience"]
+__all__ = ["MAX_FIRST_RETRY_NS", "RetryTimeout"]
 
 MAX_FIRST_RETRY_NS: Final = 4_000_000_000
 # What one hand-over more takes all servers together, on cores that have other work too.
 EACH_NS: Final = 10_000_000
 
 
-class Patience:
+class RetryTimeout:
     """Learns from how long hand-overs took."""
 
     def __init__(self) -> None:

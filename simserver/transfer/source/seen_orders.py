@@ -22,7 +22,7 @@ from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 
-__all__ = ["MAX_BEGUN", "Begun", "was_passed"]
+__all__ = ["MAX_BEGUN", "SeenOrders", "was_passed"]
 
 MAX_BEGUN: Final = 65_536
 """So many are remembered; the oldest are forgotten."""
@@ -56,7 +56,7 @@ def _said_by(token: str) -> tuple[str, Fence]:
     return said.get("transfer_id", ""), Fence(said["epoch"], said["sub"])
 
 
-class Begun:
+class SeenOrders:
     """The transfers begun here lately, each with the epoch in which an order of it is a repetition."""
 
     def __init__(self) -> None:

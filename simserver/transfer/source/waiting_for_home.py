@@ -11,14 +11,14 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.simserver.net.timer import SpawnTask
 
-__all__ = ["LOOK_S", "MAX_WAITING", "HomeAwaited"]
+__all__ = ["LOOK_S", "MAX_WAITING", "WaitingForHome"]
 
 LOOK_S: Final = 0.25
 MAX_WAITING: Final = 1024
 """Orders of so many entities are kept; others are dropped, and home gives them again."""
 
 
-class HomeAwaited:
+class WaitingForHome:
     """One server's part.
 
     Args:

@@ -48,7 +48,7 @@ from batonpass.simserver.entity.actor import NewInput
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.early_inputs import EXPECTED_NS, EarlyInputs
@@ -76,7 +76,7 @@ class Arrivals:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         departures: Departures,

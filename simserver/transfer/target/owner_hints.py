@@ -15,7 +15,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerHint
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.net.outbox import Courier
+from batonpass.simserver.net.outbox import Outbox
 
 __all__ = ["AGAIN_NS", "MAX_HINTS", "MAX_SENT_ON", "OwnerHints"]
 
@@ -30,7 +30,7 @@ MAX_SENT_ON: Final = 10_000
 class OwnerHints:
     """Sends hints from one server, and takes those that come."""
 
-    def __init__(self, holdings: Holdings, courier: Courier, clock: Clock, counts: Counter[str]) -> None:
+    def __init__(self, holdings: Holdings, courier: Outbox, clock: Clock, counts: Counter[str]) -> None:
         self._holdings: Final = holdings
         self._courier: Final = courier
         self._clock: Final = clock

@@ -16,7 +16,7 @@ from batonpass.authority.wire.transfer import StageInquiry, StageWord
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.target.staged_states import StagedState, Stages
 
 __all__ = ["AFTER_NS", "StagedOutcomeQueries"]
@@ -38,7 +38,7 @@ class StagedOutcomeQueries:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         stages: Stages,

@@ -21,9 +21,9 @@ from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 
-__all__ = ["CHAIN_AFTER_NS", "MAX_LOOSE", "STATE_AFTER_NS", "LooseEnds", "Unsettled"]
+__all__ = ["CHAIN_AFTER_NS", "MAX_LOOSE", "STATE_AFTER_NS", "UnresolvedTransfers", "Unsettled"]
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.unresolved")
 
@@ -97,7 +97,7 @@ class Unsettled:
         self._wanting.pop(entity, None)
 
 
-class LooseEnds:
+class UnresolvedTransfers:
     """Asks the home instance about loose ends, one after the other, while it is served.
 
     Args:
@@ -107,7 +107,7 @@ class LooseEnds:
 
     def __init__(
         self,
-        ports: Ports,
+        ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
         unsettled: Unsettled,

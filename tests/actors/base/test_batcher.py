@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from batonpass.actors.base.batcher import Combiner
+from batonpass.actors.base.batcher import Batcher
 
 
 class Doubler:
@@ -17,7 +17,7 @@ class Doubler:
 
     def __init__(self, most: int = 100, at_once: float = math.inf) -> None:
         self.rounds: list[list[int]] = []
-        self.combiner = Combiner(self._perform, most=most, at_once=at_once)
+        self.combiner = Batcher(self._perform, most=most, at_once=at_once)
 
     async def _perform(self, items: list[int]) -> Sequence[int | Exception]:
         self.rounds.append(items)
@@ -104,7 +104,7 @@ def test_the_combiner_says_when_answers_are_missing() -> None:
         return []
 
     async def run() -> None:
-        combiner: Combiner[int, int] = Combiner(nothing, most=1)
+        combiner: Batcher[int, int] = Batcher(nothing, most=1)
         with pytest.raises(ValueError, match="zip"):
             await combiner.do(1)
 

@@ -4,19 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from batonpass.actors.http.connection_limits import Admitted, Crowd
+from batonpass.actors.http.connection_limits import Admitted, ConnectionLimits
 from batonpass.actors.link.strangers import place_of
 
 
 def test_there_is_room_until_there_is_none() -> None:
-    crowd = Crowd(2, 2)
+    crowd = ConnectionLimits(2, 2)
     assert crowd.enter("a", "1") == crowd.enter("b", "2") == Admitted(is_in=True)
     assert crowd.enter("c", "3") == Admitted(is_in=True, instead_of="a")
     assert len(crowd) == 2
 
 
 def test_whoever_works_stays_and_the_newest_is_sent_away_when_all_work() -> None:
-    crowd = Crowd(2, 2)
+    crowd = ConnectionLimits(2, 2)
     for who in "ab":
         crowd.enter(who, who)
         crowd.works(who)
@@ -26,7 +26,7 @@ def test_whoever_works_stays_and_the_newest_is_sent_away_when_all_work() -> None
 
 
 def test_an_address_that_has_all_that_is_its_makes_room_for_itself() -> None:
-    crowd = Crowd(10, 2)
+    crowd = ConnectionLimits(10, 2)
     crowd.enter("honest", "1")
     for number in range(20):
         crowd.enter(number, "2")
@@ -39,7 +39,7 @@ def test_an_address_that_has_all_that_is_its_makes_room_for_itself() -> None:
 
 
 def test_of_many_addresses_with_one_connection_each_the_one_that_has_waited_longest_goes() -> None:
-    crowd = Crowd(3, 3)
+    crowd = ConnectionLimits(3, 3)
     for number in range(3):
         crowd.enter(number, f"10.0.0.{number}")
     crowd.waits(0)
@@ -49,7 +49,7 @@ def test_of_many_addresses_with_one_connection_each_the_one_that_has_waited_long
 @given(honest_needs=st.integers(1, 90), most=st.integers(100, 600))
 def test_whoever_sends_a_request_while_strangers_send_half_ones_gets_it_through(honest_needs: int, most: int) -> None:
     """However many they are: as long as fewer of them come meanwhile than there are places."""
-    crowd = Crowd(most, most)
+    crowd = ConnectionLimits(most, most)
     for number in range(2 * most):
         crowd.enter(number, "10.0.0.1")
     assert crowd.enter("honest", "10.0.0.1").is_in
@@ -66,7 +66,7 @@ class AnyCrowd(RuleBasedStateMachine):
     @initialize(most=st.integers(1, 8), of_a_place=st.integers(1, 8))
     def open(self, most: int, of_a_place: int) -> None:
         self.most, self.of_a_place = most, of_a_place
-        self.crowd = Crowd(most, of_a_place)
+        self.crowd = ConnectionLimits(most, of_a_place)
         self.places: dict[int, str] = {}
         self.waiting: list[int] = []
         self.came = 0

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from batonpass.actors.net.poller import YIELDS_IN_A_ROW, Lookout, Parked
+from batonpass.actors.net.poller import YIELDS_IN_A_ROW, Parked, Poller
 
 
 class Post:
@@ -23,7 +23,7 @@ class Post:
         self.parked: dict[str, Parked] = {"a": deque(), "b": deque()}
         self.readers: list[str] = []
         self.settled = 0
-        self.lookout = Lookout(self.drain, self.settle)
+        self.lookout = Poller(self.drain, self.settle)
 
     def drain(self) -> bool:
         self.readers.append("stand_in" if "stand_in" in trio.lowlevel.current_task().name else "receiver")

@@ -17,7 +17,6 @@ from batonpass.authority.machines.source import (
     AskAbort,
     AskHome,
     Case,
-    Committed,
     Effect,
     Event,
     ForwardJournal,
@@ -40,6 +39,7 @@ from batonpass.authority.machines.source import (
     StepDown,
     Superseded,
     TimePassed,
+    TransferCommitted,
     TransferRefused,
 )
 
@@ -134,7 +134,7 @@ def test_what_home_is_being_asked_can_be_asked_at_once_when_it_is_back(case: Cas
     due_ns = machine.next_timer_ns
     assert machine.asks() == ([] if case is Case.DIRECT else [AskHome(6)])
     assert machine.next_timer_ns == due_ns, "nothing is put off by that"
-    machine.handle(Committed(NEXT[case], "token"), 1)
+    machine.handle(TransferCommitted(NEXT[case], "token"), 1)
     assert machine.asks() == []
 
 
@@ -162,12 +162,12 @@ def test_a_tick_before_its_time_does_nothing(case: Case) -> None:
 
 
 def test_in_case_1_the_old_authority_takes_the_certificate_to_the_target() -> None:
-    assert started(Case.DIFFERENT_HOMES).handle(Committed(Fence(5), "token"), 1) == [SendActivate("token", 1)]
+    assert started(Case.DIFFERENT_HOMES).handle(TransferCommitted(Fence(5), "token"), 1) == [SendActivate("token", 1)]
 
 
 def test_in_case_2_the_home_does_that_and_the_old_authority_steps_in_when_it_takes_long() -> None:
     machine = started(Case.SAME_HOME)
-    assert machine.handle(Committed(Fence(5), "token"), 1) == []
+    assert machine.handle(TransferCommitted(Fence(5), "token"), 1) == []
     assert machine.next_timer_ns == 1 + FIRST_RETRY_NS
     assert ticks(machine, 1) == [[SendActivate("token", 1)]]
 
@@ -175,7 +175,7 @@ def test_in_case_2_the_home_does_that_and_the_old_authority_steps_in_when_it_tak
 @pytest.mark.parametrize("case", HOME_CASES)
 def test_a_repetition_brings_the_state_again_for_the_target_may_have_lost_it(case: Case) -> None:
     machine = started(case)
-    first = 2 if machine.handle(Committed(Fence(5), "token"), 1) else 1
+    first = 2 if machine.handle(TransferCommitted(Fence(5), "token"), 1) else 1
     repeated = ticks(machine, 4)[2 - first :]
     assert all(effects[0] == SendState() for effects in repeated[1:])
     assert all(any(isinstance(effect, SendActivate) for effect in effects) for effects in repeated)
@@ -184,7 +184,7 @@ def test_a_repetition_brings_the_state_again_for_the_target_may_have_lost_it(cas
 @pytest.mark.parametrize("case", HOME_CASES)
 def test_when_the_target_stays_silent_the_log_is_asked_whether_it_handed_the_entity_on(case: Case) -> None:
     machine = started(case)
-    first = 2 if machine.handle(Committed(Fence(5), "token"), 1) else 1
+    first = 2 if machine.handle(TransferCommitted(Fence(5), "token"), 1) else 1
     repeated = ticks(machine, 6)
     for attempt, effects in enumerate(repeated, first):
         # Seldom: of a target that is dead hundreds may wait.
@@ -196,7 +196,7 @@ def test_when_the_target_stays_silent_the_log_is_asked_whether_it_handed_the_ent
 @pytest.mark.parametrize("case", HOME_CASES)
 def test_the_frozen_copy_is_kept_until_the_target_is_active(case: Case) -> None:
     machine = started(case)
-    for effects in (machine.handle(Committed(Fence(5), "token"), 1), *ticks(machine, 100)):
+    for effects in (machine.handle(TransferCommitted(Fence(5), "token"), 1), *ticks(machine, 100)):
         assert not any(isinstance(effect, Retire | StepDown | Resume) for effect in effects)
     assert machine.phase is OutgoingPhase.COMMITTED
 
@@ -218,7 +218,9 @@ def test_failures_row_42_what_the_log_gives_after_another_history_leads_to_a_blo
     case: Case,
 ) -> None:
     machine, given = started(case), Fence(3 * EPOCHS_OF_A_HISTORY)
-    assert not any(isinstance(one, Retire) for one in machine.handle(Committed(given, "token"), 1)), "given, not begun"
+    assert not any(isinstance(one, Retire) for one in machine.handle(TransferCommitted(given, "token"), 1)), (
+        "given, not begun"
+    )
     assert machine.handle(PeerActive(Fence(5)), 2) == []
     assert machine.handle(Lost("alpha.s2", given), 3) == []
     assert machine.handle(PeerActive(given), 4) == [ForwardJournal(), Retire(given), ReportTransfer()]
@@ -237,7 +239,7 @@ def test_a_pass_leads_to_no_other_block() -> None:
 
 def test_after_the_commit_too() -> None:
     machine = started(Case.DIFFERENT_HOMES)
-    machine.handle(Committed(Fence(5), "token"), 1)
+    machine.handle(TransferCommitted(Fence(5), "token"), 1)
     assert machine.handle(PeerActive(Fence(5)), 2) == [ForwardJournal(), Retire(Fence(5)), ReportTransfer()]
 
 
@@ -258,7 +260,7 @@ def test_who_lost_authority_steps_down(case: Case) -> None:
 @pytest.mark.parametrize("case", HOME_CASES)
 def test_what_was_committed_and_has_ended_since_is_not_asked_about_for_ever(case: Case) -> None:
     machine = started(case)
-    machine.handle(Committed(NEXT[case], "token"), 1)
+    machine.handle(TransferCommitted(NEXT[case], "token"), 1)
     assert machine.handle(Lost("alpha.s9", NEXT[case]), 1) == [], "the target, of which nothing has been heard yet"
     assert machine.handle(Lost("", Fence(6)), 1) == [StepDown("", Fence(6))]
     assert machine.over
@@ -273,7 +275,7 @@ def test_what_is_over_stays_over_and_needs_no_timer(case: Case) -> None:
         PeerActive(Fence(9)),
         TransferRefused("", Fence(5)),
         Lost("alpha.s9", Fence(9)),
-        Committed(Fence(5), ""),
+        TransferCommitted(Fence(5), ""),
     ]
     assert [machine.handle(event, HOUR_NS) for event in events] == [[]] * 5
     assert machine.next_timer_ns is None
@@ -287,7 +289,7 @@ def test_what_is_over_stays_over_and_needs_no_timer(case: Case) -> None:
 @pytest.mark.parametrize("fence", [Fence(3), Fence(4), Fence(4, 2)])
 def test_an_answer_under_a_fence_of_the_past_is_not_believed(case: Case, fence: Fence) -> None:
     machine = started(case)
-    for event in (Committed(fence, ""), PeerActive(fence), TransferRefused("", fence)):
+    for event in (TransferCommitted(fence, ""), PeerActive(fence), TransferRefused("", fence)):
         assert machine.handle(event, 1) == []
     assert machine.phase is OutgoingPhase.REQUESTED
 
@@ -303,7 +305,7 @@ def test_a_pass_that_was_signed_is_not_taken_back_and_the_state_is_kept_until_so
     machine = started(Case.DIRECT)
     assert machine.handle(TransferRefused("not_holder", Fence(5)), 1) == []
     assert machine.handle(Lost("alpha.s9", Fence(4, 3)), 1) == [], "the log has heard of the pass, not of a state"
-    assert machine.handle(Committed(Fence(4, 3), "token"), 1) == []
+    assert machine.handle(TransferCommitted(Fence(4, 3), "token"), 1) == []
     assert ticks(machine, 1) == [[SendDirect(1)]]
     assert machine.handle(TransferRefused("not_holder", Fence(5)), HOUR_NS) == []
     assert machine.handle(PeerActive(Fence(5)), HOUR_NS) == [ForwardJournal(), Retire(Fence(4, 3)), ReportTransfer()]
@@ -326,7 +328,7 @@ def test_losing_authority_to_somebody_earlier_is_not_believed() -> None:
 
 FENCES = st.builds(Fence, st.integers(3, 7), st.integers(0, 4))
 EVENTS = st.one_of(
-    st.builds(Committed, FENCES, st.just("token")),
+    st.builds(TransferCommitted, FENCES, st.just("token")),
     st.builds(TransferRefused, st.sampled_from(["denied", "no_delegation"]), FENCES),
     st.builds(Lost, st.just("alpha.s9"), FENCES),
     st.builds(PeerActive, FENCES),
@@ -398,7 +400,7 @@ def test_failures_row_11_a_target_that_will_not_take_it_is_given_up_through_the_
     machine = staging(case)
     assert machine.handle(StageRefused(reason), 1) == [AskAbort(reason, 1)]
     assert ticks(machine, 2) == [[AskAbort(reason, 2)], [AskAbort(reason, 3)]]
-    for too_late in (StateStaged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token"), StageRefused("x")):
+    for too_late in (StateStaged(), PeerActive(NEXT[case]), TransferCommitted(NEXT[case], "token"), StageRefused("x")):
         assert machine.handle(too_late, 2) == []
     assert machine.handle(TransferRefused(reason, Fence(9)), 3) == []
     assert machine.handle(TransferRefused(reason, Fence(5)), 3) == [Resume(Fence(5), reason), SendDiscard()]
@@ -457,7 +459,7 @@ def test_failures_row_26_the_log_decides_whether_commit_or_budget_came_first(cas
         Fence(5), "freeze_budget"
     )
     machine = over_budget()
-    machine.handle(Committed(Fence(5), "token"), BUDGET_NS + 1)
+    machine.handle(TransferCommitted(Fence(5), "token"), BUDGET_NS + 1)
     assert machine.phase is OutgoingPhase.COMMITTED
     assert machine.handle(PeerActive(Fence(5)), BUDGET_NS + 2)[1] == Retire(Fence(5))
     machine = over_budget()
@@ -486,7 +488,7 @@ def test_failures_row_26_nothing_is_asked_for_or_sent_for_the_first_time_after_t
         assert machine.handle(StateStaged(), BUDGET_NS) == [AskAbort("freeze_budget", 1)]
     else:
         assert machine.start(BUDGET_NS) == [AskAbort("freeze_budget", 1)]
-    for nobody_can_say_so in (StateStaged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token")):
+    for nobody_can_say_so in (StateStaged(), PeerActive(NEXT[case]), TransferCommitted(NEXT[case], "token")):
         assert machine.handle(nobody_can_say_so, BUDGET_NS + 1) == []
     assert machine.handle(TransferRefused("freeze_budget", Fence(5)), BUDGET_NS + 2)[0] == Resume(
         Fence(5), "freeze_budget"

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.limits import PlacementLimits
 from batonpass.authority.placement.policy import Balance, Move, Resident, ServerLoad, View, units_of
 
 SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3")
@@ -23,7 +23,7 @@ class Place:
         self.group = {f"alpha.e{n}": f"g{n % groups}" if groups and n % 2 else "" for n in range(entities)}
         self.since_s = dict.fromkeys(self.where, 0.0)
         self.immovable = self.untaken = frozenset[str]()
-        self.governor = Governor(BALANCE)
+        self.governor = PlacementLimits(BALANCE)
 
     def view(self) -> View:
         residents = [
@@ -166,7 +166,7 @@ def test_nothing_is_let_through_to_a_drained_server() -> None:
 
 
 def test_failures_33_moves_back_are_counted_as_oscillations_whoever_asked_for_them() -> None:
-    governor = Governor(BALANCE)
+    governor = PlacementLimits(BALANCE)
     governor.noted("alpha.e1", "alpha.s1", "alpha.s2", 100.0)
     governor.noted("alpha.e2", "alpha.s1", "alpha.s2", 100.0)
     assert governor.counts["oscillations"] == 0

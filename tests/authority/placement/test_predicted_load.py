@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.limits import PlacementLimits
 from batonpass.authority.placement.policy import Balance, Move, Resident, ServerLoad, View, relieve
-from batonpass.authority.placement.predicted_load import SHOWN_AFTER_S, ExpectedLoads
+from batonpass.authority.placement.predicted_load import SHOWN_AFTER_S, PredictedLoads
 from batonpass.simserver.server.load_report import LoadMeter
 
 PERIOD_MS, COST_MS = 50, 2.5
@@ -24,7 +24,7 @@ class Pair:
     """Two servers, all entities on the first. A tick that takes longer than its period has the next ones skipped."""
 
     def __init__(self, entities: int) -> None:
-        self.governor, self.expected = Governor(BALANCE), ExpectedLoads()
+        self.governor, self.expected = PlacementLimits(BALANCE), PredictedLoads()
         self.where = {f"alpha.e{number:03}": A for number in range(entities)}
         self.came_ms = dict.fromkeys(self.where, -100_000)
         self.meters = {name: LoadMeter(PERIOD_MS * 1_000_000) for name in (A, B)}
@@ -97,7 +97,7 @@ def test_nobody_gets_hot_by_what_is_moved_to_it(entities: int, phase_ms: int) ->
 
 
 def test_what_was_ordered_counts_until_a_report_can_know_of_all_of_it() -> None:
-    expected = ExpectedLoads()
+    expected = PredictedLoads()
     expected.ordered([Move("alpha.a", A, B), Move("alpha.b", A, B), Move("alpha.c", B, A)], {"alpha.a": 0.3}, 10.0)
     expected.ordered([Move("alpha.b", A, B)], {"alpha.b": 0.2}, 11.0)
     at = [10.5, 11.5, 10.0 + SHOWN_AFTER_S, 11.0 + SHOWN_AFTER_S]
@@ -109,7 +109,7 @@ def test_what_was_ordered_counts_until_a_report_can_know_of_all_of_it() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1)), max_size=200))
 def test_who_is_moved_to_seems_no_cooler_by_it_and_who_is_moved_off_no_hotter(steps: list[tuple[float, float]]) -> None:
-    expected, now_s = ExpectedLoads(), 0.0
+    expected, now_s = PredictedLoads(), 0.0
     for pause_s, cost in steps:
         now_s += pause_s
         expected.ordered([Move("alpha.a", A, B)], {"alpha.a": cost}, now_s)

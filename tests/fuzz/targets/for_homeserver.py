@@ -28,7 +28,7 @@ from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.rest import transport, tree, tree_inputs
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.creation import EntityCreation
-from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.homeserver.transfer.deletion_notices import DeletionNotices
 from batonpass.homeserver.transfer.parcels import Parcels
 from batonpass.tree.data.errors import BadData, BadPath
 from batonpass.tree.data.json_form import to_json as to_json_form
@@ -123,7 +123,7 @@ class _Untaken:
     def __init__(self) -> None:
         self.store = SimpleNamespace(entity=lambda _: None)
         self.births = EntityCreation(NOTHING, NOTHING, cast(Any, CLOCK))
-        self.farewells = Farewells(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
+        self.farewells = DeletionNotices(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
 
 
 class FakeNode(_Untaken):

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from batonpass.actors.net.inbox import Received
 from batonpass.authority.errors import MessageError
-from batonpass.authority.node.rejected_peers import Audit
+from batonpass.authority.node.rejected_peers import RejectedPeers
 from batonpass.authority.wire.lease import RENEWAL_CHANNEL
 from batonpass.authority.wire.transfer import Input, KeyAhead, LetGo, Parcel, Present, encode_link
 from batonpass.crypto.errors import CryptoError
@@ -76,7 +76,7 @@ class _Serving(SimserverNode):
     def __init__(self, inbox: _Inbox) -> None:
         self.link = cast(Any, SimpleNamespace(inbox=inbox))
         self.home, self.sealer, self.clock = cast(Any, KnownServers()), SEALERS["beta.h1"], cast(Any, CLOCK)
-        self.counts, self.audit = Counter(), Audit()
+        self.counts, self.audit = Counter(), RejectedPeers()
         self.lease = cast(Any, SimpleNamespace(log_went_back=False, may_act=lambda _now_ns: True))
         self.courier, self.silences, self.holdings = MagicMock(), MagicMock(), MagicMock()
         self.holdings.get.return_value = None

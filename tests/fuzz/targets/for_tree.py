@@ -17,7 +17,7 @@ from batonpass.tree.disk.snapshot import SnapshotDamaged, SnapshotFile, Snapshot
 from batonpass.tree.machine.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
 from batonpass.tree.machine.sessions import ClientSessions
 from batonpass.tree.machine.state import StateLoader
-from batonpass.tree.member.steward import Steward
+from batonpass.tree.member.steward import MembershipExecutor
 from batonpass.tree.net.certificates import Credentials
 from batonpass.tree.net.frames import (
     FrameBuffer,
@@ -175,12 +175,12 @@ def _steward(data: bytes) -> None:
         assert len(sent) == 1
 
 
-def _asked_steward(leads: bool, sent: list[Any]) -> Steward:
+def _asked_steward(leads: bool, sent: list[Any]) -> MembershipExecutor:
     def send(*said: Any) -> bool:
         sent.append(said)
         return True
 
-    return Steward("a", lambda: cast(RaftCore, _FakeRaft(leads)), send, lambda: None, 1.0)
+    return MembershipExecutor("a", lambda: cast(RaftCore, _FakeRaft(leads)), send, lambda: None, 1.0)
 
 
 class _FakeRaft:
@@ -381,8 +381,8 @@ TARGETS = [
         "tree-steward",
         _steward,
         [
-            "batonpass.tree.member.steward:Steward.take_request_untrusted",
-            "batonpass.tree.member.steward:Steward._decide_untrusted",
+            "batonpass.tree.member.steward:MembershipExecutor.take_request_untrusted",
+            "batonpass.tree.member.steward:MembershipExecutor._decide_untrusted",
             "batonpass.tree.net.membership:change_from_data_untrusted",
         ],
         cbor_seeds(Admit(Member("d", "127.0.0.1", 7009)).to_data(), ["dismiss", "c"], ["transfer", "b"]),

@@ -15,7 +15,7 @@ from batonpass.authority.wire.recovery import RaisedItem
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Collect, LeaseInquiry, Message
 from batonpass.homeserver.config import PeerConfig
 from batonpass.homeserver.failover.collecting import WhoIsThere
-from batonpass.homeserver.failover.foreign_custody import Abroad
+from batonpass.homeserver.failover.foreign_custody import ForeignCustody
 from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from tests.homeserver.rest.test_server_routes import Server
@@ -127,11 +127,11 @@ class Nobody:
 
 
 async def test_what_another_instance_says_of_others_servers_or_to_another_question_does_not_count() -> None:
-    def told(number: int) -> Abroad:
+    def told(number: int) -> ForeignCustody:
         both = [LeaseOf(server=name, incarnation=1) for name in ("beta.s1", "gamma.s1")]
         way: Any = Liar(LeaseWord(number=number, over=both, alive=both))
         nothing, nobody = cast(Any, None), cast(Any, Nobody())
-        return Abroad("alpha", nothing, way, nothing, nothing, nobody, Clock(), lambda: False)
+        return ForeignCustody("alpha", nothing, way, nothing, nothing, nobody, Clock(), lambda: False)
 
     assert await told(0).over("beta", [("beta.s1", 1)]) == {("beta.s1", 1)}
     assert await told(0)._everybody(("beta",), ()) == WhoIsThere({"beta.s1": 1})

@@ -14,7 +14,7 @@ from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, Log
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import OwnerWord
 from batonpass.crypto import jose
-from batonpass.homeserver.failover.log_witness import LogInquiries, Witnesses
+from batonpass.homeserver.failover.log_witness import LogWitnesses, Witnesses
 from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.fuzz.world import IDENTITIES
@@ -162,7 +162,7 @@ async def test_who_is_shown_what_servers_know_is_asked_and_is_the_first_to_be_as
 
     positions: Any = Positions()
     clock: Any = type("Clock", (), {"monotonic_ns": staticmethod(lambda: 0)})
-    asking = LogInquiries(nothing, nothing, told, positions, nothing, lambda: None, went_back, clock)
+    asking = LogWitnesses(nothing, nothing, told, positions, nothing, lambda: None, went_back, clock)
     await asking.ask("beta")
     await asking.ask("beta")
     assert told.asked == ["", "beta.h2", "beta.h2"]

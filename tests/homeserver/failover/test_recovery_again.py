@@ -11,7 +11,7 @@ from batonpass.authority.model.standing import CopySource, LeasePhase, Standing
 from batonpass.authority.procedures.lease import find_lease
 from batonpass.authority.wire.recovery import AdoptedItem, FoundItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collect, Collected
-from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.failover.takeover import Takeovers
 from tests.authority.log import ADA, BALL, HOMESERVER, S1, S2, S3, Log, request
 from tests.authority.rows import DictRows, directory_row
 
@@ -88,7 +88,7 @@ class Play:
         self.now_ns = 1_000_000_000
         clock: Any = SimpleNamespace(monotonic_ns=lambda: self.now_ns, bell=Bell, unix_s=lambda: 1.0)
         store: Any = self.store
-        self.recoveries = Recoveries(store, self.post, clock, lambda: True)
+        self.recoveries = Takeovers(store, self.post, clock, lambda: True)
 
     async def post(self, message: Any, _trace: object, server: str, **_: object) -> None:
         if isinstance(message, Collect):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from batonpass.authority.model.records import Phase, RecoveryRow
 from batonpass.authority.model.standing import LeasePhase, OrphanPolicy
 from batonpass.authority.wire.placement import MAX_MOVES, Moves
-from batonpass.homeserver.failover.return_to_owner import FIRST_WAIT_NS, MAX_HOMEWARD, TIMES, Homeward
+from batonpass.homeserver.failover.return_to_owner import FIRST_WAIT_NS, MAX_HOMEWARD, TIMES, ReturnToOwner
 
 BALL, S1, S2, ABROAD = "alpha.ball", "alpha.s1", "alpha.s2", "beta.s1"
 ROW = RecoveryRow(entity=BALL, last=S1, epoch=2, held=True, target=S2)
@@ -46,7 +46,7 @@ class World:
         self.transfers: dict[str, Any] = {}
         self.messages = 0
         self.said: list[tuple[int, str, str, str]] = []
-        self.homeward = Homeward(cast(Any, self), self.tell, cast(Any, self))
+        self.homeward = ReturnToOwner(cast(Any, self), self.tell, cast(Any, self))
 
     def monotonic_ns(self) -> int:
         return self.now_ns

@@ -9,7 +9,7 @@ from batonpass.authority.model.records import LeaseRow, RecoveryRow
 from batonpass.authority.node.spans import TAKEOVER, takeover_id
 from batonpass.authority.wire.recovery import AdoptedItem
 from batonpass.authority.wire.transfer import Adopted
-from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.failover.takeover import Takeovers
 from tests.authority.log import BALL, OTHER, S1, S2, Log, new_log
 from tests.authority.node.test_spans import Ear
 from tests.homeserver.batched import CLOCK, Kept
@@ -49,7 +49,7 @@ class Home:
         self.log.run("lease.expire", server=S1, incarnation=1, office=0)
         self.is_in_office = True
         store = cast(Any, Rows(self.log))
-        self.recoveries = Recoveries(store, NOTHING, cast(Any, CLOCK), lambda: self.is_in_office, self.ear.spans)
+        self.recoveries = Takeovers(store, NOTHING, cast(Any, CLOCK), lambda: self.is_in_office, self.ear.spans)
 
     def begin(self) -> list[str]:
         return cast("list[str]", self.log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]))

@@ -13,7 +13,7 @@ from batonpass.authority.model.standing import CopySource, LeasePhase
 from batonpass.authority.wire.recovery import AdoptItem, Collect, Collected, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt
 from batonpass.homeserver.failover.collecting import WhoIsThere
-from batonpass.homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Recoveries, believed
+from batonpass.homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Takeovers, believed
 from tests.simserver.ports import TrioClock
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"
@@ -47,7 +47,7 @@ def test_no_copy_of_an_earlier_entity_of_its_name_counts(born: int, epoch: int, 
     """That one was deleted; who had copies of it may still have them, or find them on its disk when it is back."""
     store: Any = SimpleNamespace(entity=lambda entity: SimpleNamespace(born=born))
     nothing: Any = None
-    recoveries = Recoveries(store, nothing, nothing, nothing)
+    recoveries = Takeovers(store, nothing, nothing, nothing)
     assert recoveries._may_count(RecoveryRow(entity="alpha.e", last=S1, epoch=7), S2, epoch) is counts
 
 
@@ -60,7 +60,7 @@ def test_what_waited_for_its_server_is_handed_back_from_when_somebody_else_is_to
     store: Any = SimpleNamespace(recovery=rows.get)
     clock: Any = SimpleNamespace(monotonic_ns=lambda: 0)
     nothing: Any = None
-    recoveries = Recoveries(store, nothing, clock, nothing)
+    recoveries = Takeovers(store, nothing, clock, nothing)
     assert recoveries.hands_back("alpha.e") is handed_back
     recoveries._homeward.adopted(rows.pop("alpha.e"))
     assert recoveries.hands_back("alpha.e") is handed_back, "the log knows that it has gone on"
@@ -79,7 +79,7 @@ def test_who_comes_and_goes_and_is_never_quite_back_is_not_waited_for_without_en
         leases=lambda: rows, away=lambda: [row for row in rows if row.phase is LeasePhase.OVER]
     )
     nothing: Any = None
-    recoveries = Recoveries(store, nothing, clock, nothing)
+    recoveries = Takeovers(store, nothing, clock, nothing)
     between = LeasePhase.ALIVE if was_alive else LeasePhase.RETURNING
     for at_s, incarnation, phase in ((0, 1, LeasePhase.OVER), (6, 2, between), (8, 2, LeasePhase.OVER)):
         clock.now_ns = at_s * 1_000_000_000
@@ -97,7 +97,7 @@ def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last
     gone = [LeaseRow(server=S2, incarnation=1, nonce="n", phase=LeasePhase.OVER)]
     store: Any = SimpleNamespace(leases=lambda: gone, away=lambda: gone)
     nothing: Any = None
-    recoveries = Recoveries(store, nothing, clock, nothing)
+    recoveries = Takeovers(store, nothing, clock, nothing)
     recoveries._note_ends()
     recoveries._left_office()
     clock.now_ns = 10 * PASSED_NS
@@ -147,7 +147,7 @@ async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have
             recoveries.collected(answer, server)
 
     store.submit = submit
-    recoveries = Recoveries(store, post, clock, lambda: True)
+    recoveries = Takeovers(store, post, clock, lambda: True)
     adopted: list[AdoptItem] = []
     there_is = WhoIsThere({S1: 1, S2: 1, FAR: 1})
 
@@ -176,7 +176,7 @@ class Suspects:
             submit=self._submit,
         )
         clock: Any = SimpleNamespace(monotonic_ns=lambda: self.now_ns, bell=Bell)
-        self.recoveries = Recoveries(store, self._post, clock, lambda: True)
+        self.recoveries = Takeovers(store, self._post, clock, lambda: True)
         self.recoveries._note_ends()
 
     async def _submit(self, procedure: str, *, items: list[dict[str, Any]]) -> list[str]:
@@ -255,7 +255,7 @@ async def test_who_does_not_answer_is_asked_ever_more_seldom_and_looked_after_as
         looked += 1
         return WhoIsThere({S1: 1} if trio.current_time() - began_s < 20 else {})
 
-    recoveries = Recoveries(store, post, TrioClock(), lambda: True)
+    recoveries = Takeovers(store, post, TrioClock(), lambda: True)
     began_s = trio.current_time()
     await recoveries._ask(lambda _: [RaisedItem(entity="alpha.e", epoch=7, sub=0)], WhoIsThere({S1: 1}), everybody)
     assert [round(s, 1) for s in asked_s] == [0.0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5, 19.5]
@@ -265,7 +265,7 @@ async def test_who_does_not_answer_is_asked_ever_more_seldom_and_looked_after_as
 def test_who_is_to_go_on_with_something_is_told_so_ever_more_seldom() -> None:
     clock: Any = SimpleNamespace(now_ns=0)
     nothing: Any = None
-    recoveries = Recoveries(nothing, nothing, clock, nothing)
+    recoveries = Takeovers(nothing, nothing, clock, nothing)
     row = RecoveryRow(entity="alpha.e", last=S1, target=S2, epoch=7)
     told = [tick for tick in range(100) if recoveries._is_to_be_told(row, tick * 250_000_000)]
     assert told == [0, 2, 6, 14, 30, 46, 62, 78, 94]

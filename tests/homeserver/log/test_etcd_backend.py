@@ -13,7 +13,7 @@ from batonpass.homeserver.config import ConfigError, EtcdSettings, HomeserverCon
 from batonpass.homeserver.log.backend import make_backend
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.server.main import run as run_homeserver
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.tree.etcd.keys import EtcdKeys
 from tests.homeserver.process import log_file, server_process
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
@@ -29,7 +29,7 @@ async def etcd(tmp_path: Path) -> AsyncIterator[EtcdCluster]:
         yield cluster
 
 
-def etcd_config(directory: Path, ports: Ports, etcd: EtcdCluster, name: str = "alpha.h1") -> HomeserverConfig:
+def etcd_config(directory: Path, ports: PortAllocator, etcd: EtcdCluster, name: str = "alpha.h1") -> HomeserverConfig:
     """As for Raft, but without its port and secret."""
     config = homeserver_config(directory, ports, name)
     members = tuple(MemberConfig(name=member.name, rest_url=member.rest_url) for member in config.members)

@@ -9,7 +9,7 @@ import pytest
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import HttpClient
 from batonpass.authority.model.records import LeaseOffice
-from batonpass.homeserver.log.log_identity import LogDiffers, LogKinship
+from batonpass.homeserver.log.log_identity import LogDiffers, LogIdentity
 from tests.homeserver.served import Home
 
 TOKEN = b"t" * 32
@@ -35,12 +35,12 @@ def member(name: str, marks: dict[int, str], leader: str = "alpha.h1", **way: An
     )
     told: list[LogDiffers] = []
     client: Any = HttpClient(**way) if way else None
-    made: Any = LogKinship(name, store, TOKEN, lambda: leader, client, Clock(), told.append)
+    made: Any = LogIdentity(name, store, TOKEN, lambda: leader, client, Clock(), told.append)
     made.told = told
     return made
 
 
-def asking(name: str, marks: dict[int, str], officer: LogKinship, **changes: Any) -> Any:
+def asking(name: str, marks: dict[int, str], officer: LogIdentity, **changes: Any) -> Any:
     """A member that reaches the officer over HTTP."""
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from batonpass.authority.wire.placement import MAX_STILL, Load, StillRow
-from batonpass.homeserver.placement.not_running import StandingStill
+from batonpass.homeserver.placement.not_running import NotRunning
 from tests.homeserver.served import DEADLINE_S, Home
 from tests.homeserver.transfer.test_refused_orders import COOL, SOURCE, Instance
 
@@ -24,7 +24,7 @@ def still(entity: str, *, still_ms: int = 0, failed_here: bool = False) -> Still
 
 
 def test_what_failed_on_a_server_is_known_until_its_next_report_and_what_stands_still_otherwise_is_not() -> None:
-    known = StandingStill()
+    known = NotRunning()
     for server, name, still_ms in ((COOL, "alpha.e0", 1000), (SOURCE, "alpha.e1", 2000)):
         rows = [still(name, still_ms=still_ms, failed_here=True), still("alpha.old")]
         known.heard(server, rows, 10 * S)

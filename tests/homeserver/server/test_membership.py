@@ -11,7 +11,7 @@ import trio
 
 from batonpass.homeserver.config import HomeserverConfig, MemberConfig
 from batonpass.homeserver.server.main import run as run_homeserver
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.tree import Member, RefusedByInstance, Replica, ReplicaConfig
 from tests.homeserver.process import Config, log_file, server_process
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, simserver_config, until
@@ -30,17 +30,17 @@ def other_secret(directory: Path) -> Path:
     return path
 
 
-def of_another_instance(directory: Path, ports: Ports, victim: MemberConfig) -> HomeserverConfig:
+def of_another_instance(directory: Path, ports: PortAllocator, victim: MemberConfig) -> HomeserverConfig:
     config = homeserver_config(directory, ports, "beta.h2")
     return with_members(config, victim.model_copy(update={"name": "beta.h1"}))
 
 
-def with_another_secret(directory: Path, ports: Ports, victim: MemberConfig) -> HomeserverConfig:
+def with_another_secret(directory: Path, ports: PortAllocator, victim: MemberConfig) -> HomeserverConfig:
     config = with_members(homeserver_config(directory, ports, "alpha.h2"), victim)
     return config.model_copy(update={"raft_secret_file": other_secret(directory)})
 
 
-def unheard_of(directory: Path, ports: Ports, victim: MemberConfig) -> HomeserverConfig:
+def unheard_of(directory: Path, ports: PortAllocator, victim: MemberConfig) -> HomeserverConfig:
     return with_members(homeserver_config(directory, ports, "alpha.h9"), victim)
 
 
@@ -69,7 +69,7 @@ async def refusals(client: httpx.AsyncClient, config: HomeserverConfig) -> list[
 async def test_a_stranger_at_the_raft_port_is_refused_and_ends_with_status_3_and_the_reason(
     tmp_path: Path,
     nursery: trio.Nursery,
-    intruder: Callable[[Path, Ports, MemberConfig], HomeserverConfig],
+    intruder: Callable[[Path, PortAllocator, MemberConfig], HomeserverConfig],
     code: str,
     words: tuple[str, ...],
 ) -> None:

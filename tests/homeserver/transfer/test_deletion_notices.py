@@ -13,7 +13,7 @@ from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.wire.transfer import Despawn, Despawned
 from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer import deletion_notices as farewells
-from batonpass.homeserver.transfer.deletion_notices import LAST_WAIT_NS, Farewells
+from batonpass.homeserver.transfer.deletion_notices import LAST_WAIT_NS, DeletionNotices
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.simserver.ports import TrioClock
 
@@ -34,7 +34,7 @@ class Place:
             lease=lambda server: self.lease if server == AUTHORITY else None,
             submit=self.submit,
         )
-        self.farewells = Farewells(store, self.post, TrioClock(), lambda: self.in_office)
+        self.farewells = DeletionNotices(store, self.post, TrioClock(), lambda: self.in_office)
 
     async def post(self, message: Despawn, trace: Any, to: str, *, on_path: bool) -> None:
         assert (message, on_path) == (Despawn(entity=BALL, epoch=3), False)

@@ -12,7 +12,7 @@ from batonpass.authority.model.records import LeaseRow, Phase, TransferRecord
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.wire.transfer import Grant
 from batonpass.homeserver.names.federation import InstanceUnreachable
-from batonpass.homeserver.transfer.grant_retry import Reminders
+from batonpass.homeserver.transfer.grant_retry import GrantRetry
 from tests.simserver.ports import TrioClock
 
 SOURCE, TARGET = "alpha.s1", "alpha.s2"
@@ -39,7 +39,7 @@ class Place:
             leases=lambda: [self.lease],
             lease=lambda _server: self.lease,
         )
-        self.reminders = Reminders(
+        self.reminders = GrantRetry(
             "alpha", store, self.post, lambda transfer: f"of {transfer.id}", TrioClock(), lambda: self.in_office
         )
 

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from batonpass.authority.model.records import Phase, TransferRecord
 from batonpass.authority.wire.hops import Trace
-from batonpass.homeserver.transfer.group_result import LOOK_S, GroupNews
+from batonpass.homeserver.transfer.group_result import LOOK_S, GroupResults
 from batonpass.homeserver.transfer.waiting_group import WaitingRequest, WaitingRequests
 from tests.homeserver.transfer.test_order_retry import AllVirtual
 
@@ -23,7 +23,7 @@ class Place:
         self.told: list[tuple[float, str]] = []
         self.waiting = WaitingRequests(AllVirtual().bell())
         store: Any = SimpleNamespace(transfer=self._transfer)
-        self.news = GroupNews(store, self.waiting, self._tell, AllVirtual())
+        self.news = GroupResults(store, self.waiting, self._tell, AllVirtual())
 
     def _transfer(self, name: str) -> TransferRecord | None:
         self.looks.append(name)

@@ -9,7 +9,7 @@ import trio
 
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.simserver.server.dispatch import SimserverNode
-from batonpass.simserver.transfer.source.retry_backoff import Stayers
+from batonpass.simserver.transfer.source.retry_backoff import RetryBackoff
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
 MIB = 1024 * 1024
@@ -121,7 +121,7 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert one.counts["internal_error"] == 0
 
     # The world's own wish to move it ends here: nothing is asked, and it goes on.
-    one.departures.stayers = Stayers(one.departures._clock)
+    one.departures.stayers = RetryBackoff(one.departures._clock)
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     await until(lambda: one.counts["state_too_large"] == 2)

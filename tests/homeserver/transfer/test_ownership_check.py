@@ -14,7 +14,7 @@ from batonpass.authority.procedures.fence_allocation import lowest_epoch
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
 from batonpass.authority.wire.sealing import OpenedMessage
-from batonpass.homeserver.transfer.ownership_check import Held
+from batonpass.homeserver.transfer.ownership_check import OwnershipCheck
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.snapshot import state_hash
 from batonpass.simserver.server.dispatch import SimserverNode as SimNode
@@ -266,7 +266,7 @@ async def test_nobody_asks_for_others_nor_about_several_instances_at_once() -> N
         await trio.lowlevel.checkpoint()
 
     nobody: Any = Nobody()
-    held = Held(nobody, nobody, nobody, "alpha", speaks_for, nobody)
+    held = OwnershipCheck(nobody, nobody, nobody, "alpha", speaks_for, nobody)
     items = [HeldItem(entity=entity, epoch=1, sub=0) for entity in ("alpha.ball", "beta.ball")]
 
     def opened(*about: HeldItem, sender: str = "beta.s1") -> OpenedMessage:

@@ -9,7 +9,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import Reason, Refused
 from batonpass.authority.procedures.rate_limit import BURST, Paces, Rate
 from batonpass.homeserver.transfer import rate_limit as request_gate
-from batonpass.homeserver.transfer.rate_limit import MAX_REQUESTERS, RATE, RequestGate
+from batonpass.homeserver.transfer.rate_limit import MAX_REQUESTERS, RATE, RequestRateLimit
 from tests.homeserver.served import Home, Player
 
 BOB, EVE = "alpha.bob", "alpha.eve"
@@ -38,7 +38,7 @@ class Gate:
     def __init__(self, rate: Rate = RATE) -> None:
         self.copy, self.now_s = Copy(), 0.0
         store: Any = self.copy
-        self.gate = RequestGate(store, Unix(), rate, lambda: self.now_s)
+        self.gate = RequestRateLimit(store, Unix(), rate, lambda: self.now_s)
 
     def took(self, who: str, number: int, entity: str | None = None) -> bool:
         try:
@@ -108,7 +108,7 @@ async def test_failures_row_4_the_flood_of_one_delays_nobody_else(world: Home, m
     for entity in (*entities, "alpha.z"):
         await world.entity(entity, ada, "alpha.s1")
     node, submitted = world.node, list[str]()
-    node.request_gate = RequestGate(node.store, node.clock, Rate(6, 0.1), lambda: 0.0)
+    node.request_gate = RequestRateLimit(node.store, node.clock, Rate(6, 0.1), lambda: 0.0)
     submit = node.store.submit
 
     async def counted(procedure: str, **args: Any) -> Any:

@@ -9,9 +9,9 @@ from batonpass.authority.procedures import entity as entity_procedures
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Despawn, Despawned, Spawn
 from batonpass.homeserver.node.composition import Kinds
-from batonpass.homeserver.transfer.deletion_notices import Farewells
+from batonpass.homeserver.transfer.deletion_notices import DeletionNotices
 from batonpass.scenarios.simulation.servers.parts import ServersParts
-from batonpass.simserver.durability.creation_barrier import Newborns
+from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.failover.spawn import EntitySpawns, SpawnRefusal
 from tests.mutants.servers.groups import changed
 
@@ -37,7 +37,7 @@ class _ChangesItsMind(EntitySpawns):
         return refusal
 
 
-class _TellsAtOnce(Newborns):
+class _TellsAtOnce(CreationBarrier):
     """Says that an entity lives as soon as it does."""
 
     def when_kept(self, _entity: str, _asker: str, tell: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class _LooksNoFurther(EntitySpawns):
             self._courier.send(answer, opened.trace, opened.sender, on_path=False)
 
 
-class _TellsOnce(Farewells):
+class _TellsOnce(DeletionNotices):
     """Takes for granted that whoever was told has heard."""
 
     async def _tell(self, entity: str) -> None:

@@ -13,11 +13,11 @@ from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.wire.recovery import CopyItem, FoundItem
 from batonpass.authority.wire.transfer import CopiesKept
 from batonpass.homeserver.failover.collecting import HeardCopies, WhoIsThere
-from batonpass.homeserver.failover.takeover import Recoveries
+from batonpass.homeserver.failover.takeover import Takeovers
 from batonpass.homeserver.node.composition import Kinds
 from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.parts import ServersParts
-from batonpass.simserver.durability.replication import Copier
+from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.lease.keeper import LeaseKeeper
@@ -110,7 +110,7 @@ class _BelievesAnybody(InputStream):
         super()._learn_fence(fence, applied, now_s)
 
 
-class _DurableAtOnce(Copier):
+class _DurableAtOnce(Replication):
     """Calls durable what is applied."""
 
     @property
@@ -118,7 +118,7 @@ class _DurableAtOnce(Copier):
         return False
 
 
-class _DurableWhenSent(Copier):
+class _DurableWhenSent(Replication):
     """Calls durable what is in a copy that it has sent."""
 
     def _take_one(self, holding: Any, outgoing: dict[str, list[CopyItem]]) -> None:
@@ -129,7 +129,7 @@ class _DurableWhenSent(Copier):
                 holding.life.acceptance.made_durable(holding.life, sent.applied)
 
 
-class _HearsTheDead(Copier):
+class _HearsTheDead(Replication):
     """Takes what followers say to keep whenever it comes, and whether it has its own lease or not."""
 
     def kept(self, message: CopiesKept, follower: str) -> None:
@@ -161,7 +161,7 @@ class _NeverAsks(InputStream):
         return None
 
 
-class _FirstAnswer(Recoveries):
+class _FirstAnswer(Takeovers):
     """Goes on with the first copy that it hears of."""
 
     async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> HeardCopies:
@@ -169,28 +169,28 @@ class _FirstAnswer(Recoveries):
         return await super()._ask(asks, first, everybody)
 
 
-class _MindsNoSilence(Recoveries):
+class _MindsNoSilence(Takeovers):
     """Decides without what an instance may have from which the entity came, if that cannot be asked at the moment."""
 
     async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> HeardCopies:
         return (await super()._ask(asks, there, everybody))._replace(silent=frozenset())
 
 
-class _ForgetsDisks(Recoveries):
+class _ForgetsDisks(Takeovers):
     """Goes on without asking the disk of the server that was the last one alive."""
 
     def _waits_for_disk(self, row: Any, answers: Any) -> bool:
         return False
 
 
-class _OwnDiskOnly(Recoveries):
+class _OwnDiskOnly(Takeovers):
     """Has what waited for its server go on with what that came back with, if it has anything of its last stay."""
 
     def _may_count(self, row: RecoveryRow, holder: str, epoch: int) -> bool:
         return super()._may_count(row, holder, epoch) and (holder == row.last or not row.held)
 
 
-class _EarlierStays(Recoveries):
+class _EarlierStays(Takeovers):
     """Goes on from the best copy that was found, though it is of before the last stay."""
 
     def _waits_for_later(self, row: Any, best: Any, there: Any, answers: Any, *, has_begun: bool) -> bool:
@@ -205,7 +205,7 @@ class _WorstCopy(Adoption):
         return found if found is None else found.model_copy(update={"epoch": 1, "sub": 0, "tick": 0})
 
 
-class _ForgetsWhatLeft(Copier):
+class _ForgetsWhatLeft(Replication):
     """Keeps what it handed over in memory, and has none of it after a power cut."""
 
     def left(self, entity: str, frozen: Frozen) -> None:
@@ -213,7 +213,7 @@ class _ForgetsWhatLeft(Copier):
         super().left(entity, frozen)
 
 
-class _LateFirstCheckpoint(Copier):
+class _LateFirstCheckpoint(Replication):
     """Writes down what begins here when the interval is over, like everything else."""
 
     def first_of(self, entity: str) -> None:

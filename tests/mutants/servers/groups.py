@@ -15,10 +15,10 @@ from batonpass.authority.wire.transfer import OwnerRequest
 from batonpass.homeserver.log.store import replicated_procedures
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.entity.snapshot import EntitySnapshot
-from batonpass.simserver.owners.inactivity import Silences
+from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
-from batonpass.simserver.transfer.source.precopy import CopyingAhead
+from batonpass.simserver.transfer.source.precopy import PrecopySender
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["GROUP_MUTANTS", "changed"]
@@ -88,7 +88,7 @@ class _StaleRecipes(CopyAhead):
         return super().recipe(self.stale)
 
 
-class _StaleAhead(CopyingAhead):
+class _StaleAhead(PrecopySender):
     def begin(self, plan: DeparturePlan, holding: Any, over: Any) -> None:
         super().begin(plan, holding, over)
         if plan.entity in self._copying:
@@ -111,14 +111,14 @@ class _CarelessArrivals(Arrivals):
         return snapshot
 
 
-class _NeverSilent(Silences):
+class _NeverSilent(Inactivity):
     """Notices nobody's silence."""
 
     def sweep(self) -> list[OwnerRequest]:
         return []
 
 
-class _DeafSilences(Silences):
+class _DeafSilences(Inactivity):
     """Takes everybody for silent since it began to simulate what they own."""
 
     def heard(self, player: str) -> None:

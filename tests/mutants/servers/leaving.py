@@ -12,20 +12,20 @@ from batonpass.authority.wire.transfer import HandoffReply
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
-from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
+from batonpass.simserver.transfer.source.notice_timer import NoticeTimer
 from tests.mutants.servers.groups import changed
 
 __all__ = ["LEAVING_MUTANTS"]
 
 
-class _WithoutEnd(LeaveTaking):
+class _WithoutEnd(NoticeTimer):
     """Waits for those that were told, however long that takes."""
 
     async def _keep_time(self, entity: str) -> None:
         return
 
 
-class _Hasty(LeaveTaking):
+class _Hasty(NoticeTimer):
     """Lets the entity go as soon as all were told."""
 
     def begin(self, plan: DeparturePlan, leave: Callable[[], None]) -> None:

@@ -10,11 +10,11 @@ from batonpass.scenarios.chaos.network import Loopback
 from batonpass.scenarios.chaos.privacy import Permissions, enter_private_namespaces
 from batonpass.scenarios.chaos.storage import PlainDisks
 from batonpass.scenarios.chaos.tools import ToolFailed, missing_tools, run_tool
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 
 
 async def test_members_on_loopback_have_ports_of_their_own_and_need_no_prefix() -> None:
-    with Ports(Random(5)) as ports:
+    with PortAllocator(Random(5)) as ports:
         network = Loopback(ports)
         for name in ("m1", "m2"):
             await network.plug_in(name)

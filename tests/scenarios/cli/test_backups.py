@@ -18,7 +18,7 @@ from batonpass.authority.machines.lease import LeaseTerms
 from batonpass.homeserver.log.backend import KIND
 from batonpass.scenarios.cli import main as cli
 from batonpass.scenarios.cluster.blueprint import lay_out
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.tree.disk import log_copy
 from batonpass.tree.disk.journal import Journal
@@ -62,7 +62,7 @@ def journal_of(directory: Path, name: str) -> Journal:
 def configs(tmp_path: Path) -> dict[str, Path]:
     """Two homeservers that do not run; the first one has a log of three entries, a vote and keys."""
     (tmp_path / "cluster").mkdir()
-    with Ports(random.Random(7)) as ports:
+    with PortAllocator(random.Random(7)) as ports:
         lay_out(ClusterSpec(instances={"alpha": 2}, simservers=0), tmp_path / "cluster", ports)
     found = {name: tmp_path / "cluster" / name / "config.toml" for name in ("alpha.h1", "alpha.h2")}
     state = found["alpha.h1"].parent / "state"

@@ -22,7 +22,7 @@ from batonpass.crypto.errors import KeyFileError
 from batonpass.homeserver.config import HomeserverConfig, RelayConfig
 from batonpass.scenarios.cli import main as cli
 from batonpass.scenarios.cluster.blueprint import hold_directory, lay_out
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.simserver.server.config import SimserverConfig
@@ -269,7 +269,7 @@ def test_what_is_not_given_is_as_at_the_last_start_in_the_directory(
     baton: Baton, started: list[ClusterSpec], tmp_path: Path
 ) -> None:
     directory = tmp_path / "cluster"
-    with hold_directory(directory), Ports(dice(1)) as ports:
+    with hold_directory(directory), PortAllocator(dice(1)) as ports:
         lay_out(
             ClusterSpec({"alpha": 1}, simservers=1, log_level="DEBUG", telemetry_handlers=("a:f",)), directory, ports
         )
@@ -320,7 +320,7 @@ def test_a_server_runs_with_its_file_and_the_flags_over_it(
         return 5
 
     stand_in(module, main=serve)
-    with hold_directory(tmp_path / "c"), Ports(dice(1)) as ports:
+    with hold_directory(tmp_path / "c"), PortAllocator(dice(1)) as ports:
         blueprint = lay_out(ClusterSpec({"alpha": 1}, relays=1), tmp_path / "c", ports)
     file = next(plan.config_file for plan in blueprint.servers if plan.name == name)
 

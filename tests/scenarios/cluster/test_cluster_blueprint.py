@@ -10,7 +10,7 @@ import pytest
 from batonpass.authority.node.config import read_secret
 from batonpass.homeserver.config import HomeserverConfig, RelayConfig
 from batonpass.scenarios.cluster.blueprint import Blueprint, DirectoryUnusable, hold_directory, lay_out, remembered_spec
-from batonpass.scenarios.cluster.ports import Ports, PortTaken
+from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute
 from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.cluster.test_cluster_ports import listen_as_a_server_does
@@ -28,7 +28,7 @@ SPEC = ClusterSpec(
 
 
 def lay_out_once(spec: ClusterSpec, directory: Path, seed: int = 1) -> Blueprint:
-    with Ports(dice(seed)) as ports:
+    with PortAllocator(dice(seed)) as ports:
         return lay_out(spec, directory, ports)
 
 

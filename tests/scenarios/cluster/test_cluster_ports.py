@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.cluster.ports import Ports, PortTaken, ports_outside
+from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken, ports_outside
 from tests.scenarios.fakes import dice
 
 
 @pytest.fixture
-def ports() -> Iterator[Ports]:
-    with Ports(dice(1)) as ports:
+def ports() -> Iterator[PortAllocator]:
+    with PortAllocator(dice(1)) as ports:
         yield ports
 
 
@@ -43,18 +43,18 @@ def test_ports_below_the_usual_ephemeral_range_are_preferred() -> None:
     assert ports_outside(32_768, 60_999) == range(15_000, 32_768)
 
 
-def test_chosen_ports_differ(ports: Ports) -> None:
+def test_chosen_ports_differ(ports: PortAllocator) -> None:
     chosen = [ports.choose() for _ in range(50)]
 
     assert len(set(chosen)) == 50
 
 
-def test_two_clusters_with_the_same_dice_get_different_ports(ports: Ports) -> None:
-    with Ports(dice(1)) as others:
+def test_two_clusters_with_the_same_dice_get_different_ports(ports: PortAllocator) -> None:
+    with PortAllocator(dice(1)) as others:
         assert {ports.choose() for _ in range(20)}.isdisjoint({others.choose() for _ in range(20)})
 
 
-def test_a_server_can_listen_on_its_reserved_port_and_again_after_a_crash(ports: Ports) -> None:
+def test_a_server_can_listen_on_its_reserved_port_and_again_after_a_crash(ports: PortAllocator) -> None:
     port = ports.choose()
 
     for _ in range(2):
@@ -63,38 +63,38 @@ def test_a_server_can_listen_on_its_reserved_port_and_again_after_a_crash(ports:
         # Closing the listener first leaves a connection in TIME_WAIT, as a crash does.
 
 
-def test_a_server_can_bind_udp_on_its_reserved_port(ports: Ports) -> None:
+def test_a_server_can_bind_udp_on_its_reserved_port(ports: PortAllocator) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", ports.choose()))
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
 def test_a_port_in_use_is_never_chosen(kind: socket.SocketKind) -> None:
-    with Ports(dice(7)) as first:
+    with PortAllocator(dice(7)) as first:
         favourite = first.choose()
     with socket.socket(socket.AF_INET, kind) as occupant:
         occupant.bind(("127.0.0.1", favourite))
-        with Ports(dice(7)) as second:
+        with PortAllocator(dice(7)) as second:
             assert second.choose() != favourite
 
 
-def test_a_cluster_gets_its_earlier_ports_back(ports: Ports) -> None:
+def test_a_cluster_gets_its_earlier_ports_back(ports: PortAllocator) -> None:
     port = ports.choose()
     ports.close()
 
-    with Ports(dice(2)) as later:
+    with PortAllocator(dice(2)) as later:
         later.claim(port)
 
 
-def test_a_port_that_another_program_listens_on_is_named(ports: Ports) -> None:
+def test_a_port_that_another_program_listens_on_is_named(ports: PortAllocator) -> None:
     port = ports.choose()
     refused = pytest.raises(PortTaken, match=f"port {port} on 127.0.0.1 is used by another program")
 
-    with listen_as_a_server_does(port), Ports(dice(2)) as later, refused:
+    with listen_as_a_server_does(port), PortAllocator(dice(2)) as later, refused:
         later.claim(port)
 
 
-def test_no_port_is_claimed_twice(ports: Ports) -> None:
+def test_no_port_is_claimed_twice(ports: PortAllocator) -> None:
     port = ports.choose()
 
     with pytest.raises(PortTaken, match="claimed twice"):

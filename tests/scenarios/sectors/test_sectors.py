@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from batonpass.authority.wire.hops import REPEATED, Trace
 from batonpass.scenarios.cli import main as cli
 from batonpass.scenarios.cluster.blueprint import hold_directory, lay_out
-from batonpass.scenarios.cluster.ports import Ports
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute
 from batonpass.scenarios.judge.custody import Custody
 from batonpass.scenarios.judge.evidence import Evidence
@@ -353,7 +353,7 @@ def test_wrong_usage_is_one_sentence_and_exit_status_2(
 
 def test_a_directory_with_an_earlier_cluster_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "earlier"
-    with hold_directory(directory), Ports(random.Random(1)) as ports:
+    with hold_directory(directory), PortAllocator(random.Random(1)) as ports:
         lay_out(make_test_plan().cluster, directory, ports)
     assert cli.run_command(["run", "sectors", "--dir", str(directory)]) == 2
     assert "a run needs a new or empty directory" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from batonpass.scenarios.cli.main import run_command
-from batonpass.scenarios.simulation.kernel.campaign import Campaign, Kind, MixResult
+from batonpass.scenarios.simulation.kernel.campaign import Campaign, CampaignKind, MixResult
 from batonpass.scenarios.simulation.kernel.pace import SAY_EVERY_S, Pace
 from batonpass.scenarios.simulation.kernel.show import run_and_show
 from tests.mutants.runs import campaign_of
@@ -87,7 +87,7 @@ def test_ctrl_c_and_sigterm_show_what_was_done_so_far(
     assert [mix["writes_per_s"] >= 0 for mix in report["mixes"]] == [True]
 
 
-KIND = Kind(
+KIND = CampaignKind(
     command="baton simulate some",
     run="some:simulate_seed",
     mixes=("calm", "lossy", "cuts"),

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
-from batonpass.simserver.durability.creation_barrier import MAX_ASKERS, PATIENCE_NS, Newborns
+from batonpass.simserver.durability.creation_barrier import MAX_ASKERS, PATIENCE_NS, CreationBarrier
 from batonpass.simserver.durability.replication import Kept
 
 BALL, HOME = "alpha.ball", "alpha.h1"
@@ -44,7 +44,7 @@ class Place:
         self.told: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         this: Any = self
-        self.newborns = Newborns(this, this, this, TrioClock(), self.counts)
+        self.newborns = CreationBarrier(this, this, this, TrioClock(), self.counts)
 
     # As `Holdings`, `Copier` and `Ledger`.
 

@@ -22,7 +22,7 @@ from batonpass.authority.model.standing import CopySource
 from batonpass.authority.wire.recovery import CopyItem, KeptItem
 from batonpass.authority.wire.transfer import Copies, CopiesKept, decode_link_untrusted
 from batonpass.simserver.durability import replication as copies
-from batonpass.simserver.durability.replication import Copier, new_copy
+from batonpass.simserver.durability.replication import Replication, new_copy
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.world.api import World
 from tests.simserver.entity.test_sleep import Naps
@@ -70,11 +70,11 @@ class Place:
         self.counts: Counter[str] = Counter()
         self.table = CopyTable(1 << 20, 1000)
 
-    def copier(self, **options: Any) -> Copier:
+    def copier(self, **options: Any) -> Replication:
         this: Any = self
         settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
         ports = ports_of(HERE, home=this, link=this, counts=self.counts)
-        return Copier(ports, self.lease, self.holdings, self.table, this, **settings)
+        return Replication(ports, self.lease, self.holdings, self.table, this, **settings)
 
     # The home instance, the link and the ledger, as far as copies need them.
 
@@ -116,7 +116,7 @@ def place(system: System) -> Place:
 
 
 @asynccontextmanager
-async def served(copier: Copier) -> AsyncIterator[None]:
+async def served(copier: Replication) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
         await nursery.start(copier.serve)
         yield
@@ -445,7 +445,7 @@ def said(place: Place) -> list[str]:
     return [item.entity for _, message in place.posted for item in message.items]
 
 
-def full(place: Place) -> Copier:
+def full(place: Place) -> Replication:
     """A follower that has room for three large copies, and has them."""
     copier = place.copier()
     for entity in ROWS:

@@ -13,7 +13,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.standing import CopySource
 from batonpass.simserver.durability import retained_states as module
 from batonpass.simserver.durability.ledger_rows import ENTITIES, LedgerRows
-from batonpass.simserver.durability.retained_states import HANDED_OVER_NS, OF_BEFORE_NS, HandedOver
+from batonpass.simserver.durability.retained_states import HANDED_OVER_NS, OF_BEFORE_NS, RetainedStates
 from batonpass.simserver.entity.snapshot import Frozen, state_hash
 
 BALL = "alpha.ball"
@@ -77,8 +77,8 @@ def frozen(epoch: int, tick: int = 7, state: bytes = b"state") -> Frozen:
     return Frozen(Fence(epoch), "ball", tick, state, state_hash(state), 0)
 
 
-def table(rows: Rows, clock: Now, checkpoint_ns: int = CHECKPOINT_NS) -> HandedOver:
-    return HandedOver(rows, clock, Counter(), checkpoint_ns=checkpoint_ns)
+def table(rows: Rows, clock: Now, checkpoint_ns: int = CHECKPOINT_NS) -> RetainedStates:
+    return RetainedStates(rows, clock, Counter(), checkpoint_ns=checkpoint_ns)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_large_states_are_written_no_more_often_than_checkpoints(
 def test_what_the_disk_has_no_room_for_is_counted(clock: Now, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batonpass.simserver.durability.ledger_rows.MAX_WRITE_BYTES", 1)
     counts: Counter[str] = Counter()
-    kept = HandedOver(Rows(has_room=False), clock, counts, checkpoint_ns=CHECKPOINT_NS)
+    kept = RetainedStates(Rows(has_room=False), clock, counts, checkpoint_ns=CHECKPOINT_NS)
     kept.keep(BALL, frozen(3))
     assert counts == {"handed_over_too_large": 1}
 

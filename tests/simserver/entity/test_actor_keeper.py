@@ -18,7 +18,7 @@ from batonpass.actors import (
 )
 from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.actor import Inspect, TickNow
-from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
+from batonpass.simserver.entity.actor_keeper import ENTITIES, ActorKeeper, entity_name
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from tests.actors.servers import Last
@@ -54,7 +54,7 @@ async def populated(system: System) -> Population:
     holdings = Holdings(environment, Written())
     family = (
         DynamicSupervisorSpec(ENTITIES, name=ENTITIES, max_restarts=100),
-        ActorSpec("caretaker", Caretaker, (environment, holdings), name="caretaker"),
+        ActorSpec("caretaker", ActorKeeper, (environment, holdings), name="caretaker"),
     )
     await system.start_child(SupervisorSpec("population", family, strategy=Strategy.REST_FOR_ONE, max_restarts=100))
     return Population(system, holdings)
@@ -80,16 +80,16 @@ async def test_those_that_begin_together_are_attended_to_together(
     population: Population, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once: list[int] = []
-    attend_all = Caretaker._attend_all
+    attend_all = ActorKeeper._attend_all
 
-    async def counted(self: Caretaker, lives: Iterable[Life]) -> None:
+    async def counted(self: ActorKeeper, lives: Iterable[Life]) -> None:
         together = list(lives)
         # Those that it found there when it began are told of once more.
         if without := sum(not life.has_actor for life in together):
             at_once.append(without)
         await attend_all(self, together)
 
-    monkeypatch.setattr(Caretaker, "_attend_all", counted)
+    monkeypatch.setattr(ActorKeeper, "_attend_all", counted)
     population.spawn(*(f"alpha.e{number}" for number in range(5)))
     await population.looked_after()
     population.spawn("alpha.late")

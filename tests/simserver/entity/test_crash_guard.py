@@ -17,7 +17,7 @@ from batonpass.actors.core.system import System
 from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.recovery import MAX_DEATHS
-from batonpass.simserver.entity.crash_guard import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, BlackBox
+from batonpass.simserver.entity.crash_guard import MAX_ENTITIES, MAX_HEARD, REMEMBERED_S, TOO_OFTEN, CrashGuard
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.table import Holdings
 from tests.simserver.entity.test_table import Written
@@ -28,8 +28,8 @@ DIED_TWICE = "servers died, or lost their leases, 2 times while they simulated i
 names = st.from_regex(r"[a-z][a-z0-9]{0,8}\.[a-z][a-z0-9-]{0,20}", fullmatch=True)
 
 
-def started(directory: Path, at_s: float = 0.0) -> BlackBox:
-    return BlackBox(directory, lambda: at_s)
+def started(directory: Path, at_s: float = 0.0) -> CrashGuard:
+    return CrashGuard(directory, lambda: at_s)
 
 
 @given(ticked=st.lists(names), last=names, epoch=st.integers(0, MAX_EPOCH), is_at_work=st.booleans())
@@ -90,7 +90,7 @@ def test_deaths_are_remembered_for_an_hour(tmp_path: Path) -> None:
 def test_also_by_a_server_that_has_run_for_longer_and_of_what_it_has_heard(tmp_path: Path) -> None:
     started(tmp_path).enter(BALL, 3)
     now = SimpleNamespace(s=10.0)
-    box = BlackBox(tmp_path, lambda: now.s)
+    box = CrashGuard(tmp_path, lambda: now.s)
     box.heard("alpha.other", [3, 5])
     for now.s, is_remembered in ((10.0 + REMEMBERED_S - 1, True), (10.0 + REMEMBERED_S, False)):
         assert bool(box.deaths(BALL)) == bool(box.verdict("alpha.other")) == is_remembered

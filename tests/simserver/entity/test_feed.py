@@ -14,7 +14,7 @@ from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.durability import replication as copies
-from batonpass.simserver.entity.feed import Batch, Change, Changed, Committed, Event, Feed, Follower
+from batonpass.simserver.entity.feed import Changed, CommitFeed, Committed, EntityChange, Event, FeedBatch, FeedFollower
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
@@ -29,7 +29,7 @@ def unheard() -> None:
     """Nobody waits."""
 
 
-def events_of(follower: Follower) -> list[Event]:
+def events_of(follower: FeedFollower) -> list[Event]:
     found: list[Event] = []
     while (batch := follower.take()) is not None:
         assert not batch.missed
@@ -77,9 +77,9 @@ async def test_a_tick_that_failed_is_not_told_but_that_the_entity_is_quarantined
     world.fails = "step"
     ticks(actor, 3)
     await inspect(actor)
-    assert events_of(follower) == [Changed(BALL, Fence(1), 1, Change.QUARANTINED)]
+    assert events_of(follower) == [Changed(BALL, Fence(1), 1, EntityChange.QUARANTINED)]
     assert actor.life.release()
-    assert events_of(follower) == [Changed(BALL, Fence(1), 1, Change.RELEASED)]
+    assert events_of(follower) == [Changed(BALL, Fence(1), 1, EntityChange.RELEASED)]
 
 
 async def test_an_entity_that_comes_resumes_and_leaves_is_told_of_in_this_order(system: System) -> None:
@@ -92,10 +92,10 @@ async def test_an_entity_that_comes_resumes_and_leaves_is_told_of_in_this_order(
     life.resume(Fence(2))
     holdings.leave(BALL, "alpha.s2", Fence(3))
     assert events_of(follower) == [
-        Changed(BALL, Fence(1), 0, Change.BEGUN),
-        Changed(BALL, Fence(1), 0, Change.ALTERED),
-        Changed(BALL, Fence(2), 0, Change.BEGUN),
-        Changed(BALL, Fence(2), 0, Change.ENDED),
+        Changed(BALL, Fence(1), 0, EntityChange.BEGUN),
+        Changed(BALL, Fence(1), 0, EntityChange.ALTERED),
+        Changed(BALL, Fence(2), 0, EntityChange.BEGUN),
+        Changed(BALL, Fence(2), 0, EntityChange.ENDED),
     ]
     assert holdings.gone(BALL) is not None
 
@@ -161,7 +161,7 @@ def test_whatever_changes_of_an_entity_is_told_unless_a_tick_is_to_come_with_it(
     """What replication rests on: of an entity of which nothing was told there is nothing new to copy."""
     stage = alone()
     told: list[str] = []
-    stage.environment.feed.listen("test", Change, told.append)
+    stage.environment.feed.listen("test", EntityChange, told.append)
     life = living(stage)
     for step in steps:
         told.clear()
@@ -193,13 +193,13 @@ def test_of_one_entity_fence_and_tick_never_go_back_and_each_tick_is_a_higher_on
 # --- batches and their bound -----------------------------------------------------------------------------------------
 
 
-def commit(told: Feed, entity: str, tick: int, inputs: Sequence[PendingInput] = ()) -> None:
+def commit(told: CommitFeed, entity: str, tick: int, inputs: Sequence[PendingInput] = ()) -> None:
     if told.hears_commits:
         told.committed(entity, Fence(1), tick, {"tick": tick - 1}, {"tick": tick}, inputs)
 
 
 def test_what_happens_in_one_round_is_one_batch_and_nobody_is_woken_before_it_is_over() -> None:
-    told, woken = Feed(), list[int]()
+    told, woken = CommitFeed(), list[int]()
     follower = told.follow("test", lambda: woken.append(1))
     told.round_begins(7)
     for number in range(3):
@@ -220,7 +220,7 @@ def test_what_happens_in_one_round_is_one_batch_and_nobody_is_woken_before_it_is
 
 
 def test_a_round_that_was_not_ended_is_over_when_the_next_one_begins() -> None:
-    told = Feed()
+    told = CommitFeed()
     follower = told.follow("test", unheard)
     told.round_begins(1)
     commit(told, BALL, 1)
@@ -237,7 +237,7 @@ def test_a_round_that_was_not_ended_is_over_when_the_next_one_begins() -> None:
 def test_a_slow_follower_has_every_change_in_order_or_is_told_how_many_it_has_missed(
     bound: int, rounds: list[tuple[int, bool]]
 ) -> None:
-    told, tick, heard, missed, waiting = Feed(), 0, list[int](), 0, 0
+    told, tick, heard, missed, waiting = CommitFeed(), 0, list[int](), 0, 0
     follower = told.follow("slow", unheard, bound)
     prompt = told.follow("prompt", unheard)
     seen_by_prompt: list[int] = []
@@ -272,11 +272,11 @@ def test_a_slow_follower_has_every_change_in_order_or_is_told_how_many_it_has_mi
 
 
 def test_a_follower_that_has_missed_something_hears_again_from_where_it_reads_the_table() -> None:
-    told = Feed()
+    told = CommitFeed()
     follower = told.follow("slow", unheard, bound=2)
     for tick in range(1, 5):
         commit(told, BALL, tick)
-    assert follower.take() == Batch(0, (), 4), "what waited is lost too: the table has it"
+    assert follower.take() == FeedBatch(0, (), 4), "what waited is lost too: the table has it"
     commit(told, BALL, 5)
     assert [event.tick for event in events_of(follower)] == [5]
 
@@ -290,19 +290,19 @@ def test_nothing_is_made_of_a_tick_where_nobody_listens(monkeypatch: pytest.Monk
 
     stage = alone()
     told = stage.environment.feed
-    told.listen("test", set(Change) - {Change.STEPPED}, unheard_of).close()
+    told.listen("test", set(EntityChange) - {EntityChange.STEPPED}, unheard_of).close()
     with told.follow("test", unheard):
         assert hears_commits(told)
     life = living(stage)
-    monkeypatch.setattr(Feed, "committed", made)
+    monkeypatch.setattr(CommitFeed, "committed", made)
     life.commit({"applied": [1]}, now_ns=1)
     assert not hears_commits(told)
-    told.listen("test", {Change.STEPPED}, unheard_of)
+    told.listen("test", {EntityChange.STEPPED}, unheard_of)
     with pytest.raises(AssertionError):
         life.commit({"applied": [2]}, now_ns=2)
 
 
-def hears_commits(told: Feed) -> bool:
+def hears_commits(told: CommitFeed) -> bool:
     return told.hears_commits
 
 
@@ -331,10 +331,10 @@ def test_a_subscriber_that_fails_ends_its_own_subscription_and_nothing_else(
             assert calls < fails_at, "it is told of nothing more"
 
         def failing() -> Any:
-            return told.listen("bad", Change, fail) if what == "listener" else told.follow("bad", fail)
+            return told.listen("bad", EntityChange, fail) if what == "listener" else told.follow("bad", fail)
 
         bad = failing() if with_failing and first else None
-        told.listen("good", Change, heard.append)
+        told.listen("good", EntityChange, heard.append)
         follower = told.follow("good", unheard)
         if with_failing and not first:
             bad = failing()
@@ -357,11 +357,11 @@ def test_a_subscriber_that_fails_ends_its_own_subscription_and_nothing_else(
 
 
 def test_a_subscription_that_was_closed_hears_nothing_more() -> None:
-    told, heard = Feed(), list[str]()
-    with told.listen("test", Change, heard.append) as listener, told.follow("test", unheard) as follower:
+    told, heard = CommitFeed(), list[str]()
+    with told.listen("test", EntityChange, heard.append) as listener, told.follow("test", unheard) as follower:
         commit(told, BALL, 1)
     commit(told, BALL, 2)
-    told.changed(BALL, Fence(1), 2, Change.ENDED)
+    told.changed(BALL, Fence(1), 2, EntityChange.ENDED)
     listener.close()
     assert (heard, len(events_of(follower)), told.hears_commits) == ([BALL], 1, False)
 

@@ -12,7 +12,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.lease import Holder, LeaseTerms, Renewed
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.recovery import TOO_OFTEN
-from batonpass.simserver.entity.crash_guard import BlackBox
+from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
@@ -83,7 +83,7 @@ class Slow:
 class Server:
     """A simulation server with a lease, of which the test says when it is renewed; its box outlives the lease."""
 
-    def __init__(self, system: Any, box: BlackBox | None = None, world: Slow | None = None) -> None:
+    def __init__(self, system: Any, box: CrashGuard | None = None, world: Slow | None = None) -> None:
         self.world = world or Slow()
         self.world.participants = self.world.kept
         self.stage = self.world.stage = Stage(system, world=self.world)
@@ -93,7 +93,7 @@ class Server:
         environment = self.stage.environment
         object.__setattr__(environment, "may_act", keeper.may_act)
         object.__setattr__(environment, "is_lost_by", keeper.is_lost_by)
-        object.__setattr__(environment, "black_box", box or BlackBox(None, float))
+        object.__setattr__(environment, "black_box", box or CrashGuard(None, float))
         self.box = environment.black_box
         self.renewed()
 
@@ -217,12 +217,12 @@ def test_nothing_is_spawned_whose_spawn_cost_the_lease() -> None:
 
 
 def test_that_it_cost_a_lease_is_known_after_a_restart_and_where_home_tells_of_it(tmp_path: Path) -> None:
-    server = Server(None, BlackBox(tmp_path, float))
+    server = Server(None, CrashGuard(tmp_path, float))
     life = server.life()
     server.world.slow = "dehydrate"
     life.at_rest()
-    assert BlackBox(tmp_path, float).deaths(BALL) == [1]
-    there = Server(None, BlackBox(tmp_path / "elsewhere", float))
+    assert CrashGuard(tmp_path, float).deaths(BALL) == [1]
+    there = Server(None, CrashGuard(tmp_path / "elsewhere", float))
     there.box.heard(BALL, [1])
     came = there.life(Fence(3))
     there.world.slow = "dehydrate"

@@ -28,7 +28,7 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import InputItem
 from batonpass.simserver.entity import passivated as passive
 from batonpass.simserver.entity.actor import Entity, NewInput, TickNow
-from batonpass.simserver.entity.actor_keeper import ENTITIES, Caretaker, entity_name
+from batonpass.simserver.entity.actor_keeper import ENTITIES, ActorKeeper, entity_name
 from batonpass.simserver.entity.inputs import Cursor
 from batonpass.simserver.entity.passivation import Passivation
 from batonpass.simserver.entity.snapshot import EntitySnapshot
@@ -260,7 +260,7 @@ class Population:
     async def start(self) -> None:
         family = (
             DynamicSupervisorSpec(ENTITIES, name=ENTITIES, max_restarts=100),
-            ActorSpec("caretaker", Caretaker, (self.stage.environment, self.holdings), name="caretaker"),
+            ActorSpec("caretaker", ActorKeeper, (self.stage.environment, self.holdings), name="caretaker"),
         )
         await self.system.start_child(
             SupervisorSpec("population", family, strategy=Strategy.REST_FOR_ONE, max_restarts=100)

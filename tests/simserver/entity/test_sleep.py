@@ -18,7 +18,7 @@ from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.notice_timer import LeaveTaking
+from batonpass.simserver.transfer.source.notice_timer import NoticeTimer
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
@@ -196,7 +196,7 @@ async def test_a_notice_wakes_it_so_that_its_world_hears_that_it_leaves(system: 
     courier: Any = SimpleNamespace(tell_player=lambda player, message: None)
     clock: Any = SimpleNamespace(monotonic_ns=stage.environment.monotonic_ns)
     plan = DeparturePlan("transfer-1", BALL, "alpha.s2", notice_ms=5000)
-    LeaveTaking(holdings, courier, clock, lambda keep_time, entity: True).begin(plan, lambda: None)
+    NoticeTimer(holdings, courier, clock, lambda keep_time, entity: True).begin(plan, lambda: None)
     ticks(actor, 3)
     assert not (await inspect(actor))["asleep"], "until it has left, or stays"
     assert [left is not None for left in world.leaves_in_ms] == [True] * 3

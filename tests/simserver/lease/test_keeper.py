@@ -15,7 +15,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.simserver.lease.keeper import SOONEST_NS, LeaseKeeper, Nonces
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from tests.simserver.ports import TrioClock, ports_of
 
@@ -30,7 +30,7 @@ def keeper_of(
     directory: Path,
     home: Any,
     counts: Counter[str] | None = None,
-    home_log: HomeLog | None = None,
+    home_log: LogWatermark | None = None,
     *,
     stepped_down: Callable[[], None] = lambda: None,
     find_way_back: Callable[[str], Awaitable[bool]] = no_way_back,
@@ -38,7 +38,7 @@ def keeper_of(
 ) -> LeaseKeeper:
     """A lease that is bound to a server which does this, and renewed by `home`."""
     ports = ports_of(home=home, renew=getattr(home, "renew", None), counts=counts)
-    keeper = LeaseKeeper(ports, Nonces(directory / "lease.json"), home_log or HomeLog(TrioClock()))
+    keeper = LeaseKeeper(ports, Nonces(directory / "lease.json"), home_log or LogWatermark(TrioClock()))
     keeper.bind(
         stepped_down=stepped_down, find_way_back=find_way_back, has_shared=has_shared, home_is_back=lambda: None
     )
@@ -72,7 +72,7 @@ async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_ke
 ) -> None:
     gave_up: list[int] = []
     counts: Counter[str] = Counter()
-    home_log = HomeLog(TrioClock(), tmp_path / "home_log")
+    home_log = LogWatermark(TrioClock(), tmp_path / "home_log")
     keeper = keeper_of(tmp_path, None, counts, home_log, stepped_down=lambda: gave_up.append(1))
     keeper._begin_as(1)
     now_ns = TrioClock().monotonic_ns()
@@ -120,7 +120,7 @@ class Back:
     """A server that has followed a log which went back, and what it is asked to give up when another one counts."""
 
     def __init__(self, directory: Path) -> None:
-        self.home_log = HomeLog(TrioClock(), directory / "home_log")
+        self.home_log = LogWatermark(TrioClock(), directory / "home_log")
         self.counts: Counter[str] = Counter()
         self.asked: list[str] = []
         self.is_astray = True
@@ -213,13 +213,13 @@ async def test_a_renewal_says_all_there_is_to_say_also_after_one_was_refused(tmp
 
 async def test_the_position_of_the_log_outlives_the_server(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
-        log = HomeLog(TrioClock(), tmp_path / "home_log")
+        log = LogWatermark(TrioClock(), tmp_path / "home_log")
         await nursery.start(log.serve)
         log.position = "a.b.c"
         nursery.cancel_scope.cancel()
-    assert HomeLog(TrioClock(), tmp_path / "home_log").position == "a.b.c"
+    assert LogWatermark(TrioClock(), tmp_path / "home_log").position == "a.b.c"
     (tmp_path / "home_log").unlink()
-    assert HomeLog(TrioClock(), tmp_path / "home_log").position == ""
+    assert LogWatermark(TrioClock(), tmp_path / "home_log").position == ""
 
 
 def test_what_it_knows_of_the_others_is_told_apart_by_who_is_alive_and_who_is_drained(tmp_path: Path) -> None:

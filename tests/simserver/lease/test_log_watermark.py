@@ -8,7 +8,7 @@ import trio
 from batonpass.authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace, LogPosition
 from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD
 from batonpass.crypto import jose
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from tests.fuzz.world import IDENTITIES
 from tests.simserver.ports import TrioClock
 
@@ -16,7 +16,7 @@ OLD, LOST, RESTORED = LogPlace(3, 40, "0" * 8), LogPlace(3, 44, "0" * 8), LogPla
 
 
 def test_of_each_office_the_last_place_is_shown_and_what_is_confirmed_is_not_shown_for_good() -> None:
-    log = HomeLog(TrioClock())
+    log = LogWatermark(TrioClock())
     for place in (LOST, OLD, RESTORED):
         log.heard(place)
     assert log.places == f"{LOST} {RESTORED}"
@@ -31,7 +31,7 @@ def test_of_each_office_the_last_place_is_shown_and_what_is_confirmed_is_not_sho
 def test_failures_row_42_what_is_heard_of_a_restored_log_neither_displaces_what_was_before_nor_is_held_against_it() -> (
     None
 ):
-    log = HomeLog(TrioClock())
+    log = LogWatermark(TrioClock())
     log.heard(LOST)
     for number in range(10):
         log.heard(RESTORED._replace(office=4 + number))
@@ -54,26 +54,26 @@ def test_failures_row_42_what_is_heard_of_a_restored_log_neither_displaces_what_
 async def test_what_was_heard_outlives_the_process_and_a_file_of_before_is_read(tmp_path: Path) -> None:
     file = tmp_path / "home_log"
     file.write_text("a-signed-word")
-    log = HomeLog(TrioClock(), file)
+    log = LogWatermark(TrioClock(), file)
     assert (log.position, log.places) == ("a-signed-word", "")
     async with trio.open_nursery() as nursery:
         await nursery.start(log.serve)
         log.heard(LOST)
         nursery.cancel_scope.cancel()
-    again = HomeLog(TrioClock(), file)
+    again = LogWatermark(TrioClock(), file)
     assert (again.position, again.places) == ("a-signed-word", str(LOST))
 
 
 async def test_failures_row_42_that_a_log_which_went_back_was_followed_is_known_after_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "home_log"
-    log, other = HomeLog(TrioClock(), file), signed("beta", 40)
+    log, other = LogWatermark(TrioClock(), file), signed("beta", 40)
     async with trio.open_nursery() as nursery:
         await nursery.start(log.serve)
         log.position = "a-signed-word"
         log.shown_abroad("beta", OLD, other)
         log.doubt()
         nursery.cancel_scope.cancel()
-    again = HomeLog(TrioClock(), file)
+    again = LogWatermark(TrioClock(), file)
     assert (again.position, again.doubtful, again.witnesses) == ("", "a-signed-word", [other])
 
 
@@ -81,7 +81,7 @@ async def test_failures_row_42_that_a_log_which_went_back_was_followed_is_known_
 def test_what_is_no_place_is_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "home_log"
     file.write_text(text)
-    log = HomeLog(TrioClock(), file)
+    log = LogWatermark(TrioClock(), file)
     assert (log.position, log.places) == ("word", "")
 
 
@@ -94,7 +94,7 @@ async def test_failures_row_42_of_each_other_instance_the_last_signed_word_is_ke
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "home_log"
-    log, words = HomeLog(TrioClock(), file), {revision: signed("beta", revision) for revision in (40, 44)}
+    log, words = LogWatermark(TrioClock(), file), {revision: signed("beta", revision) for revision in (40, 44)}
     other = signed("gamma", 1)
     async with trio.open_nursery() as nursery:
         await nursery.start(log.serve)
@@ -103,7 +103,7 @@ async def test_failures_row_42_of_each_other_instance_the_last_signed_word_is_ke
         log.shown_abroad("beta", LogPlace(3, 40, "0" * 8), words[40])
         nursery.cancel_scope.cancel()
     file.write_text(file.read_text() + "nonsense\n")
-    again = HomeLog(TrioClock(), file)
+    again = LogWatermark(TrioClock(), file)
     assert (again.position, again.places) == ("", "")
     assert again.witnesses == [other, words[44]], "what is earlier is no news, but beta was heard of last"
     again.shown_abroad("beta", LogPlace(3, 45, "0" * 8), "later")
@@ -111,7 +111,7 @@ async def test_failures_row_42_of_each_other_instance_the_last_signed_word_is_ke
 
 
 def test_failures_row_42_what_a_restored_log_of_another_instance_says_does_not_displace_what_it_said_before() -> None:
-    log = HomeLog(TrioClock())
+    log = LogWatermark(TrioClock())
     log.shown_abroad("beta", LOST, "lost")
     for revision in range(20):
         log.shown_abroad("beta", RESTORED._replace(revision=100 + revision), f"restored-{revision}")
@@ -122,7 +122,7 @@ def test_failures_row_42_what_a_restored_log_of_another_instance_says_does_not_d
 
 
 def test_nobodys_last_word_makes_room_while_others_have_more_than_one() -> None:
-    log = HomeLog(TrioClock())
+    log = LogWatermark(TrioClock())
     log.shown_abroad("quiet", OLD, "quiet")
     for number in range(MAX_FOREIGN_LOGS):
         log.shown_abroad(f"i{number // 2}", OLD._replace(office=3 + number % 2), f"word-{number}")
@@ -132,7 +132,7 @@ def test_nobodys_last_word_makes_room_while_others_have_more_than_one() -> None:
 
 
 def test_of_more_instances_than_there_is_room_for_those_heard_of_last_are_kept() -> None:
-    log = HomeLog(TrioClock())
+    log = LogWatermark(TrioClock())
     for number in range(MAX_FOREIGN_LOGS + 1):
         log.shown_abroad(f"i{number}", OLD, f"word-{number}")
     log.shown_abroad("i1", OLD, "again")

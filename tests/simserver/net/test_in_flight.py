@@ -1,7 +1,7 @@
 """A large state is not sent again while the link still has it, or the receiver reads it."""
 
 from batonpass.simserver.net import in_flight as under_way
-from batonpass.simserver.net.in_flight import UnderWay
+from batonpass.simserver.net.in_flight import InFlightStates
 
 PEER = "alpha.s2"
 MIB = 1024 * 1024
@@ -13,7 +13,7 @@ class Link:
 
     def __init__(self) -> None:
         self.backlog_bytes = 0
-        self.under_way = UnderWay(lambda peer: self.backlog_bytes if peer == PEER else 0)
+        self.under_way = InFlightStates(lambda peer: self.backlog_bytes if peer == PEER else 0)
 
     def post(self, size_bytes: int) -> None:
         self.backlog_bytes += size_bytes

@@ -16,8 +16,8 @@ from batonpass.authority.wire.transfer import KeyAhead, OwnerRequest, Parcel, de
 from batonpass.crypto import base64url
 from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.simserver.net import outbox as module
-from batonpass.simserver.net.outbox import Courier
-from batonpass.simserver.net.peer_addresses import Whereabouts
+from batonpass.simserver.net.outbox import Outbox
+from batonpass.simserver.net.peer_addresses import PeerAddresses
 from tests.simserver.ports import TrioClock
 
 HERE, THERE = Sealer("alpha.s1", Identity.generate()), Sealer("alpha.s2", Identity.generate())
@@ -32,9 +32,9 @@ class Place:
         self.counts: Counter[str] = Counter()
         self.at_hand: PublicIdentity | None = THERE.identity.public
         self.looked_up = 0
-        self.whereabouts = Whereabouts()
+        self.whereabouts = PeerAddresses()
         self.whereabouts.heard_from("alpha.s2", WHERE)
-        self.courier = Courier(HERE, cast(Any, self), cast(Any, self), TrioClock(), self.counts, self.whereabouts)
+        self.courier = Outbox(HERE, cast(Any, self), cast(Any, self), TrioClock(), self.counts, self.whereabouts)
 
     # As the way home.
 

@@ -17,8 +17,8 @@ from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import OwnerRequest
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, HomeClient, HomeUnreachable
-from batonpass.simserver.net.outbox import Courier
-from batonpass.simserver.net.peer_addresses import Whereabouts
+from batonpass.simserver.net.outbox import Outbox
+from batonpass.simserver.net.peer_addresses import PeerAddresses
 from tests.simserver.ports import TrioClock, clock_of
 
 PEER, BEFORE, SINCE = "alpha.s2", ("127.0.0.1", 1), ("127.0.0.1", 2)
@@ -29,7 +29,7 @@ NEWS = (PeerRestarted(), PeerUnreachable(), PeerReachable(), PeerClosed(), LinkE
 def test_a_server_is_where_it_was_heard_last_unless_it_has_fallen_silent_since(
     steps: list[Event | tuple[str, int] | str],
 ) -> None:
-    whereabouts, heard, silent = Whereabouts(), None, False
+    whereabouts, heard, silent = PeerAddresses(), None, False
     for step in steps:
         if isinstance(step, tuple):
             whereabouts.heard_from(PEER, step)
@@ -46,7 +46,7 @@ def test_a_server_is_where_it_was_heard_last_unless_it_has_fallen_silent_since(
 
 
 def test_what_an_earlier_endpoint_said_of_silence_does_not_count_for_the_next() -> None:
-    whereabouts, listeners = Whereabouts(), list[Any]()
+    whereabouts, listeners = PeerAddresses(), list[Any]()
 
     class Endpoint:
         def listen(self, listener: Any) -> None:
@@ -82,9 +82,9 @@ async def test_what_is_sent_to_a_silent_server_goes_to_where_the_directory_has_i
         def post(self, _to: str, where: tuple[str, int], _data: bytes, *, channel: int = 0) -> None:
             went.append(where)
 
-    whereabouts, around = Whereabouts(), cast(Any, Around())
+    whereabouts, around = PeerAddresses(), cast(Any, Around())
     here = Sealer("alpha.s1", Identity.generate())
-    courier = Courier(here, around, around, TrioClock(), Counter(), whereabouts)
+    courier = Outbox(here, around, around, TrioClock(), Counter(), whereabouts)
     async with trio.open_nursery() as nursery:
         await nursery.start(courier.serve)
         whereabouts.heard_from(PEER, BEFORE)

@@ -9,7 +9,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import OwnerWord
 from batonpass.simserver.owners import inactivity as silence
-from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, Silences
+from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, Inactivity
 from tests.simserver.ports import ports_of
 
 BALL = "alpha.ball"
@@ -26,7 +26,7 @@ class Watch:
         self.confirmed_at_s: list[float] = []
         holding = cast(Any, SimpleNamespace(id=BALL, life=self.life))
         clock = cast(Any, SimpleNamespace(monotonic_ns=lambda: int(self.now_s * 1e9)))
-        self.silences = Silences(ports_of(clock=clock), [holding], self.told.append)
+        self.silences = Inactivity(ports_of(clock=clock), [holding], self.told.append)
         self.silences.sweep()
 
     def asked(self, until_s: int, timeout_s: int = 0) -> list[int]:

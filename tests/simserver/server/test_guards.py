@@ -16,18 +16,18 @@ from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import Passed
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.failover.foreign_entities import Visitors
+from batonpass.simserver.failover.foreign_entities import ForeignEntities
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
-from batonpass.simserver.lease.log_watermark import HomeLog
+from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeClient, HomeUnreachable
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
-from batonpass.simserver.transfer.source.waiting_for_home import HomeAwaited
+from batonpass.simserver.transfer.source.waiting_for_home import WaitingForHome
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
-from batonpass.simserver.transfer.target.unresolved import LooseEnds
+from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers
 from tests.simserver.ports import TrioClock, clock_of, never, ports_of
 
 GUARDS = {"lease", "may_act", "home_answers", "is_lost_by", "keeps_copies"}
@@ -41,12 +41,12 @@ SOURCES = sorted(Path(simserver.__path__[0]).rglob("*.py"))
         EntitySpawns,
         Departures,
         EntityEnvironment,
-        HomeAwaited,
+        WaitingForHome,
         StagedOutcomeQueries,
         Loads,
-        LooseEnds,
+        UnresolvedTransfers,
         Reception,
-        Visitors,
+        ForeignEntities,
     ],
 )
 def test_a_guard_cannot_be_left_out(guarded: type) -> None:
@@ -96,7 +96,7 @@ def test_such_a_callback_would_be_found(source: str) -> None:
 
 
 def lease(directory: Path) -> LeaseKeeper:
-    return LeaseKeeper(ports_of(), Nonces(directory / "lease.json"), HomeLog(TrioClock()))
+    return LeaseKeeper(ports_of(), Nonces(directory / "lease.json"), LogWatermark(TrioClock()))
 
 
 def bind(keeper: LeaseKeeper) -> None:

@@ -16,7 +16,7 @@ from batonpass.actors import System
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import UNTOLD, Ownership
-from batonpass.authority.placement.limits import Governor
+from batonpass.authority.placement.limits import PlacementLimits
 from batonpass.authority.placement.policy import Balance, Resident, ServerLoad, View, relieve
 from batonpass.authority.wire.placement import (
     MAX_CENSUS,
@@ -27,7 +27,7 @@ from batonpass.authority.wire.placement import (
     Load,
     LoadReport,
 )
-from batonpass.simserver.entity.feed import Feed
+from batonpass.simserver.entity.feed import CommitFeed
 from batonpass.simserver.entity.sleep import Sleep
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.entity.world_faults import INTERVAL_NS, MAX_KINDS, WorldFaults
@@ -175,7 +175,7 @@ def test_of_a_group_that_the_census_has_no_room_for_nobody_is_named_and_nothing_
     residents = tuple(Resident(one.entity, "alpha.s1", 1000.0, one.cost_ppm / 1e6, one.group) for one in census)
     view = View((ServerLoad("alpha.s1", 0.9, len(holdings)), ServerLoad("alpha.s2", 0.1, 9)), residents)
     balance = Balance(moves_per_s=1000.0)
-    moves = Governor(balance).admit(relieve(view, balance), view, 1000.0)
+    moves = PlacementLimits(balance).admit(relieve(view, balance), view, 1000.0)
     moved = Counter(row.group for row in census if row.entity in {move.entity for move in moves})
     assert size > 400 or moved, "of larger ones each is too much to move at once"
     assert set(moved.values()) <= {size}
@@ -257,7 +257,7 @@ def test_the_group_of_one_who_is_immovable_is_named_whole_and_balance_moves_none
     )
     view = View((ServerLoad("alpha.s1", 1.2, 6), ServerLoad("alpha.s2", 0.0)), residents)
     balance = Balance(hot=0.2, cool=0.1)
-    moves = Governor(balance).admit(relieve(view, balance), view, 1000.0)
+    moves = PlacementLimits(balance).admit(relieve(view, balance), view, 1000.0)
     assert {move.entity[-1] for move in moves} == {"5", "1", "3"}
 
 
@@ -316,7 +316,7 @@ def test_a_server_that_has_not_ticked_yet_has_a_census_all_the_same() -> None:
 class Known(list[Any]):
     """Entities in place of a table of them."""
 
-    feed = Feed()
+    feed = CommitFeed()
 
 
 def loads_of(holdings: Any, departures: Any, post: Any, homes: list[Any]) -> Loads:

@@ -11,7 +11,7 @@ import trio
 
 from batonpass.actors import Ref, Server, System
 from batonpass.actors.core.scheduler import SLICE_S
-from batonpass.simserver.entity.feed import Feed
+from batonpass.simserver.entity.feed import CommitFeed
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter
 
@@ -41,7 +41,7 @@ class Ticking:
         self.config = SimpleNamespace(tick_hz=1000 / PERIOD_MS)
         self.clock = self
         self.counts: Counter[str] = Counter()
-        self.environment = SimpleNamespace(feed=Feed())
+        self.environment = SimpleNamespace(feed=CommitFeed())
         self.ticks = 0
         self.loads = SimpleNamespace(meter=LoadMeter(PERIOD_MS * MS))
         self.refs: list[Ref] = []

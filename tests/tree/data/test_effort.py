@@ -7,7 +7,7 @@ import pytest
 
 from batonpass.tree.data import effort
 from batonpass.tree.data.data import encode
-from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_ROW, Effort
+from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_ROW, WorkBudget
 from batonpass.tree.data.errors import TooMuch
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
@@ -227,11 +227,11 @@ def test_the_steps_of_conditions(condition: Condition, steps: int) -> None:
 
 
 def test_steps_are_taken_until_there_are_no_more() -> None:
-    left = Effort(3)
+    left = WorkBudget(3)
     left.take(3)
     left.take_sorting(3)
     with pytest.raises(TooMuch):
         left.take(1)
     with pytest.raises(TooMuch):
         left.take(0)
-    assert Effort().left == effort.UNBOUNDED
+    assert WorkBudget().left == effort.UNBOUNDED

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from batonpass.tree.member.steward import ChangeNotFinished, Steward
+from batonpass.tree.member.steward import ChangeNotFinished, MembershipExecutor
 from batonpass.tree.net.membership import ChangeRefused, Configuration, Member
 from batonpass.tree.raft.raft import RaftCore
 
@@ -29,7 +29,7 @@ class _Follower:
         return "a"
 
 
-def steward_of(follower: _Follower, leader: Leader) -> Steward:
+def steward_of(follower: _Follower, leader: Leader) -> MembershipExecutor:
     """A steward whose n-th request (from 1) the leader answers with a code and a sentence, or not at all."""
     asked: list[int] = []
 
@@ -41,7 +41,7 @@ def steward_of(follower: _Follower, leader: Leader) -> Steward:
             steward.take_answer({"round": message["round"], "code": code, "sentence": sentence})
         return True
 
-    steward = Steward("b", lambda: cast(RaftCore, follower), send, lambda: None, answer_within_s=0.4)
+    steward = MembershipExecutor("b", lambda: cast(RaftCore, follower), send, lambda: None, answer_within_s=0.4)
     return steward
 
 

@@ -16,7 +16,7 @@ from batonpass.actors.http.client import HttpClient
 from batonpass.scenarios.simulation.servers import simserver
 from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
-from batonpass.simserver.net.ports import Ports
+from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.server import build, main
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
@@ -131,16 +131,16 @@ def test_the_wires_that_a_simulation_lacked_once_are_there(simulated: SimserverN
     } <= wires
 
 
-@pytest.mark.parametrize("kind", [Ports, Durable, build.PartTypes, build.Limits])
+@pytest.mark.parametrize("kind", [SimserverPorts, Durable, build.PartTypes, build.BuildLimits])
 def test_a_port_has_no_default_but_for_the_shipped_class_or_size(kind: type) -> None:
     """So that nobody can forget one."""
     defaults = {one.name for one in fields(kind) if one.default is not one.default_factory}
-    assert bool(defaults) == (kind in (build.PartTypes, build.Limits))
+    assert bool(defaults) == (kind in (build.PartTypes, build.BuildLimits))
 
 
 def test_every_port_leads_somewhere(shipped: Shell, simulated: SimserverNode) -> None:
     for node in (shipped.node, simulated):
-        assert all(getattr(node.ports, one.name) is not None for one in fields(Ports))
+        assert all(getattr(node.ports, one.name) is not None for one in fields(SimserverPorts))
         assert all(getattr(node, one.name) is not None for one in fields(SimserverNode) if one.name != "system")
 
 

@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from batonpass.simserver.transfer.source.batching import GATHER_S, Convoys
-from batonpass.simserver.transfer.source.concurrency_limit import Turnstile
+from batonpass.simserver.transfer.source.batching import GATHER_S, DepartureBatching
+from batonpass.simserver.transfer.source.concurrency_limit import ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from tests.simserver.ports import TrioClock
 
@@ -21,7 +21,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.nursery: trio.Nursery | None = None
-        self.convoys = Convoys(TrioClock(), self.spawn, self.begin, Turnstile(PLACES))
+        self.convoys = DepartureBatching(TrioClock(), self.spawn, self.begin, ConcurrencyLimit(PLACES))
         self.began: list[list[str]] = [[]]
 
     def spawn(self, function: Any, *args: Any) -> bool:

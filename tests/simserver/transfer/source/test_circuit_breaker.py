@@ -3,14 +3,14 @@
 import trio
 from trio.testing import MockClock
 
-from batonpass.simserver.transfer.source.circuit_breaker import CLOSED_NS, TRIAL_NS, ClosedBorders
+from batonpass.simserver.transfer.source.circuit_breaker import CLOSED_NS, TRIAL_NS, CircuitBreaker
 from tests.simserver.ports import TrioClock
 
 THERE, TOO, ELSEWHERE = "beta.s1", "beta.s2", "gamma.s1"
 
 
 async def test_after_a_refusal_nobody_goes_there_for_a_while_and_then_one_tries(autojump_clock: MockClock) -> None:
-    borders = ClosedBorders(TrioClock())
+    borders = CircuitBreaker(TrioClock())
     assert all(borders.may_try(THERE) for _ in range(3))
     borders.close(THERE)
     assert [borders.may_try(name) for name in (THERE, TOO, ELSEWHERE, "no name at all")] == [False, False, True, True]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from batonpass.authority.machines.source import FIRST_RETRY_NS
-from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, Turnstile
+from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, MAX_FIRST_RETRY_NS, Patience
+from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, MAX_FIRST_RETRY_NS, RetryTimeout
 
 PLACES = 3
 BYTES = 10
@@ -30,7 +30,7 @@ class Doors(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.turnstile: Turnstile[Leaver] = Turnstile(PLACES, BYTES)
+        self.turnstile: ConcurrencyLimit[Leaver] = ConcurrencyLimit(PLACES, BYTES)
         self.under_way: dict[str, Leaver] = {}
         self.queue: list[Leaver] = []
 
@@ -86,7 +86,7 @@ TestDoors = Doors.TestCase
 
 
 def test_of_large_states_few_are_under_way_and_others_follow_when_a_quarter_of_the_bytes_has_left() -> None:
-    turnstile: Turnstile[Leaver] = Turnstile(16, 8)
+    turnstile: ConcurrencyLimit[Leaver] = ConcurrencyLimit(16, 8)
     leavers = [Leaver(entity, "near") for entity in "abcdefghij"]
     assert [turnstile.enter(leaver, 1) for leaver in leavers] == [True] * 8 + [False] * 2
     for leaver in leavers[8:]:
@@ -101,14 +101,14 @@ def test_of_large_states_few_are_under_way_and_others_follow_when_a_quarter_of_t
 
 @given(st.lists(st.integers(0, 10**11)))
 def test_patience_has_bounds_whatever_happened(durations: list[int]) -> None:
-    patience = Patience()
+    patience = RetryTimeout()
     for duration_ns in durations:
         patience.took(duration_ns)
     assert FIRST_RETRY_NS <= patience.first_retry_ns <= MAX_FIRST_RETRY_NS
 
 
 def test_patience_grows_when_hand_overs_take_long_and_comes_back() -> None:
-    patience = Patience()
+    patience = RetryTimeout()
     assert patience.first_retry_ns == FIRST_RETRY_NS
     for _ in range(20):
         patience.took(700_000_000)
@@ -119,7 +119,7 @@ def test_patience_grows_when_hand_overs_take_long_and_comes_back() -> None:
 
 
 def test_one_of_many_has_patience_for_those_before_it() -> None:
-    patience = Patience()
+    patience = RetryTimeout()
     assert patience.first_retry_beside_ns(0) == FIRST_RETRY_NS
     assert patience.first_retry_beside_ns(10) == FIRST_RETRY_NS + 10 * EACH_NS
     assert patience.first_retry_beside_ns(100_000) == MAX_FIRST_RETRY_NS

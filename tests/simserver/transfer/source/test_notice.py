@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from batonpass.actors import System
 from batonpass.authority.wire.transfer import ImminentLoss
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.notice import OWNER, WORLD, Notices
+from batonpass.simserver.transfer.source.notice import OWNER, WORLD, DrainNotices
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
@@ -38,7 +38,7 @@ def scene(system: System) -> Scene:
 
 
 def test_it_leaves_when_all_that_were_told_are_ready_or_in_time() -> None:
-    notices, left = Notices(), list[str]()
+    notices, left = DrainNotices(), list[str]()
     notices.give("a", set(), 10, lambda: left.append("a"))
     assert (left, "a" in notices) == (["a"], False)
     notices.give("b", {WORLD, OWNER}, 10, lambda: left.append("b"))

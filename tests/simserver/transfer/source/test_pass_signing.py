@@ -13,7 +13,7 @@ from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.transfer.source import pass_signing as module
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
-from batonpass.simserver.transfer.source.pass_signing import Passes
+from batonpass.simserver.transfer.source.pass_signing import PassSigning
 from tests.simserver.ports import TrioClock
 
 HERE = Sealer("alpha.s1", Identity.generate())
@@ -38,7 +38,7 @@ class Desk:
         self.sent: list[tuple[str, int]] = []
         self.alone: list[str] = []
         self.nursery = nursery
-        self.passes = Passes(HERE, TrioClock(), self._spawn, self._send, lambda *_: None)
+        self.passes = PassSigning(HERE, TrioClock(), self._spawn, self._send, lambda *_: None)
 
     def _spawn(self, function: Any, *args: Any) -> bool:
         if self.nursery is not None:

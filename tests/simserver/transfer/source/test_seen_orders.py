@@ -18,7 +18,7 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Activated, DirectHandoff, HandoffReply, HandoffRequest
 from batonpass.crypto import jose
 from batonpass.simserver.transfer.source import seen_orders as begun
-from batonpass.simserver.transfer.source.seen_orders import Begun, was_passed
+from batonpass.simserver.transfer.source.seen_orders import SeenOrders, was_passed
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.transfer.source import test_direct_departures as direct
 from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, PLAN, THERE, TRANSFER, Scene
@@ -154,7 +154,7 @@ async def test_who_asked_under_an_old_fence_begins_again_what_the_log_has_not_de
 
 def test_so_many_are_remembered_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(begun, "MAX_BEGUN", 2)
-    known = Begun()
+    known = SeenOrders()
     for transfer_id in ("one", "two", "one", "three"):
         known.begins(transfer_id, 0)
     known.decided("two")
@@ -162,7 +162,7 @@ def test_so_many_are_remembered_and_the_oldest_is_forgotten(monkeypatch: pytest.
 
 
 def test_what_is_decided_stays_so_when_the_entity_is_taken_away() -> None:
-    known = Begun()
+    known = SeenOrders()
     known.begins("one", 1)
     known.decided("one")
     known.taken("one")
@@ -172,7 +172,7 @@ def test_what_is_decided_stays_so_when_the_entity_is_taken_away() -> None:
 
 
 def test_in_the_epoch_in_which_an_entity_was_taken_and_came_back_its_transfer_is_begun_again() -> None:
-    known = Begun()
+    known = SeenOrders()
     known.begins("one", 1)
     assert known.is_repetition("one", 1)
     known.taken("one")

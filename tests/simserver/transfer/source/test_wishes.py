@@ -12,7 +12,7 @@ from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.records import Role
 from batonpass.simserver.transfer.source import retry_backoff
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS, Stayers
+from batonpass.simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS, RetryBackoff
 from tests.simserver.stage import BALL
 from tests.simserver.transfer.source.test_departures import HERE, THERE, Scene, activated, refused, scene
 
@@ -215,7 +215,7 @@ async def test_one_entity_too_many_makes_the_longest_refused_one_be_forgotten_an
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry_backoff, "MAX_ENTITIES", 3)
-    stayers = Stayers(scene.departures._clock)
+    stayers = RetryBackoff(scene.departures._clock)
     names = [f"alpha.e{number}" for number in range(4)]
     for name in (*names[:3], names[0], names[3]):
         stayers.refused(name)

@@ -16,7 +16,7 @@ from batonpass.authority.wire.transfer import Message, Passed, ReportReply, Stag
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.transfer.target import unresolved as loose_ends
-from batonpass.simserver.transfer.target.unresolved import LooseEnds, Unsettled
+from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers, Unsettled
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import TrioClock, held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
@@ -37,7 +37,9 @@ class Desk:
         self.unsettled = Unsettled(TrioClock())
         self.waited_with: Permission | None = GIVEN
         home: Any = self
-        self.ends = LooseEnds(ports_of(HERE, home=home), held_lease(7), self.holdings, self.unsettled, self.still_wants)
+        self.ends = UnresolvedTransfers(
+            ports_of(HERE, home=home), held_lease(7), self.holdings, self.unsettled, self.still_wants
+        )
 
     def still_wants(self, entity: str, permission: Permission) -> bool:
         return (entity, permission) == (BALL, self.waited_with)
