@@ -35,9 +35,9 @@ from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import ROOT, Path, format_path, parse_path
 from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
 from batonpass.tree.disk.disk import DiskFailed
+from batonpass.tree.member.membership_executor import ChangeNotFinished
 from batonpass.tree.member.replica import DirectoryInUse, Replica
 from batonpass.tree.member.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
-from batonpass.tree.member.steward import ChangeNotFinished
 from batonpass.tree.member.triggering import TriggerProcedure
 from batonpass.tree.member.watching import Watch
 from batonpass.tree.net.membership import ChangeRefused

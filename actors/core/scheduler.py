@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from batonpass.actors.base.gc_pauses import CollectorPauses
+from batonpass.actors.base.gc import CollectorPauses
 from batonpass.actors.core.ref import CALL
 from batonpass.actors.core.telemetry import CALLBACK_SLOW
 

@@ -48,10 +48,9 @@ from batonpass.actors.net.datagrams import ARRIVALS, DatagramSocket, Outbound, k
 from batonpass.actors.net.demultiplexer import Demultiplexer, Heard
 from batonpass.actors.net.handshake_admission import HandshakeAdmission, new_gate
 from batonpass.actors.net.inbox import LinkInbox, Received, Turns
-from batonpass.actors.net.link_table import LinkTable
+from batonpass.actors.net.link_table import EndpointSessionIds, LinkTable
 from batonpass.actors.net.peer_keys import PeerDirectory
 from batonpass.actors.net.poller import Poller
-from batonpass.actors.net.session_ids import EndpointSessionIds
 from batonpass.actors.net.waiting_sends import LinkDown, WaitingSend, WaitingSends
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.names import require_name

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from batonpass.actors.base.collecting import collect_seldom
+from batonpass.actors.base.gc import collect_seldom
 from batonpass.actors.base.interrupts import received
 
 __all__ = ["run_until_signalled"]

@@ -19,17 +19,16 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures.authorization import asked_anew, why_lapsed
-from batonpass.authority.procedures.delete import grave_of
+from batonpass.authority.procedures.delete import grave_of, unless_gone
 from batonpass.authority.procedures.directory import is_simserver
 from batonpass.authority.procedures.drain import is_draining
-from batonpass.authority.procedures.fence_allocation import given_next
 from batonpass.authority.procedures.foreign_custody import CROSSINGS, crossed, crossing, has_begun, on_its_way
 from batonpass.authority.procedures.group_commit import prepare, prepared_again
 from batonpass.authority.procedures.group_table import refuse_group
 from batonpass.authority.procedures.hierarchy import parts_from
 from batonpass.authority.procedures.lease import given_late, incarnation_of, may_be_given
+from batonpass.authority.procedures.log_rollback import given_next
 from batonpass.authority.procedures.rights import find_entity, save_entity, with_owner
-from batonpass.authority.procedures.transfer_end import unless_gone
 from batonpass.authority.procedures.transfer_table import (
     DECIDED,
     find_transfer,

@@ -12,6 +12,12 @@ higher epoch.
 
 Servers may remember what the log has forgotten: they would refuse every copy of an entity that began again below what
 they know. So all names without a tombstone begin above the floor, whatever had them before.
+
+Transfers of entities that are no more: they end with them.
+
+Nothing leads from an entity to its open transfers but its questions (`authority.procedures.master_question`). So the
+deletion refuses those, and a member that looks at one of the others later finds here that there is nothing left to
+move.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +25,14 @@ from typing import Any, Final
 
 from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
-from batonpass.authority.model.records import EntityRecord, Phase
+from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
 from batonpass.authority.model.rows import Rows
-from batonpass.authority.procedures.fence_allocation import lowest_epoch
-from batonpass.authority.procedures.group_table import refuse_groups_of
+from batonpass.authority.procedures.group_table import refuse_group, refuse_groups_of
 from batonpass.authority.procedures.hierarchy import cut_out
 from batonpass.authority.procedures.lease import incarnation_of
+from batonpass.authority.procedures.log_rollback import lowest_epoch
 from batonpass.authority.procedures.rights import check_master, check_revision, find_entity
-from batonpass.authority.procedures.transfer_table import find_transfer, save_transfer
+from batonpass.authority.procedures.transfer_table import DECIDED, find_transfer, known_transfer, save_transfer
 
 __all__ = [
     "DELETION_PROCEDURES",
@@ -38,6 +44,7 @@ __all__ = [
     "free_name",
     "grave_of",
     "take_back",
+    "unless_gone",
 ]
 
 # Deleted entities that are remembered; the oldest are forgotten first, and with them that their ids were taken.
@@ -215,3 +222,16 @@ DELETION_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]
     "entity.delete": entity_delete,
     "entity.farewell": entity_farewell,
 }
+
+
+_NOT_FROZEN: Final = (Phase.ASKED, Phase.PERMITTED)
+
+
+def unless_gone(rows: Rows, transfer: TransferRecord) -> TransferRecord:
+    """The transfer; if it has no result yet and its entity is no more, it is refused here and now, with its group."""
+    if transfer.phase in DECIDED or rows.get_or(("entities", transfer.entity), None) is not None:
+        return transfer
+    if transfer.phase in _NOT_FROZEN:
+        save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=Reason.GONE.value), is_new=False)
+    refuse_group(rows, transfer, Reason.GONE)
+    return known_transfer(rows, transfer.id)

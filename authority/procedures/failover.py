@@ -11,18 +11,17 @@ from typing import Any, Final
 
 from batonpass.authority.errors import Reason, Refused
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from batonpass.authority.machines.stay_order import before
+from batonpass.authority.machines.replica_choice import before
 from batonpass.authority.model.records import EntityRecord, Phase, RecoveryRow
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.model.standing import CopySource, LeasePhase, OrphanPolicy, Standing
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.delete import bury, take_back
-from batonpass.authority.procedures.fence_allocation import given_next, lowest_epoch
 from batonpass.authority.procedures.foreign_custody import asked_abroad, has_begun, is_abroad, taken_over
 from batonpass.authority.procedures.group_table import refuse_group
-from batonpass.authority.procedures.lease import check_lease, find_lease, incarnation_of
+from batonpass.authority.procedures.lease import check_lease, find_lease, incarnation_of, is_sole
+from batonpass.authority.procedures.log_rollback import given_next, lowest_epoch
 from batonpass.authority.procedures.rights import find_entity, save_entity
-from batonpass.authority.procedures.single_survivor import is_sole
 from batonpass.authority.procedures.transfer_table import find_transfer, save_transfer
 
 __all__ = ["RECOVERY_PROCEDURES", "is_unsure"]

@@ -24,7 +24,6 @@ from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures.authorization import asked_anew, why_lapsed
 from batonpass.authority.procedures.delete import grave_of
 from batonpass.authority.procedures.drain import is_draining
-from batonpass.authority.procedures.fence_allocation import given_next
 from batonpass.authority.procedures.foreign_custody import crossed, on_its_way
 from batonpass.authority.procedures.group_table import (
     find_group,
@@ -37,6 +36,7 @@ from batonpass.authority.procedures.group_table import (
 )
 from batonpass.authority.procedures.hierarchy import parts_from
 from batonpass.authority.procedures.lease import incarnation_of, may_be_given
+from batonpass.authority.procedures.log_rollback import given_next
 from batonpass.authority.procedures.rights import find_entity, save_entity, with_owner
 from batonpass.authority.procedures.transfer_table import find_transfer, save_transfer
 

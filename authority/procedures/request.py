@@ -8,6 +8,7 @@ from batonpass.authority.model.records import EntityRecord, Phase, TransferRecor
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.model.rules import Decision, decide, is_locked_against
 from batonpass.authority.procedures.authorization import granted_under, permitted_under
+from batonpass.authority.procedures.delete import unless_gone
 from batonpass.authority.procedures.drain import check_not_draining
 from batonpass.authority.procedures.group_request import check_parent_is_there, with_those_below
 from batonpass.authority.procedures.group_table import find_group, refuse_group, unless_group_expired
@@ -21,7 +22,6 @@ from batonpass.authority.procedures.rights import (
     save_entity,
     with_owner,
 )
-from batonpass.authority.procedures.transfer_end import unless_gone
 from batonpass.authority.procedures.transfer_table import (
     DECIDED,
     check_room,

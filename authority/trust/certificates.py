@@ -6,10 +6,16 @@
 
 A chain is a grant followed by passes, each naming the hash of the one before (`parent`), so that only the holder can
 extend it. These are the models; signing and checking signatures is `crypto.jose`'s.
+
+Renewed grants that came after the entity had gone on: they still make its chain shorter when it comes by again.
+
+A chain of direct passes grows with every pass until the log has learned of them and renews the grant. An entity that
+moves faster than that would outrun every grant. So a renewal names the pass that it reaches to, and takes the place of
+the chain up to there wherever the chain is met with later.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -20,15 +26,18 @@ from batonpass.authority.fence import MAX_EPOCH, Fence, check_epoch
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.names import NAME_PATTERN
 from batonpass.authority.trust.signed_positions import MAX_PLACES_CHARS
+from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = [
     "MAX_CHAIN",
+    "MAX_RENEWALS",
     "BrokenChain",
     "CommitCertificate",
     "DelegationGrant",
     "KeyNotGood",
     "Name",
     "PassCertificate",
+    "Renewals",
     "TickNumber",
     "UnprovenChain",
     "check_chain",
@@ -232,3 +241,31 @@ def shortened(chain: Sequence[str], renewal: str, replaces: str) -> tuple[str, .
         if token_hash(token) == replaces:
             return (renewal, *chain[place + 1 :])
     return tuple(chain)
+
+
+MAX_RENEWALS: Final = 4096
+"""What is forgotten leaves a chain longer, until the next renewal."""
+
+
+class Renewals:
+    """The latest renewal for each entity; the longest unused are forgotten first."""
+
+    def __init__(self) -> None:
+        self._kept: LruTable[str, tuple[str, DelegationGrant]] = LruTable(MAX_RENEWALS)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((entity, token) for entity, (token, _) in self._kept.items())
+
+    def keep(self, entity: str, token: str, grant: DelegationGrant) -> None:
+        """Keep a verified grant, if it renews one, and no later one is known."""
+        known = self._kept.get(entity)
+        if not grant.replaces or (known is not None and known[1].fence >= grant.fence):
+            return
+        self._kept[entity] = token, grant
+
+    def applied(self, entity: str, chain: Sequence[str], group: Sequence[str]) -> tuple[str, ...]:
+        """The chain with the renewal that fits it in its place; as it is if there is none for it and this group."""
+        token, grant = self._kept.get(entity, ("", None))
+        if grant is None or tuple(grant.group) != tuple(group):
+            return tuple(chain)
+        return shortened(chain, token, grant.replaces)

@@ -10,23 +10,43 @@ Which keys of that homeserver are good now its pin does not tell: it may be old.
 the homeserver's own row up first, has it believed, and names it in `current` (`Pins.believed`).
 
 A name has one role for ever; the roles of others are what certificates and orders are judged by.
+
+Proofs by a shared secret: that a server belongs to an instance, and that a directory answer comes from one.
+
+Both sides write what is proved as the same bytes (JSON with sorted keys), so the proofs stand in one place for both.
 """
 
+import hmac
+import json
 import logging
 from collections import Counter
 from collections.abc import Collection
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import BadName, check_name, instance_of
+from batonpass.crypto import mac
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.continuity import Pin, Published, first_pin, follow_untrusted, newest_reset_untrusted
 from batonpass.crypto.errors import CryptoError, KeyConflict, KeyFileError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.crypto.pin_file import PinFile, PinRecord
 
-__all__ = ["MAX_INSTANCES", "MAX_PINNED_PLAYERS", "MAX_PINNED_SERVERS", "Pins", "published"]
+__all__ = [
+    "CLOCK",
+    "DIRECTORY",
+    "MAX_INSTANCES",
+    "MAX_PINNED_PLAYERS",
+    "MAX_PINNED_SERVERS",
+    "Pins",
+    "federation_clock_purpose",
+    "federation_purpose",
+    "is_proof",
+    "published",
+    "registration_proof",
+    "rows_proof",
+]
 
 _log = logging.getLogger("batonpass.authority.trust.key_pinning")
 
@@ -207,3 +227,40 @@ class Pins:
                 # To forget it, or to refuse it, for a full disk would be the greater harm.
                 self.counts["pins_not_written"] += 1
                 _log.error("the keys of %s are kept in memory alone until the next are written: %s", record.name, error)
+
+
+DIRECTORY = "directory"
+"""The purpose of proofs of directory rows for the servers of an instance, made with its join token."""
+
+
+CLOCK = "clock"
+"""The purpose of proofs of what time it is, made with the join token of an instance."""
+
+
+def federation_purpose(instance: str) -> str:
+    """The purpose of proofs of directory rows that `instance` answers to others, made with the federation secret."""
+    return f"federation:{instance}"
+
+
+def federation_clock_purpose(instance: str) -> str:
+    """The purpose of proofs of what time it is in `instance`, for others, made with the federation secret."""
+    return f"{CLOCK}:{instance}"
+
+
+def registration_proof(join_token: bytes, name: str, fields: dict[str, Any]) -> str:
+    """The proof with which a server registers: over its name and everything that it registers."""
+    return mac.tag(join_token, "register", name.encode(), _canonical(fields))
+
+
+def rows_proof(secret: bytes, purpose: str, nonce: str, rows: Any) -> str:
+    """The proof that the server that answers with these directory rows knows the secret; `nonce` makes it fresh."""
+    return mac.tag(secret, purpose, nonce.encode(), _canonical(rows))
+
+
+def is_proof(given: object, expected: str) -> bool:
+    """Whether `given`, from a peer, is the expected proof; takes the same time however much of it is right."""
+    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
+def _canonical(data: Any) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()

@@ -13,7 +13,7 @@ from batonpass.authority.model.records import DirectoryRow
 from batonpass.authority.trust.certificates import Name, OwnerName
 from batonpass.authority.trust.signed_positions import MAX_PLACES_CHARS, PLACES_PATTERN
 from batonpass.authority.wire.base import MessageModel, Token
-from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS
+from batonpass.authority.wire.queries import MAX_FOREIGN_LOGS
 
 __all__ = [
     "MAX_LEASES",

@@ -38,8 +38,6 @@ from batonpass.authority.wire.entity import (
 from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
-from batonpass.authority.wire.log_position import HeldInquiry, HeldWord, LogInquiry, LogShown, LogWord
-from batonpass.authority.wire.outcome_query import Passed, StageInquiry, StageWord, Stranded
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -55,6 +53,17 @@ from batonpass.authority.wire.player import (
     NoticeMs,
     NotOwner,
     Present,
+)
+from batonpass.authority.wire.queries import (
+    HeldInquiry,
+    HeldWord,
+    LogInquiry,
+    LogShown,
+    LogWord,
+    Passed,
+    StageInquiry,
+    StageWord,
+    Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord

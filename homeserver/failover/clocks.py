@@ -15,9 +15,9 @@ from batonpass.actors.base.clock import TOLERANCE_S, InstanceClock
 from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.authority.machines.member_clocks import MemberClocks
 from batonpass.authority.model.records import Role
-from batonpass.authority.trust.enrolment import CLOCK, is_proof, rows_proof
+from batonpass.authority.trust.key_pinning import CLOCK, is_proof, rows_proof
 from batonpass.homeserver.log.store import InstanceStore
-from batonpass.tree.member.steward import ChangeNotFinished
+from batonpass.tree.member.membership_executor import ChangeNotFinished
 from batonpass.tree.net.membership import ChangeRefused
 
 __all__ = ["Clocks", "Leadership"]

@@ -19,7 +19,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import EntityRecord, RecoveryRow, TransferRecord
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.failover import is_unsure
-from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.procedures.log_rollback import lowest_epoch
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import MAX_LEASES, LeaseInquiry, LeaseOf, LeaseWord
 from batonpass.authority.wire.transfer import Grant

@@ -21,7 +21,7 @@ from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord, place_said_untrusted
+from batonpass.authority.wire.queries import MAX_WITNESSES, LogInquiry, LogWord, place_said_untrusted
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.homeserver.failover.leases import Starter
 from batonpass.homeserver.log.log_positions import LogPositions

@@ -14,14 +14,13 @@ import trio
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import MAX_EPOCH, Fence
-from batonpass.authority.machines.replica_choice import Candidate, choose
-from batonpass.authority.machines.stay_order import never_began, waited_for
+from batonpass.authority.machines.replica_choice import Candidate, choose, never_began, waited_for
 from batonpass.authority.model.records import EntityRecord, LeaseRow, RecoveryRow
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.spans import SILENT, Spans
-from batonpass.authority.procedures.fence_allocation import lowest_epoch
 from batonpass.authority.procedures.foreign_custody import asked_of, is_abroad, is_enough, is_possible
+from batonpass.authority.procedures.log_rollback import lowest_epoch
 from batonpass.authority.wire.recovery import MAX_DEATHS, TOO_OFTEN, AdoptItem, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt, Adopted, Collected
 from batonpass.homeserver.backoff import Due

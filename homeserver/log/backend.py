@@ -11,7 +11,7 @@ from batonpass.authority.procedures.table import MACHINE_VERSION
 from batonpass.crypto.key_store import RING_FILE
 from batonpass.homeserver.config import EtcdSettings, HomeserverConfig
 from batonpass.homeserver.log.store import replicated_procedures
-from batonpass.tree.disk.occupancy import occupied
+from batonpass.tree.disk.lock_file import occupied
 from batonpass.tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.member.replica import Replica, ReplicaConfig, open_journal

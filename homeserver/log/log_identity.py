@@ -17,7 +17,7 @@ import trio
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import HttpClient, HttpFailed
-from batonpass.authority.trust.enrolment import is_proof, rows_proof
+from batonpass.authority.trust.key_pinning import is_proof, rows_proof
 from batonpass.authority.trust.signed_positions import MAX_OFFICES, OFFICE_MARKS
 from batonpass.homeserver.log.store import InstanceStore
 

@@ -22,7 +22,7 @@ from batonpass.authority.trust.signed_positions import (
     is_in_log,
     place_of,
 )
-from batonpass.authority.wire.log_position import place_in_untrusted
+from batonpass.authority.wire.queries import place_in_untrusted
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto import jose
 from batonpass.crypto.bounded_tables import FifoTable

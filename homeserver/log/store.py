@@ -28,11 +28,10 @@ from batonpass.authority.model.records import (
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.procedures.delete import FAREWELLS
-from batonpass.authority.procedures.drain import DRAINS
+from batonpass.authority.procedures.drain import BALANCE_PAUSE, DRAINS
 from batonpass.authority.procedures.foreign_custody import CROSSINGS
 from batonpass.authority.procedures.group_table import GROUP_ORDER, is_behind
 from batonpass.authority.procedures.master_question import fair_order
-from batonpass.authority.procedures.placement_pause import BALANCE_PAUSE
 from batonpass.authority.procedures.rate_limit import Paces
 from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.crypto.bounded_tables import LruTable

@@ -24,8 +24,13 @@ from batonpass.authority.errors import MessageError
 from batonpass.authority.model.addresses import with_usable_addresses
 from batonpass.authority.model.records import DirectoryRow
 from batonpass.authority.names import BadName, instance_of
-from batonpass.authority.trust.enrolment import federation_clock_purpose, federation_purpose, is_proof, rows_proof
-from batonpass.authority.trust.key_pinning import Pins
+from batonpass.authority.trust.key_pinning import (
+    Pins,
+    federation_clock_purpose,
+    federation_purpose,
+    is_proof,
+    rows_proof,
+)
 from batonpass.authority.wire.batch import Letter, take_batch
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace

@@ -14,7 +14,7 @@ from batonpass.authority.machines.lease import Granter, LeaseTerms
 from batonpass.authority.model.records import Role
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.placement.policy import Balance, Policy
-from batonpass.authority.wire.log_position import HeldInquiry, LogInquiry
+from batonpass.authority.wire.queries import HeldInquiry, LogInquiry
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
     Adopted,
@@ -32,14 +32,13 @@ from batonpass.homeserver.failover.log_witness import LogWitnesses, Witnesses
 from batonpass.homeserver.failover.outcome_queries import OutcomeQueries
 from batonpass.homeserver.failover.takeover import Takeovers
 from batonpass.homeserver.log.store import InstanceStore
+from batonpass.homeserver.names.admission import PATIENCE_S
 from batonpass.homeserver.names.directory import Directory, check_speaks_for
 from batonpass.homeserver.names.federation import Federation
-from batonpass.homeserver.names.foreign_admission import PATIENCE_S
 from batonpass.homeserver.node.standings import StandingQuestions
 from batonpass.homeserver.placement.balancer import Balancer
 from batonpass.homeserver.transfer.batch import Batches
-from batonpass.homeserver.transfer.certificate_chains import CertificateChains
-from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.certificates import CertificateChains, Certification
 from batonpass.homeserver.transfer.creation import EntityCreation
 from batonpass.homeserver.transfer.decided import Listeners
 from batonpass.homeserver.transfer.deletion_notices import DeletionNotices

@@ -6,7 +6,7 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.net.endpoint import Received
 from batonpass.authority.errors import MessageError, Refused, UnregisteredSender
-from batonpass.authority.node.rejected_peers import RejectedPeers
+from batonpass.authority.node.config import RejectedPeers
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import CryptoError
 from batonpass.homeserver.names.federation import InstanceUnreachable

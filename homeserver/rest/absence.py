@@ -9,8 +9,7 @@ from batonpass.actors.http.app import RequestBody, StrictRoute
 from batonpass.authority.model.leave_policy import LeavePolicy
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.standings import SeenAs
-from batonpass.homeserver.rest.access import check_player_proof, client_access
-from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
 from batonpass.homeserver.rest.models import Proof
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision

@@ -4,6 +4,8 @@ Reading is open to every client that reaches the address (loopback by default). 
 client token as a bearer token; what is done in a player's name takes that player's signature too. Changing the members
 of the instance, and looking into actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join
 token.
+
+Whether a name is of this instance: rows and records live where their names say, and are changed only there.
 """
 
 import json
@@ -23,7 +25,14 @@ from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError, Malformed
 from batonpass.homeserver.names.directory import Directory
 
-__all__ = ["MAX_PROOF_LIFETIME_S", "check_client_token", "check_player_proof", "check_players", "client_access"]
+__all__ = [
+    "MAX_PROOF_LIFETIME_S",
+    "check_client_token",
+    "check_home",
+    "check_player_proof",
+    "check_players",
+    "client_access",
+]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
 MAX_PROOF_LIFETIME_S: Final = 300.0
@@ -136,3 +145,11 @@ def _raise_stale(signed: Mapping[str, Any], present: Mapping[str, int]) -> NoRet
     differences = ", ".join(f"{name} is {rev}, not {signed[name]}" for name, rev in present.items())
     text = f"{differences}: look again, and sign anew"
     raise ApiError(409, Reason.STALE_REVISION, text, next(iter(present.values())))
+
+
+def check_home(instance: str, *names: str) -> None:
+    """Raise `ApiError` (421 `wrong_home`) for the first of `names` that is not of `instance`; its value is the name."""
+    for name in names:
+        home = instance_of(name)
+        if home != instance:
+            raise ApiError(421, Reason.WRONG_HOME, f"{name} is at home in {home}, this is {instance}", name)

@@ -29,14 +29,18 @@ from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.absence import absence_routes
-from batonpass.homeserver.rest.access import check_client_token, check_player_proof, check_players, client_access
-from batonpass.homeserver.rest.cluster import cluster_routes
+from batonpass.homeserver.rest.access import (
+    check_client_token,
+    check_home,
+    check_player_proof,
+    check_players,
+    client_access,
+)
+from batonpass.homeserver.rest.cluster import cluster_routes, log_routes
 from batonpass.homeserver.rest.deletion import deletion_routes
 from batonpass.homeserver.rest.errors import install_errors
 from batonpass.homeserver.rest.groups import group_routes
 from batonpass.homeserver.rest.hierarchy import hierarchy_routes
-from batonpass.homeserver.rest.homes import check_home
-from batonpass.homeserver.rest.log import log_routes
 from batonpass.homeserver.rest.models import (
     POLICIES,
     SEALED,

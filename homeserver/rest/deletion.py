@@ -7,8 +7,7 @@ from pydantic import BaseModel, Field
 
 from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
 from batonpass.authority.trust.certificates import Name
-from batonpass.homeserver.rest.access import check_player_proof, client_access
-from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
 from batonpass.homeserver.rest.models import Proof
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision

@@ -14,8 +14,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.group_table import MAX_GROUP
 from batonpass.authority.trust.certificates import Name, TransferId
 from batonpass.authority.wire.transfer import MAX_NOTICE_MS
-from batonpass.homeserver.rest.access import client_access
-from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.access import check_home, client_access
 from batonpass.homeserver.rest.models import each_once, result_of
 from batonpass.homeserver.transfer.hierarchies import order_all
 

@@ -8,8 +8,7 @@ from pydantic import Field
 from batonpass.actors.http.app import RequestBody, StrictRoute
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.trust.certificates import Name, OwnerName
-from batonpass.homeserver.rest.access import check_player_proof, client_access
-from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
 from batonpass.homeserver.rest.models import EntityView, Proof
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision

@@ -17,7 +17,7 @@ from batonpass.authority.trust.certificates import Name
 from batonpass.authority.wire.placement import Load
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.placement.balancer import FRESH_S
-from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.access import check_home
 from batonpass.homeserver.rest.models import ServerView
 from batonpass.homeserver.rest.placement_models import DrainView, LoadTable, LoadView
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown

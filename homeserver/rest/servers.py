@@ -13,7 +13,7 @@ from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_release
 from batonpass.authority.trust.certificates import Name
-from batonpass.authority.trust.enrolment import (
+from batonpass.authority.trust.key_pinning import (
     CLOCK,
     DIRECTORY,
     federation_clock_purpose,
@@ -28,8 +28,8 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names import registration
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.rest.access import check_home
 from batonpass.homeserver.rest.errors import nobody_waits
-from batonpass.homeserver.rest.homes import check_home
 from batonpass.homeserver.rest.models import (
     DirectoryQuery,
     FederationBody,

@@ -10,12 +10,12 @@ from batonpass.actors.http.app import StrictRoute
 from batonpass.authority.model.reserved_paths import check_write
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
-from batonpass.homeserver.rest.tree_errors import refusing
+from batonpass.homeserver.rest.errors import refusing
 from batonpass.homeserver.rest.tree_inputs import conditions_untrusted, keep_while_untrusted, pattern_untrusted
 from batonpass.homeserver.rest.tree_models import ComparisonBody, OperationBody, TransactionBody, TransactionView
-from batonpass.tree.data.effort import MAX_STEPS, WorkBudget
 from batonpass.tree.data.errors import BadData
 from batonpass.tree.data.json_form import from_json_untrusted, to_json
+from batonpass.tree.data.work_budget import MAX_STEPS, WorkBudget
 from batonpass.tree.store.pattern import pattern_to_data, steps_to_make
 
 __all__ = ["OPERATIONS", "transaction_routes"]

@@ -18,15 +18,15 @@ from batonpass.actors.http.strict_json import TooManyValues, count_values_untrus
 from batonpass.authority.model.reserved_paths import check_keep_while, check_write, is_reserved
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
-from batonpass.homeserver.rest.tree_errors import refusing
+from batonpass.homeserver.rest.errors import refusing
 from batonpass.homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
 from batonpass.homeserver.rest.tree_models import ImportedView
-from batonpass.tree.data.effort import STEPS_PER_ROW, steps_of_data
 from batonpass.tree.data.errors import BadData, TooMuch
 from batonpass.tree.data.json_form import from_json_untrusted, to_json
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
 from batonpass.tree.data.payload import StoredProcedure
+from batonpass.tree.data.work_budget import STEPS_PER_ROW, steps_of_data
 from batonpass.tree.store.export import FORMAT, FORMAT_VERSION, read_rows_untrusted
 from batonpass.tree.store.keep_while import Pairs, keep_while_to_data, steps_of_pairs
 from batonpass.tree.store.pattern import Pattern, pattern_to_data

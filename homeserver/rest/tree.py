@@ -12,7 +12,7 @@ from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.model.reserved_paths import check_write
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
-from batonpass.homeserver.rest.tree_errors import refusing, tree_error
+from batonpass.homeserver.rest.errors import refusing, tree_error
 from batonpass.homeserver.rest.tree_inputs import (
     MAX_PATTERN_CHARACTERS,
     all_of,
@@ -33,10 +33,10 @@ from batonpass.homeserver.rest.tree_models import (
     node_row,
     touched_of_data,
 )
-from batonpass.tree.data.effort import steps_of_data
 from batonpass.tree.data.errors import BadData, NodeNotFound
 from batonpass.tree.data.json_form import from_json_untrusted, to_json
 from batonpass.tree.data.path import Path
+from batonpass.tree.data.work_budget import steps_of_data
 from batonpass.tree.store.conditions import AllOf, Condition
 from batonpass.tree.store.keep_while import keep_while_to_data
 from batonpass.tree.store.pattern import Pattern

@@ -19,11 +19,11 @@ from batonpass.actors.http.app import ApiError, StrictRoute
 from batonpass.actors.http.streaming import EventStream, stream_responses
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
-from batonpass.homeserver.rest.tree_errors import refusing
+from batonpass.homeserver.rest.errors import refusing
 from batonpass.homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
-from batonpass.tree.data.effort import STEPS_PER_ROW, steps_of_data
 from batonpass.tree.data.errors import WatcherCut
 from batonpass.tree.data.json_form import to_json
+from batonpass.tree.data.work_budget import STEPS_PER_ROW, steps_of_data
 from batonpass.tree.member.watching import Watch
 from batonpass.tree.store.watch import Event
 

@@ -10,7 +10,7 @@ from batonpass.actors.http.app import StrictRoute
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.wire.standing import At, StandingRow
 from batonpass.homeserver.node.why import Cause, Facts, explain
-from batonpass.homeserver.rest.homes import check_home
+from batonpass.homeserver.rest.access import check_home
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.tree.raft.submissions import NoQuorum
 

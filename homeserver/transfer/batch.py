@@ -36,9 +36,9 @@ from batonpass.authority.wire.transfer import (
     Report,
     ReportReply,
 )
+from batonpass.homeserver.names.admission import ForeignAdmissions
 from batonpass.homeserver.names.directory import check_speaks_for
 from batonpass.homeserver.names.federation import InstanceUnreachable
-from batonpass.homeserver.names.foreign_admission import ForeignAdmissions
 from batonpass.homeserver.transfer.asked import (
     ABOUT_TRANSFERS,
     AboutTransfers,
@@ -49,8 +49,7 @@ from batonpass.homeserver.transfer.asked import (
     not_learned,
     refuse,
 )
-from batonpass.homeserver.transfer.certificate_chains import CertificateChains
-from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.certificates import CertificateChains, Certification
 from batonpass.homeserver.transfer.decided import reply_of
 from batonpass.homeserver.transfer.foreign_relay import ForeignRelay, home_elsewhere
 from batonpass.homeserver.transfer.group_commit import GroupCommit

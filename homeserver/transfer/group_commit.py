@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from batonpass.authority.errors import Refused
 from batonpass.authority.node.spans import BULK, SILENT, Spans
-from batonpass.authority.procedures.batch import answer_of
+from batonpass.authority.procedures.table import answer_of
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.tree.data.errors import BadData, MalformedCommand
 from batonpass.tree.raft.submissions import Aborted

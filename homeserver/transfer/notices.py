@@ -13,8 +13,7 @@ from batonpass.authority.trust.certificates import token_hash
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Delegation, Despawn, OwnerWord
 from batonpass.homeserver.log.store import InstanceStore
-from batonpass.homeserver.transfer.certificate_chains import CertificateChains
-from batonpass.homeserver.transfer.certificates import Certification
+from batonpass.homeserver.transfer.certificates import CertificateChains, Certification
 from batonpass.homeserver.transfer.parcels import NOT_TOLD, Post
 
 __all__ = ["TransferNotices", "owner_word"]

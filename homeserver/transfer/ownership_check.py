@@ -6,10 +6,9 @@ from typing import Final
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY
 from batonpass.authority.names import instance_of
-from batonpass.authority.procedures.fence_allocation import lowest_epoch
-from batonpass.authority.procedures.ownership_check import is_given, is_staged
+from batonpass.authority.procedures.log_rollback import is_given, is_staged, lowest_epoch
 from batonpass.authority.trust.signed_positions import LogPlace
-from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
+from batonpass.authority.wire.queries import HeldInquiry, HeldItem, HeldWord
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message
 from batonpass.homeserver.log.log_positions import LogPositions, new_mark

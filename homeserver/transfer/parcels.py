@@ -18,7 +18,7 @@ from batonpass.actors.net.link_service import LinkService
 from batonpass.authority.errors import MessageError, Reason, Refused, UnregisteredSender
 from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.log_position import LogShown
+from batonpass.authority.wire.queries import LogShown
 from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Message, Parcel, encode_link
 from batonpass.crypto import jose

@@ -14,11 +14,11 @@ from batonpass.authority.errors import MessageError
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.log_position import LogInquiry
+from batonpass.authority.wire.queries import LogInquiry
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import AdmitRequest, Message, NoAnswer
+from batonpass.homeserver.names.admission import LocalAdmission
 from batonpass.homeserver.names.directory import check_homeserver_of
-from batonpass.homeserver.names.local_admission import LocalAdmission
 from batonpass.homeserver.transfer.asked import ABOUT_TRANSFERS, letter_of
 from batonpass.homeserver.transfer.batch import Batches
 from batonpass.homeserver.transfer.ports import HomeserverPorts

@@ -26,8 +26,8 @@ from batonpass.homeserver.log.backend import KIND
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.tree.disk.disk import REAL_DISK, DiskFailed
 from batonpass.tree.disk.journal import JournalDamaged, JournalForeign
+from batonpass.tree.disk.lock_file import DirectoryInUse, occupied
 from batonpass.tree.disk.log_copy import CopyFailed, LogCopy, begin_with_copy, copy_log
-from batonpass.tree.disk.occupancy import DirectoryInUse, occupied
 from batonpass.tree.disk.snapshot import SnapshotDamaged
 
 __all__ = ["backup", "restore"]

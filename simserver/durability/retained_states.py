@@ -18,7 +18,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import Copy
 from batonpass.authority.model.standing import CopySource
-from batonpass.simserver.durability.ledger_rows import MAX_WRITE_BYTES, LedgerRows
+from batonpass.simserver.durability.ledger import MAX_WRITE_BYTES, LedgerRows
 from batonpass.simserver.entity.snapshot import Frozen, state_hash
 
 __all__ = ["RetainedStates"]

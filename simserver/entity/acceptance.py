@@ -13,8 +13,7 @@ from batonpass.authority.model.ownership import UNTOLD, InputVerdict, Ownership,
 from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import EntityChange
-from batonpass.simserver.entity.inputs import EntityInbox, InputAdmission
-from batonpass.simserver.entity.journal import FreezeJournal
+from batonpass.simserver.entity.inputs import EntityInbox, FreezeJournal, InputAdmission
 from batonpass.simserver.world.pending_input import PendingInput
 
 __all__ = ["InputAcceptance"]

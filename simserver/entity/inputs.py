@@ -10,22 +10,28 @@ in TCP's simplest form). So nothing needs reordering buffers that a peer could f
 
 The fold `digest` over everything applied makes the promise checkable: the source computes the same fold over what it
 sent, and a lost, repeated or swapped input changes it.
+
+The inputs that arrive while an entity is frozen: they go with it, or are taken when it goes on.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from batonpass.authority.wire.transfer import MAX_INPUTS, InputItem
 from batonpass.simserver.world.pending_input import PendingInput
 
 __all__ = [
+    "MAX_JOURNAL",
+    "MAX_JOURNAL_BYTES",
     "MAX_PENDING",
     "MAX_PENDING_BYTES",
     "MAX_SOURCES",
     "Cursor",
     "EntityInbox",
+    "FreezeJournal",
     "InputAdmission",
     "check_inbox",
     "fold",
@@ -213,3 +219,38 @@ def _is_pending(item: object) -> bool:
         return False
     source, seq, data = item
     return type(source) is str and _is_number(seq) and type(data) is bytes
+
+
+# Counted from the freeze until the entity resumes or retires, whether it was taken meanwhile or not: all of it must fit
+# one message (2 MiB, with about 130 bytes around each input). A freeze lasts milliseconds; sources repeat what found no
+# room.
+MAX_JOURNAL: Final = MAX_INPUTS
+MAX_JOURNAL_BYTES: Final = 1024 * 1024
+
+
+class FreezeJournal:
+    """Of one freeze of one entity."""
+
+    __slots__ = ("_count", "_items", "_size_bytes")
+
+    def __init__(self) -> None:
+        self._items: list[InputItem] = []
+        self._count = 0
+        self._size_bytes = 0
+
+    def __iter__(self) -> Iterator[InputItem]:
+        return iter(self._items)
+
+    def keep(self, item: InputItem) -> bool:
+        """Keep an input, if there is room; whether there was."""
+        if self._count >= MAX_JOURNAL or self._size_bytes + len(item.data) > MAX_JOURNAL_BYTES:
+            return False
+        self._count += 1
+        self._size_bytes += len(item.data)
+        self._items.append(item)
+        return True
+
+    def take(self) -> list[InputItem]:
+        """What arrived since the freeze, or since the last time."""
+        taken, self._items = self._items, []
+        return taken

@@ -17,7 +17,7 @@ import trio
 from batonpass.authority.fence import Fence
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.log_position import MAX_HELD, MAX_OFFICES_ABROAD, HeldInquiry, HeldItem, HeldWord
+from batonpass.authority.wire.queries import MAX_HELD, MAX_OFFICES_ABROAD, HeldInquiry, HeldItem, HeldWord
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable

@@ -26,7 +26,7 @@ from batonpass.authority.machines.replica_choice import Copy
 from batonpass.authority.model.standing import CopySource
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.log_position import MAX_HELD, HeldInquiry, HeldItem, HeldWord
+from batonpass.authority.wire.queries import MAX_HELD, HeldInquiry, HeldItem, HeldWord
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import Aside, PutAside
 from batonpass.simserver.durability.replication import Replication, new_copy

@@ -32,7 +32,7 @@ from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_rel
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
-from batonpass.authority.wire.log_position import place_said_untrusted
+from batonpass.authority.wire.queries import place_said_untrusted
 from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts

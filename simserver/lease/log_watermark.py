@@ -31,7 +31,7 @@ from batonpass.authority.errors import MessageError
 from batonpass.authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace
 from batonpass.authority.wire.base import MAX_TOKEN_CHARS
 from batonpass.authority.wire.lease import MAX_POSITION_CHARS
-from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD, place_said_untrusted
+from batonpass.authority.wire.queries import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD, place_said_untrusted
 from batonpass.tree.disk.disk import DiskFailed, replace_file
 
 __all__ = ["LogWatermark"]

@@ -28,8 +28,7 @@ from batonpass.authority.model.addresses import with_usable_addresses
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import BadName, check_name
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
-from batonpass.authority.trust.enrolment import CLOCK, DIRECTORY, is_proof, registration_proof, rows_proof
-from batonpass.authority.trust.key_pinning import Pins
+from batonpass.authority.trust.key_pinning import CLOCK, DIRECTORY, Pins, is_proof, registration_proof, rows_proof
 from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace

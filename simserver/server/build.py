@@ -31,8 +31,7 @@ from batonpass.simserver.server.load_report import LoadMeter, Loads
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
-from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers
+from batonpass.simserver.transfer.target.unresolved import StagedOutcomeQueries, UnresolvedTransfers
 from batonpass.simserver.world.api import World, schema_version
 
 __all__ = ["BuildLimits", "PartTypes", "build", "remember", "services"]

@@ -15,7 +15,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.source import Mode
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
-from batonpass.authority.node.rejected_peers import RejectedPeers
+from batonpass.authority.node.config import RejectedPeers
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
@@ -86,9 +86,8 @@ from batonpass.simserver.transfer.source.admission import Reception, TargetAdmis
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
 from batonpass.simserver.transfer.target.staged_states import Stages
-from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers
+from batonpass.simserver.transfer.target.unresolved import StagedOutcomeQueries, UnresolvedTransfers
 
 __all__ = ["Durable", "SimserverNode"]
 

@@ -21,7 +21,7 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.model.records import EntityRecord, Outcome, Phase, Role, Rule, TransferRecord
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures import transfer_table as transfer_rows
-from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.procedures.log_rollback import lowest_epoch
 from batonpass.authority.trust.certificates import DelegationGrant, PassCertificate, check_chain
 from batonpass.authority.wire.transfer import (
     Activated,

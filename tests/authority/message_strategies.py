@@ -12,8 +12,8 @@ from batonpass.authority.wire import transfer as messages
 from batonpass.authority.wire.batch import BatchItem
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
-from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
 from batonpass.authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
+from batonpass.authority.wire.queries import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
 from batonpass.authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
 from batonpass.authority.wire.transfer import Manifest
 

@@ -18,7 +18,7 @@ NOT_TABLES = {
     "crypto/bounded_tables.py",
     "authority/placement/rejections.py",  # what is too old
     "simserver/durability/creation_barrier.py",  # a queue
-    "simserver/transfer/source/concurrency_limit.py",  # a queue
+    "simserver/transfer/source/concurrency.py",  # a queue
     "tree/machine/sessions.py",  # the lowest number, bounded by bytes as well
 }
 KEYS = st.integers(0, 7)

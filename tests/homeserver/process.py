@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from batonpass.homeserver.config import HomeserverConfig
-from batonpass.scenarios.cluster.toml_writer import to_toml
+from batonpass.scenarios.cluster.blueprint import to_toml
 from batonpass.simserver.server.config import SimserverConfig
 from tests.homeserver.served import DEADLINE_S
 

@@ -23,7 +23,7 @@ from batonpass.scenarios.simulation.search.keys import HOME
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
-from batonpass.simserver.transfer.source.seen_orders import SeenOrders
+from batonpass.simserver.transfer.source.order_history import SeenOrders
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -10,11 +10,11 @@ from typing import Any, Final, NoReturn, TypeVar
 import cbor2
 
 from batonpass.tree.data.data import decode_untrusted
-from batonpass.tree.data.effort import MAX_STEPS, UNBOUNDED
 from batonpass.tree.data.errors import BadData, TreeError
 from batonpass.tree.data.node import Node, NodeView
 from batonpass.tree.data.path import ROOT, Path
 from batonpass.tree.data.payload import check_payload_untrusted
+from batonpass.tree.data.work_budget import MAX_STEPS, UNBOUNDED
 from batonpass.tree.store.changes import Change
 from batonpass.tree.store.keep_while import keep_while_to_data
 from batonpass.tree.store.mutable import MutableTree, Row

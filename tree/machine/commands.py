@@ -22,8 +22,8 @@ from batonpass.tree.data.data import (
     encode_count,
     encode_shallow,
 )
-from batonpass.tree.data.effort import STEPS_PER_COMMAND, values_in
 from batonpass.tree.data.errors import Abort, BadData, MalformedCommand, TreeError
+from batonpass.tree.data.work_budget import STEPS_PER_COMMAND, values_in
 from batonpass.tree.machine.sessions import ClientSessions
 from batonpass.tree.machine.state import FrozenState, LoadedState, StateLoader
 from batonpass.tree.store.changes import Commit, Written

@@ -22,15 +22,15 @@ import trio
 from batonpass.tree.disk.collector import TreeGrowth, uncollected
 from batonpass.tree.disk.disk import REAL_DISK, Disk
 from batonpass.tree.disk.journal import Journal
-from batonpass.tree.disk.occupancy import DirectoryInUse, occupied
+from batonpass.tree.disk.lock_file import DirectoryInUse, occupied
 from batonpass.tree.machine.commands import CommandAnswer, Machine, encode_fields
 from batonpass.tree.machine.state import FrozenState, LoadedState
 from batonpass.tree.member.deadlines import WakeTimes
 from batonpass.tree.member.local_tree import LocalTree
+from batonpass.tree.member.membership_executor import MembershipExecutor
 from batonpass.tree.member.patience import MAX_TIMEOUT_S, answered_by, bounded_s, taken_by
 from batonpass.tree.member.read_index import ReadIndex
 from batonpass.tree.member.status import ReplicaConfig, ReplicaStatus, status_of
-from batonpass.tree.member.steward import MembershipExecutor
 from batonpass.tree.member.triggering import TriggerProcedure, run_triggers
 from batonpass.tree.net.certificates import Credentials
 from batonpass.tree.net.frames import Greeting, decode_message_untrusted, encode_message

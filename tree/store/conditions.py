@@ -32,11 +32,11 @@ from typing import Any, Final, Protocol
 import re2
 
 from batonpass.tree.data.data import decode, encode
-from batonpass.tree.data.effort import steps_of_bytes, steps_of_data
 from batonpass.tree.data.errors import BadData
 from batonpass.tree.data.path import check_path
 from batonpass.tree.data.payload import has_data
 from batonpass.tree.data.shapes import COMPARISONS, check_shape, meets
+from batonpass.tree.data.work_budget import steps_of_bytes, steps_of_data
 
 __all__ = [
     "AllOf",

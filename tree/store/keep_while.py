@@ -13,10 +13,10 @@ names that a watched pattern begins with for the others, so a write pays only fo
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from batonpass.tree.data.effort import WorkBudget
 from batonpass.tree.data.errors import BadData, KeepWhileConditionsNotMet, TreeError
 from batonpass.tree.data.node import Node, view_of
 from batonpass.tree.data.path import ROOT, Path
+from batonpass.tree.data.work_budget import WorkBudget
 from batonpass.tree.store.condition_reader import condition_from_data_untrusted
 from batonpass.tree.store.conditions import Condition, check_condition
 from batonpass.tree.store.matching import PathFilter, find_matches

@@ -8,10 +8,10 @@ at most one condition per component. Where a name is known, its child is looked 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from batonpass.tree.data.effort import WorkBudget, steps_of_data
 from batonpass.tree.data.errors import BadPattern
 from batonpass.tree.data.node import Node, NodeView
 from batonpass.tree.data.path import ROOT, Path
+from batonpass.tree.data.work_budget import WorkBudget, steps_of_data
 from batonpass.tree.store.conditions import Condition, Judged, only_name
 from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, Resolved, resolve
 

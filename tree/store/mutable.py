@@ -8,10 +8,10 @@ before is remembered when it is first touched; otherwise nothing is.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from batonpass.tree.data.effort import STEPS_PER_ROW, WorkBudget
 from batonpass.tree.data.errors import BadData, BadPath
 from batonpass.tree.data.node import Node, NodeView, rows_of, view_of, walk
 from batonpass.tree.data.path import ROOT, Path, check_path
+from batonpass.tree.data.work_budget import STEPS_PER_ROW, WorkBudget
 from batonpass.tree.store.changes import Change, Kind, Removal, TouchReason, Written
 from batonpass.tree.store.keep_while import (
     KeepWhile,

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from batonpass.tree.data.effort import STEPS_PER_ROW, steps_of_data
 from batonpass.tree.data.errors import Abort, TooMuch
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.payload import NO_PAYLOAD, StoredProcedure
+from batonpass.tree.data.work_budget import STEPS_PER_ROW, steps_of_data
 from batonpass.tree.store.changes import Effects, Written
 from batonpass.tree.store.condition_reader import condition_from_data_untrusted
 from batonpass.tree.store.conditions import Condition

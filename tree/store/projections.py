@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from batonpass.tree.data.effort import STEPS_PER_ROW
 from batonpass.tree.data.errors import Abort, BadData, TooMuch, TreeError
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
+from batonpass.tree.data.work_budget import STEPS_PER_ROW
 from batonpass.tree.store.changes import Change, Commit, Kind
 from batonpass.tree.store.matching import ByPrefix, EventPattern
 from batonpass.tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data

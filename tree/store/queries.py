@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from batonpass.tree.data.data import decode
-from batonpass.tree.data.effort import FREE_BYTES, steps_of_bytes
 from batonpass.tree.data.errors import MismatchingNode, NodeNotFound
 from batonpass.tree.data.node import Node, NodeView, view_of, walk
 from batonpass.tree.data.path import Path, check_path, is_plain_path
 from batonpass.tree.data.payload import has_data
+from batonpass.tree.data.work_budget import FREE_BYTES, steps_of_bytes
 from batonpass.tree.store.conditions import Condition, check_condition
 from batonpass.tree.store.keep_while import Pairs
 from batonpass.tree.store.matching import find_matches

@@ -22,11 +22,11 @@ from typing import Any, Final, TypeVar
 
 import cbor2
 
-from batonpass.tree.data.effort import MAX_STEPS, UNBOUNDED
 from batonpass.tree.data.errors import MismatchingNode, NodeNotFound
 from batonpass.tree.data.node import Node, NodeView, view_of
 from batonpass.tree.data.path import ROOT, Path, check_path
 from batonpass.tree.data.payload import NO_PAYLOAD, encode_payload
+from batonpass.tree.data.work_budget import MAX_STEPS, UNBOUNDED
 from batonpass.tree.store.changes import Change, Commit, Effects, Observer, Touched, TouchReason, Written
 from batonpass.tree.store.conditions import Condition, IfDataMatches, IfNodeExists, check_condition
 from batonpass.tree.store.keep_while import KeepWhile, resolve_pairs

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batonpass.tree.data.effort import STEPS_PER_ROW
 from batonpass.tree.data.errors import BadData, BadPath, TooMuch, TreeError
 from batonpass.tree.data.path import Path, check_path
 from batonpass.tree.data.payload import procedure_name
+from batonpass.tree.data.work_budget import STEPS_PER_ROW
 from batonpass.tree.store.changes import Change, Commit, Kind
 from batonpass.tree.store.matching import ByPrefix, EventPattern
 from batonpass.tree.store.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data

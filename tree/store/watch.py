@@ -17,10 +17,10 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from batonpass.tree.data.effort import MAX_STEPS, WorkBudget
 from batonpass.tree.data.errors import Compacted, WatcherCut
 from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
+from batonpass.tree.data.work_budget import MAX_STEPS, WorkBudget
 from batonpass.tree.store.changes import Commit, Kind
 from batonpass.tree.store.matching import ByPrefix, EventPattern
 from batonpass.tree.store.pattern import Pattern

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines import target as machine
 from batonpass.authority.machines.target import Incoming, Offer, Permission
-from batonpass.authority.trust.certificates import CommitCertificate, DelegationGrant
-from batonpass.authority.trust.grant_renewal import Renewals
+from batonpass.authority.trust.certificates import CommitCertificate, DelegationGrant, Renewals
 from batonpass.authority.wire.transfer import (
     Activate,
     Activated,

@@ -36,7 +36,7 @@ from batonpass.authority.wire.transfer import (
     ReportReply,
     Stranded,
 )
-from batonpass.homeserver.names.foreign_admission import UnansweredQuestions
+from batonpass.homeserver.names.admission import UnansweredQuestions
 from batonpass.homeserver.transfer.asked import args_of_report, not_learned
 from batonpass.homeserver.transfer.certificates import delegation_grant
 from batonpass.homeserver.transfer.decided import reply_of

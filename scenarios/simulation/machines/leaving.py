@@ -17,7 +17,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Activated, HandoffReply, Order, Report, Staged, StageState, StateTransfer
 from batonpass.scenarios.simulation.machines.lives import MachineStay
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
-from batonpass.simserver.transfer.source.seen_orders import SeenOrders
+from batonpass.simserver.transfer.source.order_history import SeenOrders
 
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.machines.server import MachineServer

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from batonpass.authority.fence import Fence
-from batonpass.authority.machines.replica_choice import Candidate, all_answered, choose
-from batonpass.authority.machines.stay_order import never_began, waited_for
+from batonpass.authority.machines.replica_choice import Candidate, all_answered, choose, never_began, waited_for
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.procedures.foreign_custody import asked_of, is_possible
 from batonpass.authority.wire.recovery import AdoptItem, FoundItem, RaisedItem

@@ -46,7 +46,7 @@ from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
+from batonpass.simserver.transfer.target.unresolved import StagedOutcomeQueries
 
 # Rights and rules are not searched: the owner stays the first one.
 _OWNED: Final = Ownership(PLAYER, 1)

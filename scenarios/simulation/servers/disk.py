@@ -11,8 +11,7 @@ from typing import Any, Final
 from batonpass.authority.fence import Fence
 from batonpass.scenarios.simulation.kernel.durable_stages import DurableStages
 from batonpass.scenarios.simulation.servers.tasks import AwaitedAnswer, SimulatedProcess, pause
-from batonpass.simserver.durability.ledger import LINGER_S
-from batonpass.simserver.durability.ledger_rows import ENTITIES, Interrupted, LedgerRows
+from batonpass.simserver.durability.ledger import ENTITIES, LINGER_S, Interrupted, LedgerRows
 from batonpass.simserver.transfer.target.staged_states import StagedState
 
 __all__ = ["LateStages", "SimulatedLedger", "SimulatedNonces"]

@@ -14,7 +14,7 @@ from batonpass.authority.placement.policy import Balance, relieve
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew
-from batonpass.authority.wire.log_position import LogShown
+from batonpass.authority.wire.queries import LogShown
 from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import Message, NoAnswer
 from batonpass.homeserver.log.log_positions import LogPositions

@@ -8,7 +8,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.names import instance_of
-from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.procedures.log_rollback import lowest_epoch
 from batonpass.scenarios.simulation.servers.homeserver import SimulatedHomeserver
 from batonpass.scenarios.simulation.servers.world import MOODY
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.simserver.net.timer import SpawnTask
-from batonpass.simserver.transfer.source.concurrency_limit import ConcurrencyLimit
+from batonpass.simserver.transfer.source.concurrency import ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 
 __all__ = ["GATHER_S", "DepartureBatching"]

@@ -8,6 +8,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.precopy import CopyAhead
 from batonpass.authority.machines.source import Mode, Outgoing
 from batonpass.authority.trust.certificates import PassCertificate, token_hash
+from batonpass.authority.wire.base import made
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import (
     Activate,
@@ -23,10 +24,9 @@ from batonpass.authority.wire.transfer import (
     StageState,
     StateTransfer,
 )
-from batonpass.authority.wire.trusted_build import made
 from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding
-from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE
+from batonpass.simserver.transfer.source.concurrency import AT_ONCE
 
 __all__ = ["Departure", "DeparturePlan"]
 

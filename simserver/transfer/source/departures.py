@@ -45,19 +45,16 @@ from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.net.timer import Alarm
 from batonpass.simserver.transfer.source.admission import TargetAdmission
+from batonpass.simserver.transfer.source.backoff import EACH_NS, CircuitBreaker, RetryBackoff, RetryTimeout
 from batonpass.simserver.transfer.source.batching import DepartureBatching
-from batonpass.simserver.transfer.source.circuit_breaker import CircuitBreaker
-from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, AT_ONCE_BYTES, ConcurrencyLimit
+from batonpass.simserver.transfer.source.concurrency import AT_ONCE, AT_ONCE_BYTES, ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
-from batonpass.simserver.transfer.source.notice_timer import NoticeTimer
+from batonpass.simserver.transfer.source.notice import NoticeTimer
+from batonpass.simserver.transfer.source.order_history import ReleasedEpochs, SeenOrders
 from batonpass.simserver.transfer.source.pass_signing import PassSigning
 from batonpass.simserver.transfer.source.precopy import PrecopySender
 from batonpass.simserver.transfer.source.reasons import Waits
-from batonpass.simserver.transfer.source.released_epochs import ReleasedEpochs
 from batonpass.simserver.transfer.source.reports import Reports
-from batonpass.simserver.transfer.source.retry_backoff import RetryBackoff
-from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, RetryTimeout
-from batonpass.simserver.transfer.source.seen_orders import SeenOrders
 from batonpass.simserver.transfer.source.spans import DepartureSpans, begin_spans
 from batonpass.simserver.transfer.source.targets import Targets
 from batonpass.simserver.transfer.source.waiting_for_home import WaitingForHome

@@ -12,18 +12,18 @@ from typing import Final, TypeVar
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines import target as machine
+from batonpass.authority.machines.capacity import StagingQuota
 from batonpass.authority.machines.precopy import ChunkTable, parse_recipe_untrusted, split_untrusted
 from batonpass.authority.machines.source import Case, Mode
-from batonpass.authority.machines.staging_quota import StagingQuota
 from batonpass.authority.machines.target import Incoming, Offer, Permission
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.breakpoints import Breakpoint
 from batonpass.authority.trust.certificate_reader import Chain
-from batonpass.authority.trust.certificates import CommitCertificate
-from batonpass.authority.trust.grant_renewal import Renewals
+from batonpass.authority.trust.certificates import CommitCertificate, Renewals
 from batonpass.authority.trust.signed_positions import LogPlace
+from batonpass.authority.wire.base import made
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import (
@@ -42,19 +42,17 @@ from batonpass.authority.wire.transfer import (
     StateTransfer,
 )
 from batonpass.authority.wire.transfer import StageState as StageMessage
-from batonpass.authority.wire.trusted_build import made
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.actor import NewInput
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.ports import SimserverPorts
+from batonpass.simserver.owners.lookup import OwnerHints
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.early_inputs import EXPECTED_NS, EarlyInputs
-from batonpass.simserver.transfer.target.offers import OfferedStates
-from batonpass.simserver.transfer.target.owner_hints import OwnerHints
-from batonpass.simserver.transfer.target.permission import MAX_CONTEXTS, Context, remember
+from batonpass.simserver.transfer.target.offers import MAX_CONTEXTS, Context, OfferedStates, remember
 from batonpass.simserver.transfer.target.spans import ArrivalSpans
 from batonpass.simserver.transfer.target.staged_states import StagedState, Stages, StagesFull
 from batonpass.simserver.transfer.target.unresolved import Unsettled

@@ -14,7 +14,7 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.machines.target import Incoming, Offer, Permission
 from batonpass.authority.node.spans import ARRIVAL, OpenSpan, Spans
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.transfer.target.permission import Context
+from batonpass.simserver.transfer.target.offers import Context
 
 __all__ = ["ArrivalSpans"]
 

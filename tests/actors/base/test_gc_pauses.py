@@ -8,7 +8,7 @@ import pytest
 import trio.testing
 
 from batonpass.actors import From, Reply, Server, System
-from batonpass.actors.base.gc_pauses import CollectorPauses
+from batonpass.actors.base.gc import CollectorPauses
 
 
 class Clock:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_STATE_BYTES
-from batonpass.authority.machines import staging_quota as staging
-from batonpass.authority.machines.staging_quota import OFFER_BYTES, StagingQuota
+from batonpass.authority.machines import capacity as staging
+from batonpass.authority.machines.capacity import OFFER_BYTES, StagingQuota
 from batonpass.authority.machines.target import Incoming, Offer
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
-from batonpass.authority.machines.replica_choice import Candidate
-from batonpass.authority.machines.stay_order import UNKNOWN_STAY, before, never_began, waited_for
+from batonpass.authority.machines.replica_choice import UNKNOWN_STAY, Candidate, before, never_began, waited_for
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.model.standing import CopySource
 from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing

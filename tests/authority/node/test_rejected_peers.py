@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from batonpass.authority.errors import MessageError
-from batonpass.authority.node.rejected_peers import INTERVAL_NS, MAX_AUDITED, MAX_REASON, RejectedPeers
+from batonpass.authority.node.config import INTERVAL_NS, MAX_AUDITED, MAX_REASON, RejectedPeers
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batonpass.authority.errors import Reason, Refused
-from batonpass.authority.model.drafts import Draft
-from batonpass.authority.model.rows import Rows
-from batonpass.authority.procedures.batch import MAX_STEPS, answer_of
+from batonpass.authority.model.rows import Draft, Rows
 from batonpass.authority.procedures.commit import TRANSFER_PROCEDURES
+from batonpass.authority.procedures.table import MAX_STEPS, answer_of
 from tests.authority.log import BALL, OTHER, S1, S2, S3, Log, new_log, request
 from tests.authority.procedures.test_commit import CALLS, KINDS_OF_CALLS, attempt
 from tests.authority.rows import DictRows

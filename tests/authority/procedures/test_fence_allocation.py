@@ -5,14 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, MAX_EPOCH, Fence
-from batonpass.authority.machines.replica_choice import Candidate
-from batonpass.authority.machines.stay_order import waited_for
+from batonpass.authority.machines.replica_choice import Candidate, waited_for
 from batonpass.authority.model.records import EntityRecord, LeaseOffice, Outcome, RecoveryRow
 from batonpass.authority.model.standing import CopySource
-from batonpass.authority.procedures import fence_allocation as histories
-from batonpass.authority.procedures.fence_allocation import part_from
+from batonpass.authority.procedures import log_rollback as histories
 from batonpass.authority.procedures.foreign_custody import is_possible
 from batonpass.authority.procedures.lease import lease_office
+from batonpass.authority.procedures.log_rollback import part_from
 from batonpass.authority.trust.signed_positions import LogPlace, LogPosition, has_been_at, place_of
 from tests.authority.log import ADA, BALL, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import DictRows

@@ -6,7 +6,7 @@ import pytest
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import EntityRecord, RecoveryRow
-from batonpass.authority.procedures.ownership_check import is_given, is_staged
+from batonpass.authority.procedures.log_rollback import is_given, is_staged
 
 HERE, THERE = "alpha.s1", "alpha.s2"
 

@@ -14,11 +14,11 @@ from batonpass.authority.trust.certificates import (
     CommitCertificate,
     DelegationGrant,
     PassCertificate,
+    Renewals,
     UnprovenChain,
     shortened,
     token_hash,
 )
-from batonpass.authority.trust.grant_renewal import Renewals
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity, PublicIdentity
 from tests.fuzz.targets.for_homeserver import run_at_once

@@ -5,9 +5,8 @@ import pytest
 from batonpass.actors.http import strict_json
 from batonpass.actors.http.client import ANSWERS_BYTES, MAX_ANSWER_BYTES
 from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES
-from batonpass.authority.machines.capacity import MAX_PLACES, PLACES_TTL_NS
+from batonpass.authority.machines.capacity import MAX_PLACES, MAX_STAGED_BYTES, PLACES_TTL_NS
 from batonpass.authority.machines.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES
-from batonpass.authority.machines.staging_quota import MAX_STAGED_BYTES
 from batonpass.authority.model.records import MAX_UNKNOWN_CHARS
 from batonpass.authority.procedures.delete import MAX_TOMBSTONES
 from batonpass.authority.procedures.group_table import (
@@ -28,14 +27,14 @@ from batonpass.authority.wire.columnar import MAX_SHARED
 from batonpass.authority.wire.envelope import MAX_KEY_HEADER_BYTES
 from batonpass.authority.wire.hops import MAX_HOPS, MAX_MARKS
 from batonpass.authority.wire.lease import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
-from batonpass.authority.wire.log_position import (
+from batonpass.authority.wire.placement import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
+from batonpass.authority.wire.queries import (
     MAX_FOREIGN_LOGS,
     MAX_HELD,
     MAX_OFFICES_ABROAD,
     MAX_WENT_ON,
     MAX_WITNESSES,
 )
-from batonpass.authority.wire.placement import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from batonpass.authority.wire.recovery import MAX_COPIES, MAX_RECOVERED
 from batonpass.authority.wire.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
 from batonpass.authority.wire.standing import MAX_STANDINGS
@@ -51,10 +50,10 @@ from batonpass.simserver.durability.retained_states import MAX_HANDED_OVER, MAX_
 from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS
 from batonpass.simserver.failover.adoption import MAX_STAGED
 from batonpass.simserver.failover.spawn import MAX_REFUSED
+from batonpass.simserver.owners.lookup import AGAIN_NS, MAX_SENT_ON
 from batonpass.simserver.transfer.source.admission import MAX_UNSURE
-from batonpass.simserver.transfer.source.released_epochs import MAX_REMEMBERED, MAX_STAYS
+from batonpass.simserver.transfer.source.order_history import MAX_REMEMBERED, MAX_STAYS
 from batonpass.simserver.transfer.target.early_inputs import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
-from batonpass.simserver.transfer.target.owner_hints import AGAIN_NS, MAX_SENT_ON
 from batonpass.simserver.transfer.target.staged_states import MAX_DISK_BYTES, MAX_STAGES
 from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
 from tests.collected import ROOT

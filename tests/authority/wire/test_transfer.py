@@ -13,6 +13,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_BODY_BYTES
 from batonpass.authority.trust.certificates import MAX_CHAIN
 from batonpass.authority.wire import transfer as messages
+from batonpass.authority.wire.base import made
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import CensusRow
 from batonpass.authority.wire.transfer import (
@@ -24,7 +25,6 @@ from batonpass.authority.wire.transfer import (
     encode_link,
     encode_message,
 )
-from batonpass.authority.wire.trusted_build import made
 from tests.authority.message_strategies import (
     PLAYER_KINDS,
     PLAYER_MESSAGES,

@@ -21,7 +21,7 @@ from batonpass.authority.wire.batch import MAX_BATCH, Batch, BatchItem, Letter
 from batonpass.authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
 from batonpass.authority.wire.columnar import Row, columns_of, rows_untrusted
 from batonpass.authority.wire.hops import BadTrace, Trace
-from batonpass.authority.wire.log_position import place_in_untrusted, place_said_untrusted
+from batonpass.authority.wire.queries import place_in_untrusted, place_said_untrusted
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import (
     Activated,
@@ -375,8 +375,8 @@ TARGETS = [
         "log-place",
         _log_place,
         [
-            "batonpass.authority.wire.log_position:place_in_untrusted",
-            "batonpass.authority.wire.log_position:place_said_untrusted",
+            "batonpass.authority.wire.queries:place_in_untrusted",
+            "batonpass.authority.wire.queries:place_said_untrusted",
         ],
         _log_place_seeds,
         (MessageError,),

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from batonpass.actors.net.inbox import Received
 from batonpass.authority.errors import MessageError
-from batonpass.authority.node.rejected_peers import RejectedPeers
+from batonpass.authority.node.config import RejectedPeers
 from batonpass.authority.wire.lease import RENEWAL_CHANNEL
 from batonpass.authority.wire.transfer import Input, KeyAhead, LetGo, Parcel, Present, encode_link
 from batonpass.crypto.errors import CryptoError

@@ -17,7 +17,7 @@ from batonpass.tree.disk.snapshot import SnapshotDamaged, SnapshotFile, Snapshot
 from batonpass.tree.machine.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
 from batonpass.tree.machine.sessions import ClientSessions
 from batonpass.tree.machine.state import StateLoader
-from batonpass.tree.member.steward import MembershipExecutor
+from batonpass.tree.member.membership_executor import MembershipExecutor
 from batonpass.tree.net.certificates import Credentials
 from batonpass.tree.net.frames import (
     FrameBuffer,
@@ -381,8 +381,8 @@ TARGETS = [
         "tree-steward",
         _steward,
         [
-            "batonpass.tree.member.steward:MembershipExecutor.take_request_untrusted",
-            "batonpass.tree.member.steward:MembershipExecutor._decide_untrusted",
+            "batonpass.tree.member.membership_executor:MembershipExecutor.take_request_untrusted",
+            "batonpass.tree.member.membership_executor:MembershipExecutor._decide_untrusted",
             "batonpass.tree.net.membership:change_from_data_untrusted",
         ],
         cbor_seeds(Admit(Member("d", "127.0.0.1", 7009)).to_data(), ["dismiss", "c"], ["transfer", "b"]),

@@ -10,7 +10,7 @@ from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew
-from batonpass.authority.wire.log_position import MAX_WITNESSES, LogInquiry, LogWord
+from batonpass.authority.wire.queries import MAX_WITNESSES, LogInquiry, LogWord
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import OwnerWord
 from batonpass.crypto import jose

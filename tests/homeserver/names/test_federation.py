@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from batonpass.actors.http.client import HttpClient
 from batonpass.authority.model.records import DirectoryRow, Role
-from batonpass.authority.trust.enrolment import federation_clock_purpose, federation_purpose, rows_proof
+from batonpass.authority.trust.key_pinning import federation_clock_purpose, federation_purpose, rows_proof
 from batonpass.authority.wire.batch import MAX_BATCH, Letter
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace

@@ -14,8 +14,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffRequest, Message, NoAnswer
-from batonpass.homeserver.names.federation import InstanceUnreachable
-from batonpass.homeserver.names.foreign_admission import (
+from batonpass.homeserver.names.admission import (
     GIVEN_UP_NS,
     MAX_UNANSWERED,
     PATIENCE_S,
@@ -24,6 +23,7 @@ from batonpass.homeserver.names.foreign_admission import (
     ForeignAdmissions,
     UnansweredQuestions,
 )
+from batonpass.homeserver.names.federation import InstanceUnreachable
 from tests.homeserver.rest.test_server_routes import handoff
 from tests.simserver.ports import TrioClock
 

@@ -10,7 +10,7 @@ from typing import Any
 from batonpass.authority.errors import Reason
 from batonpass.authority.wire.phase_timings import PHASES
 from batonpass.homeserver.rest.cluster import CHANGE_STATUS
-from batonpass.homeserver.rest.tree_errors import TREE_STATUS
+from batonpass.homeserver.rest.errors import TREE_STATUS
 from batonpass.simserver.server.config import SimserverConfig
 from tests.homeserver.process import ROOT, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports

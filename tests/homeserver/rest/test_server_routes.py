@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
-from batonpass.authority.trust.enrolment import registration_proof, rows_proof
+from batonpass.authority.trust.key_pinning import registration_proof, rows_proof
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import REPEATED, Trace
 from batonpass.authority.wire.lease import Renew, RenewReply

@@ -6,8 +6,7 @@ import pytest
 import trio
 
 from batonpass.authority.errors import Reason, Refused
-from batonpass.authority.procedures.batch import transfer_each
-from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.authority.procedures.table import PROCEDURES, transfer_each
 from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto import jose

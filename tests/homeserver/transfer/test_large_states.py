@@ -9,7 +9,7 @@ import trio
 
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.simserver.server.dispatch import SimserverNode
-from batonpass.simserver.transfer.source.retry_backoff import RetryBackoff
+from batonpass.simserver.transfer.source.backoff import RetryBackoff
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
 MIB = 1024 * 1024

@@ -10,9 +10,9 @@ import trio
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
-from batonpass.authority.procedures.fence_allocation import lowest_epoch
+from batonpass.authority.procedures.log_rollback import lowest_epoch
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.log_position import HeldInquiry, HeldItem, HeldWord
+from batonpass.authority.wire.queries import HeldInquiry, HeldItem, HeldWord
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.homeserver.transfer.ownership_check import OwnershipCheck
 from batonpass.simserver.durability.put_aside import PutAside

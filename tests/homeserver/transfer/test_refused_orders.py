@@ -14,7 +14,7 @@ from batonpass.authority.model.records import DirectoryRow, DrainRecord, EntityR
 from batonpass.authority.placement.policy import Balance, Move, Policy, View, relieve
 from batonpass.authority.placement.predicted_load import SHOWN_AFTER_S
 from batonpass.authority.placement.rejections import REFUSED_S
-from batonpass.authority.procedures.placement_pause import BALANCE_PAUSE
+from batonpass.authority.procedures.drain import BALANCE_PAUSE
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
 from batonpass.authority.wire.transfer import Message

@@ -12,7 +12,7 @@ from batonpass.authority.wire.transfer import HandoffReply
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
-from batonpass.simserver.transfer.source.notice_timer import NoticeTimer
+from batonpass.simserver.transfer.source.notice import NoticeTimer
 from tests.mutants.servers.groups import changed
 
 __all__ = ["LEAVING_MUTANTS"]

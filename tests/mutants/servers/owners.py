@@ -6,8 +6,8 @@ from typing import Any, Final
 from batonpass.homeserver.node.composition import Kinds
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.scenarios.simulation.servers.parts import ServersParts
+from batonpass.simserver.owners.lookup import OwnerHints
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.owner_hints import OwnerHints
 
 __all__ = ["OWNER_MUTANTS"]
 

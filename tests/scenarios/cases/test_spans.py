@@ -15,8 +15,8 @@ from batonpass.authority.node.config import TelemetrySettings
 from batonpass.authority.node.spans import ARRIVAL, DECISION, DEPARTURE, FREEZE, STAGING
 from batonpass.scenarios.cases.cases import CASES, CasePlan, Run, open_run
 from batonpass.scenarios.cli.main import run_command
+from batonpass.scenarios.cluster.blueprint import to_toml
 from batonpass.scenarios.cluster.cluster import LocalCluster
-from batonpass.scenarios.cluster.toml_writer import to_toml
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from tests.homeserver.served import homeserver_config, new_ports
 

@@ -22,8 +22,8 @@ from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.tree.disk import log_copy
 from batonpass.tree.disk.journal import Journal
+from batonpass.tree.disk.lock_file import occupied
 from batonpass.tree.disk.log_copy import CopyFailed, copy_log
-from batonpass.tree.disk.occupancy import occupied
 from tests.scenarios.cluster.test_failover import TERM_S, world
 from tests.scenarios.cluster.test_leases import until
 from tests.scenarios.cluster.test_restored_log import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.cluster.toml_writer import to_toml
+from batonpass.scenarios.cluster.blueprint import to_toml
 
 # Lone surrogates are not text; everything else is, control characters and DEL included.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

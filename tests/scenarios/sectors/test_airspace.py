@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.authority.node.config import ConfigError
-from batonpass.scenarios.cluster.toml_writer import to_toml
+from batonpass.scenarios.cluster.blueprint import to_toml
 from batonpass.scenarios.sectors import world as airspace
 from batonpass.scenarios.sectors.map import AirspaceBounds, Grid, SectorMap
 from batonpass.scenarios.sectors.position import BadReport, PositionReport

@@ -9,8 +9,7 @@ import trio
 
 from batonpass.authority.fence import Fence
 from batonpass.simserver.durability import ledger as module
-from batonpass.simserver.durability.ledger import Ledger
-from batonpass.simserver.durability.ledger_rows import MAX_WRITE_BYTES, Interrupted
+from batonpass.simserver.durability.ledger import MAX_WRITE_BYTES, Interrupted, Ledger
 from batonpass.tree import DirectoryInUse
 
 

@@ -12,7 +12,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.standing import CopySource
 from batonpass.simserver.durability import retained_states as module
-from batonpass.simserver.durability.ledger_rows import ENTITIES, LedgerRows
+from batonpass.simserver.durability.ledger import ENTITIES, LedgerRows
 from batonpass.simserver.durability.retained_states import HANDED_OVER_NS, OF_BEFORE_NS, RetainedStates
 from batonpass.simserver.entity.snapshot import Frozen, state_hash
 
@@ -134,7 +134,7 @@ def test_where_no_checkpoints_are_written_it_is_in_memory_only(rows: Rows, clock
 def test_large_states_are_written_no_more_often_than_checkpoints(
     rows: Rows, clock: Now, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batonpass.simserver.durability.ledger_rows.MAX_WRITE_BYTES", 8)
+    monkeypatch.setattr("batonpass.simserver.durability.ledger.MAX_WRITE_BYTES", 8)
     monkeypatch.setattr(module, "MAX_WRITE_BYTES", 8)
     kept = table(rows, clock)
     for tick in range(12):
@@ -150,7 +150,7 @@ def test_large_states_are_written_no_more_often_than_checkpoints(
 
 
 def test_what_the_disk_has_no_room_for_is_counted(clock: Now, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batonpass.simserver.durability.ledger_rows.MAX_WRITE_BYTES", 1)
+    monkeypatch.setattr("batonpass.simserver.durability.ledger.MAX_WRITE_BYTES", 1)
     counts: Counter[str] = Counter()
     kept = RetainedStates(Rows(has_room=False), clock, counts, checkpoint_ns=CHECKPOINT_NS)
     kept.keep(BALL, frozen(3))
@@ -160,7 +160,7 @@ def test_what_the_disk_has_no_room_for_is_counted(clock: Now, monkeypatch: pytes
 def test_what_the_disk_had_room_for_earlier_is_let_go_in_its_time(
     rows: Rows, clock: Now, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batonpass.simserver.durability.ledger_rows.MAX_WRITE_BYTES", 8)
+    monkeypatch.setattr("batonpass.simserver.durability.ledger.MAX_WRITE_BYTES", 8)
     kept = table(rows, clock)
     kept.keep(BALL, frozen(3))
     rows._has_room = False
@@ -226,7 +226,7 @@ def test_whatever_happens_the_last_state_of_what_left_just_now_is_on_the_disk_an
     steps: list[tuple[str, int, int]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("batonpass.simserver.durability.ledger_rows.MAX_WRITE_BYTES", 8)
+        patch.setattr("batonpass.simserver.durability.ledger.MAX_WRITE_BYTES", 8)
         patch.setattr(module, "MAX_WRITE_BYTES", 8)
         rows, clock = Rows(), Now()
         kept = table(rows, clock)

@@ -16,7 +16,8 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_BODY_BYTES
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
-from batonpass.simserver.entity import inputs, journal
+from batonpass.simserver.entity import inputs
+from batonpass.simserver.entity import inputs as journal
 from batonpass.simserver.entity.actor import TickNow
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash

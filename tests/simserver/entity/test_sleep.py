@@ -18,7 +18,7 @@ from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.notice_timer import NoticeTimer
+from batonpass.simserver.transfer.source.notice import NoticeTimer
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks

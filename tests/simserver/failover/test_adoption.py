@@ -21,7 +21,7 @@ from batonpass.simserver.entity.crash_guard import _Death
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.failover.adoption import Adoption
-from batonpass.simserver.transfer.source.released_epochs import ReleasedEpochs
+from batonpass.simserver.transfer.source.order_history import ReleasedEpochs
 from batonpass.simserver.transfer.target.staged_states import StagedState as Staged
 from tests.authority.node.test_spans import Ear
 from tests.simserver.entity.test_crash_guard import DIED_TWICE

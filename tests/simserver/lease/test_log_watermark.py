@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from batonpass.authority.trust.signed_positions import MAX_HEARD_OFFICES, LogPlace, LogPosition
-from batonpass.authority.wire.log_position import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD
+from batonpass.authority.wire.queries import MAX_FOREIGN_LOGS, MAX_OFFICES_ABROAD
 from batonpass.crypto import jose
 from batonpass.simserver.lease.log_watermark import LogWatermark
 from tests.fuzz.world import IDENTITIES

@@ -11,8 +11,7 @@ import trio
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import HttpClient
 from batonpass.authority.model.records import DirectoryRow, Role
-from batonpass.authority.trust.enrolment import DIRECTORY, rows_proof
-from batonpass.authority.trust.key_pinning import Pins
+from batonpass.authority.trust.key_pinning import DIRECTORY, Pins, rows_proof
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Sealer

@@ -10,12 +10,12 @@ import trio.testing
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import HttpClient
 from batonpass.authority.model.records import DirectoryRow, Role
-from batonpass.authority.trust.enrolment import DIRECTORY, rows_proof
+from batonpass.authority.trust.key_pinning import DIRECTORY, rows_proof
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import digest_of_members
-from batonpass.authority.wire.log_position import HeldInquiry
+from batonpass.authority.wire.queries import HeldInquiry
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import AdmitRequest, Message, OwnerRequest
 from batonpass.crypto.keys import Identity

@@ -26,8 +26,7 @@ from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.source.waiting_for_home import WaitingForHome
 from batonpass.simserver.transfer.target.arrivals import Arrivals
-from batonpass.simserver.transfer.target.staged_outcome import StagedOutcomeQueries
-from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers
+from batonpass.simserver.transfer.target.unresolved import StagedOutcomeQueries, UnresolvedTransfers
 from tests.simserver.ports import TrioClock, clock_of, never, ports_of
 
 GUARDS = {"lease", "may_act", "home_answers", "is_lost_by", "keeps_copies"}

@@ -13,7 +13,7 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
 from batonpass.authority.wire.transfer import HandoffReply
 from batonpass.simserver.server.standings import StandingAnswers
-from batonpass.simserver.transfer.source import concurrency_limit as turnstile
+from batonpass.simserver.transfer.source import concurrency as turnstile
 from batonpass.simserver.transfer.source.reasons import MAX_WAITS, WaitReason, Waits
 from tests.simserver.ports import TrioClock
 from tests.simserver.stage import BALL

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from batonpass.tree.data import effort
+from batonpass.tree.data import work_budget as effort
 from batonpass.tree.data.data import encode
-from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_ROW, WorkBudget
 from batonpass.tree.data.errors import TooMuch
 from batonpass.tree.data.node import NodeView
+from batonpass.tree.data.work_budget import MAX_STEPS, STEPS_PER_ROW, WorkBudget
 from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.store.conditions import (
     AllOf,

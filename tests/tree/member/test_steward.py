@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from batonpass.tree.member.steward import ChangeNotFinished, MembershipExecutor
+from batonpass.tree.member.membership_executor import ChangeNotFinished, MembershipExecutor
 from batonpass.tree.net.membership import ChangeRefused, Configuration, Member
 from batonpass.tree.raft.raft import RaftCore
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batonpass.tree.data.effort import MAX_STEPS
+from batonpass.tree.data.work_budget import MAX_STEPS
 from batonpass.tree.machine.commands import Command, encode_command, encode_entry
 from batonpass.tree.net.membership import ChangeRefused, Dismiss
 from batonpass.tree.raft.raft import APPLIED_STEPS, COMMAND_KIND, Timing

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batonpass.tree.data.data import encode
-from batonpass.tree.data.effort import MAX_STEPS, STEPS_PER_COMMAND, STEPS_PER_ROW, steps_of_data, values_in
 from batonpass.tree.data.errors import MalformedCommand, TooMuch
+from batonpass.tree.data.work_budget import MAX_STEPS, STEPS_PER_COMMAND, STEPS_PER_ROW, steps_of_data, values_in
 from batonpass.tree.machine.commands import MAX_COMMAND_VALUES, Command, CommandAnswer, Machine, encode_command
 from batonpass.tree.member.replica import Replica
 from batonpass.tree.store import store

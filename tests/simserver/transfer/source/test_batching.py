@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from batonpass.simserver.transfer.source.batching import GATHER_S, DepartureBatching
-from batonpass.simserver.transfer.source.concurrency_limit import ConcurrencyLimit
+from batonpass.simserver.transfer.source.concurrency import ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from tests.simserver.ports import TrioClock
 

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import MockClock
 
-from batonpass.simserver.transfer.source.circuit_breaker import CLOSED_NS, TRIAL_NS, CircuitBreaker
+from batonpass.simserver.transfer.source.backoff import CLOSED_NS, TRIAL_NS, CircuitBreaker
 from tests.simserver.ports import TrioClock
 
 THERE, TOO, ELSEWHERE = "beta.s1", "beta.s2", "gamma.s1"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from batonpass.authority.machines.source import FIRST_RETRY_NS
-from batonpass.simserver.transfer.source.concurrency_limit import AT_ONCE, ConcurrencyLimit
+from batonpass.simserver.transfer.source.backoff import EACH_NS, MAX_FIRST_RETRY_NS, RetryTimeout
+from batonpass.simserver.transfer.source.concurrency import AT_ONCE, ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.retry_timeout import EACH_NS, MAX_FIRST_RETRY_NS, RetryTimeout
 
 PLACES = 3
 BYTES = 10

@@ -45,9 +45,9 @@ from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.transfer.source.admission import Decided
+from batonpass.simserver.transfer.source.backoff import FIRST_PAUSE_NS, FORGET_NS
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
-from batonpass.simserver.transfer.source.retry_backoff import FIRST_PAUSE_NS, FORGET_NS
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import HeldLease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage

@@ -1,7 +1,7 @@
 """Which stays ended here by a hand-over: the last of each entity, and of so many entities."""
 
-from batonpass.authority.wire.log_position import MAX_WENT_ON
-from batonpass.simserver.transfer.source.released_epochs import MAX_REMEMBERED, MAX_STAYS, ReleasedEpochs
+from batonpass.authority.wire.queries import MAX_WENT_ON
+from batonpass.simserver.transfer.source.order_history import MAX_REMEMBERED, MAX_STAYS, ReleasedEpochs
 
 BALL = "alpha.ball"
 

@@ -17,8 +17,8 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Activated, DirectHandoff, HandoffReply, HandoffRequest
 from batonpass.crypto import jose
-from batonpass.simserver.transfer.source import seen_orders as begun
-from batonpass.simserver.transfer.source.seen_orders import SeenOrders, was_passed
+from batonpass.simserver.transfer.source import order_history as begun
+from batonpass.simserver.transfer.source.order_history import SeenOrders, was_passed
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.transfer.source import test_direct_departures as direct
 from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, PLAN, THERE, TRANSFER, Scene

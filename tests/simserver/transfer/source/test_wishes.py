@@ -10,9 +10,9 @@ from trio.testing import MockClock
 from batonpass.authority.errors import Reason
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.records import Role
-from batonpass.simserver.transfer.source import retry_backoff
+from batonpass.simserver.transfer.source import backoff as retry_backoff
+from batonpass.simserver.transfer.source.backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS, RetryBackoff
 from batonpass.simserver.transfer.source.departure import DeparturePlan
-from batonpass.simserver.transfer.source.retry_backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS, RetryBackoff
 from tests.simserver.stage import BALL
 from tests.simserver.transfer.source.test_departures import HERE, THERE, Scene, activated, refused, scene
 

@@ -26,7 +26,7 @@ from batonpass.simserver.transfer.target.early_inputs import (
     MAX_ENTITIES,
     EarlyInputs,
 )
-from batonpass.simserver.transfer.target.permission import Context
+from batonpass.simserver.transfer.target.offers import Context
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage

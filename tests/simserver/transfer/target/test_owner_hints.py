@@ -7,7 +7,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import Message, OwnerHint
 from batonpass.simserver.entity.table import Holdings, Tombstone
-from batonpass.simserver.transfer.target.owner_hints import AGAIN_NS, MAX_HINTS, MAX_SENT_ON, OwnerHints
+from batonpass.simserver.owners.lookup import AGAIN_NS, MAX_HINTS, MAX_SENT_ON, OwnerHints
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.transfer.source.test_departures import THERE

@@ -16,8 +16,8 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, StageInquiry, StageWord
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.home_client import HomeUnreachable
-from batonpass.simserver.transfer.target.staged_outcome import AFTER_NS, StagedOutcomeQueries
 from batonpass.simserver.transfer.target.staged_states import StagedState, Stages
+from batonpass.simserver.transfer.target.unresolved import AFTER_NS, StagedOutcomeQueries
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL

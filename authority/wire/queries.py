@@ -3,6 +3,10 @@
 An instance whose log was restored from an older copy learns that from its own servers, as far as they live. What only
 servers of other instances have heard they keep for it, signed by its own homeservers, and its homes ask for it. None of
 it is a numbered hop.
+
+What a simulation server asks its home instance when a hand-over did not come to its end by itself.
+
+None of it is a numbered hop.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -11,9 +15,9 @@ from pydantic import Field
 
 from batonpass.authority.errors import MessageError
 from batonpass.authority.names import instance_of
-from batonpass.authority.trust.certificates import CommitCertificate, Epoch, Name, OwnerName
+from batonpass.authority.trust.certificates import CommitCertificate, Epoch, Name, OwnerName, TransferId
 from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
-from batonpass.authority.wire.base import FencedModel, MessageModel, Token
+from batonpass.authority.wire.base import Chain, FencedModel, FencedTransferModel, MessageModel, Token
 from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
 
@@ -28,6 +32,10 @@ __all__ = [
     "LogInquiry",
     "LogShown",
     "LogWord",
+    "Passed",
+    "StageInquiry",
+    "StageWord",
+    "Stranded",
     "place_in_untrusted",
     "place_said_untrusted",
 ]
@@ -136,3 +144,41 @@ def place_said_untrusted(token: str) -> tuple[str, LogPlace]:
     except CryptoError as error:
         raise MessageError(f"where a log stands cannot be read: {error}") from error
     return place_in_untrusted(claims)
+
+
+class StageInquiry(FencedTransferModel):
+    """Target → home: I have had this state on my disk for a while, frozen under this fence; what became of it?"""
+
+    type: Literal["stage_inquiry"] = "stage_inquiry"
+    target: Name
+
+
+class StageWord(MessageModel):
+    """Home → target: it is yours (with the certificate), nothing will come of it, or nobody has decided yet."""
+
+    type: Literal["stage_word"] = "stage_word"
+    transfer_id: TransferId
+    word: Literal["committed", "void", "open"]
+    certificate: Token = ""
+
+
+class Passed(MessageModel):
+    """New authority → home: I have this entity by this chain, and was not given a new grant since; do you know?"""
+
+    type: Literal["passed"] = "passed"
+    transfer_id: TransferId
+    entity: Name
+    chain: Chain
+
+
+class Stranded(FencedTransferModel):
+    """Target → home: the log gave me this, as incarnation `incarnation`, and no state for it has come.
+
+    With `never` none can come any more that it would begin with. Answered by `StageWord`: `void` if it is nobody's
+    that this is asked by (any more), `open` otherwise.
+    """
+
+    type: Literal["stranded"] = "stranded"
+    target: Name
+    incarnation: Epoch
+    never: bool = False

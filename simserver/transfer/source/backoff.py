@@ -5,6 +5,17 @@ wants its entity where it was refused a moment ago, or anywhere if the entity is
 what *drain and balance* had begun with it and was refused, for whatever reason, they do not begin again at once. Each
 time the pause is longer, up to a bound. Neither matters for what is ordered: the group in which its home has it moved,
 say.
+
+Instances whose home does not say whether it would have an entity: worlds that want one there are not listened to.
+
+To find out takes a freeze of five seconds (`homeserver.names.foreign_admission`), which players see. So after it nobody
+goes there by the wish of a world for a while, and then one entity, to try. What is ordered goes all the same.
+
+How long a hand-over may take before it is worth repeating: longer than they take at the moment.
+
+Messages are not lost by the link while both ends live; a repetition is for servers that have restarted. One that comes
+because everybody is busy makes everybody busier, so it waits, as TCP's retransmission timer does (RFC 6298), for what
+is usual plus four times what that varies by. Pure.
 """
 
 import logging
@@ -15,17 +26,23 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import Reason
 from batonpass.authority.limits import MAX_STATE_BYTES
+from batonpass.authority.machines.source import FIRST_RETRY_NS
 from batonpass.crypto.bounded_tables import LruTable
 
 __all__ = [
+    "CLOSED_NS",
     "FIRST_PAUSE_NS",
     "FIRST_WISH_NS",
     "FORGET_NS",
     "LONGEST_PAUSE_NS",
     "LONGEST_WISH_NS",
+    "MAX_FIRST_RETRY_NS",
     "MAX_TARGETS",
+    "TRIAL_NS",
+    "CircuitBreaker",
     "RefusedStay",
     "RetryBackoff",
+    "RetryTimeout",
 ]
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.departures")
@@ -165,3 +182,75 @@ def _next(before: _Pause | None, now_ns: int, first_ns: int, longest_ns: int) ->
     is_first = before is None or before.is_forgotten(now_ns)
     length_ns = first_ns if before is None or is_first else min(2 * before.length_ns, longest_ns)
     return _Pause(now_ns + length_ns, length_ns)
+
+
+CLOSED_NS: Final = 30_000_000_000
+# Longer than home waits for the other one.
+TRIAL_NS: Final = 10_000_000_000
+
+
+class CircuitBreaker:
+    """What one simulation server knows of that."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        # Bounded by the instances that home has a way to.
+        self._until_ns: dict[str, int] = {}
+
+    def close(self, destination: str) -> None:
+        """Its home did not answer."""
+        self._until_ns[_instance_of(destination)] = self._clock.monotonic_ns() + CLOSED_NS
+
+    def open(self, destination: str) -> None:
+        """Its home has let an entity in."""
+        if self._until_ns:
+            self._until_ns.pop(_instance_of(destination), None)
+
+    def is_closed(self, destination: str) -> bool:
+        """Whether `may_try` would say no; that does not count as a try."""
+        return self._clock.monotonic_ns() < self._until_ns.get(_instance_of(destination), 0)
+
+    def may_try(self, destination: str) -> bool:
+        """Whether a world's wish to have an entity there is followed; after a while once, to see if it can be again."""
+        if not self._until_ns or (until_ns := self._until_ns.get(_instance_of(destination))) is None:
+            return True
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < until_ns:
+            return False
+        self._until_ns[_instance_of(destination)] = now_ns + TRIAL_NS
+        return True
+
+
+def _instance_of(server: str) -> str:
+    """The instance of a name that a world has made up, so it may be none."""
+    return server.partition(".")[0]
+
+
+MAX_FIRST_RETRY_NS: Final = 4_000_000_000
+# What one hand-over more takes all servers together, on cores that have other work too.
+EACH_NS: Final = 10_000_000
+
+
+class RetryTimeout:
+    """Learns from how long hand-overs took."""
+
+    def __init__(self) -> None:
+        self._usual_ns = 0.0
+        self._varies_ns = 0.0
+
+    @property
+    def first_retry_ns(self) -> int:
+        """After how long the next hand-over is repeated for the first time."""
+        return min(max(FIRST_RETRY_NS, round(self._usual_ns + 4 * self._varies_ns)), MAX_FIRST_RETRY_NS)
+
+    def first_retry_beside_ns(self, others: int) -> int:
+        """As `first_retry_ns`, for one of many that begin at the same moment: each has to wait for those before it."""
+        return min(self.first_retry_ns + others * EACH_NS, MAX_FIRST_RETRY_NS)
+
+    def took(self, duration_ns: int) -> None:
+        """A hand-over took so long, from its freeze to its end."""
+        if not self._usual_ns:
+            self._usual_ns, self._varies_ns = float(duration_ns), duration_ns / 2
+            return
+        self._varies_ns += (abs(duration_ns - self._usual_ns) - self._varies_ns) / 4
+        self._usual_ns += (duration_ns - self._usual_ns) / 8
