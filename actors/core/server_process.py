@@ -295,16 +295,16 @@ class ServerProcess(StartingProcess):
         self._deferred = dict(self._deferred) if self._deferred else None
         return self._server.handle_hibernate(self._state)
 
-    def left_alone(self, drowsiness: HibernationTimer) -> bool:
+    def left_alone(self, hibernation_timer: HibernationTimer) -> bool:
         """Whether no message has come since the last time this was asked."""
         if self._idle_timer is None and not self.scheduled:
-            self._idle_timer = drowsiness
+            self._idle_timer = hibernation_timer
             return False
-        return self._idle_timer is drowsiness
+        return self._idle_timer is hibernation_timer
 
-    def request_hibernation(self, drowsiness: HibernationTimer) -> None:
-        """Have `drowsiness` served, unless the actor ends."""
-        self._deliver(SYSTEM, drowsiness)
+    def request_hibernation(self, hibernation_timer: HibernationTimer) -> None:
+        """Have `hibernation_timer` served, unless the actor ends."""
+        self._deliver(SYSTEM, hibernation_timer)
 
     def _settle_rare(self, result: Any, from_: From | None, callback: str) -> None:
         """The results after which the server does not simply go on."""

@@ -160,8 +160,8 @@ class LinkEndpoint:
         self._now = trio.current_time
         self._address: Address | None = None
         self._lone_drains = 0
-        self._lookout = Poller(self._drain, self._settle)
-        self.inbox: Final = LinkInbox(self._lookout, self._mark, self._give_up)
+        self._poller = Poller(self._drain, self._settle)
+        self.inbox: Final = LinkInbox(self._poller, self._mark, self._give_up)
         self._inboxes = [self.inbox]
         self._listeners: list[Callable[[str, Event], object]] = []
 
@@ -206,7 +206,7 @@ class LinkEndpoint:
         require_sendable(b"", channel)
         inbox = self._claimed.get(channel)
         if inbox is None:
-            inbox = self._claimed[channel] = LinkInbox(self._lookout, self._mark, self._give_up, channel)
+            inbox = self._claimed[channel] = LinkInbox(self._poller, self._mark, self._give_up, channel)
             self._inboxes.append(inbox)
             for link in self._links.values():
                 link.claim(channel)
@@ -257,7 +257,7 @@ class LinkEndpoint:
             try:
                 async with trio.open_nursery() as nursery:
                     self._nursery = self._peer_keys.nursery = nursery
-                    nursery.start_soon(self._lookout.stand_in, datagrams)
+                    nursery.start_soon(self._poller.stand_in, datagrams)
                     nursery.start_soon(self._flush_forever, datagrams)
                     nursery.start_soon(self._keep_time, datagrams)
                     nursery.start_soon(self._peer_keys.keep_fresh)
@@ -304,7 +304,7 @@ class LinkEndpoint:
 
     async def _wait_and_send(self, link: Link, waiter: WaitingSend, now: float) -> None:
         self._waiters.add(link, waiter)
-        self._lookout.need()
+        self._poller.need()
         link.open(now)
         self._mark(link)
         try:
@@ -337,7 +337,7 @@ class LinkEndpoint:
         if self._socket is None or self._backlog or not self._socket.send_one(datagram, destination):
             self._keep(((datagram, destination),))
         self._expected.pop(link, None)  # what was owed has left with it
-        self._lookout.has_asked = True
+        self._poller.has_asked = True
         if timer_s != NEVER and self._deadlines.add(link, timer_s):
             self._timer_scope.deadline = timer_s
 

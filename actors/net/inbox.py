@@ -62,7 +62,7 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
 
     def __init__(
         self,
-        lookout: Poller,
+        poller: Poller,
         on_credit: Callable[[Link], None],
         on_fault: Callable[[Link, Exception], None],
         claimed: int | None = None,
@@ -71,7 +71,7 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
         self._ready: deque[tuple[Link, Sequence[ReceivedMessage]]] = deque()  # who has something, and what
         self._listed: set[Link] = set()
         self._held: dict[str, Link | None] = {}  # of whom nothing is taken, and whose link has something
-        self._lookout = lookout
+        self._poller = poller
         self._parked: Parked = deque()
         self._on_credit = on_credit
         self._on_fault = on_fault
@@ -95,7 +95,7 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
                 await trio.lowlevel.checkpoint()
         while True:
             while not self._ready and not self._is_closed:
-                await self._lookout.wait(self._parked)
+                await self._poller.wait(self._parked)
             try:
                 return self.receive_nowait()
             except trio.WouldBlock:  # all that there was is of peers that are held
@@ -140,7 +140,7 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
         """Take what this peer has sent, and sends, again."""
         link = self._held.pop(peer, None)
         if link is not None and self.look(link):
-            self._lookout.disturb()  # a receiver may wait for the socket itself
+            self._poller.disturb()  # a receiver may wait for the socket itself
 
     async def aclose(self) -> None:
         """Stop receiving: messages that were not taken stay untaken, and the peers' credit runs out."""
@@ -151,8 +151,8 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
         """As `aclose`, without a checkpoint."""
         self._is_closed = True
         while self._parked:
-            self._lookout.wake(self._parked)
-        self._lookout.disturb()
+            self._poller.wake(self._parked)
+        self._poller.disturb()
 
     def look(self, link: Link) -> bool:
         """`link` may have a message to take; whether it has."""
@@ -166,5 +166,5 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
             self._listed.add(link)
             self._ready.append((link, messages))
         if self._parked:
-            self._lookout.wake(self._parked)
+            self._poller.wake(self._parked)
         return True

@@ -60,7 +60,7 @@ class ForeignCustody:
         federation: Federation,
         post: Post,
         certificates: Certification,
-        recoveries: Takeovers,
+        takeovers: Takeovers,
         clock: Clock,
         in_office: Callable[[], bool],
     ) -> None:
@@ -69,7 +69,7 @@ class ForeignCustody:
         self._federation: Final = federation
         self._post: Final = post
         self._certificates: Final = certificates
-        self._recoveries: Final = recoveries
+        self._takeovers: Final = takeovers
         self._clock: Final = clock
         self._in_office: Final = in_office
         self._asked_ns = 0
@@ -107,11 +107,11 @@ class ForeignCustody:
                 self._begin(nursery, instance, self._watch, instance, records)
             self._begin_telling(nursery, now_ns)
         waiting: dict[tuple[tuple[str, ...], tuple[str, ...]], list[RecoveryRow]] = defaultdict(list)
-        for row in self._recoveries.to_go_on_with():
+        for row in self._takeovers.to_go_on_with():
             if row.abroad or row.abroad_too:
                 waiting[row.abroad, row.abroad_too].append(row)
         for places, rows in waiting.items():
-            self._begin(nursery, places, self._recoveries.go_on, rows, partial(self._everybody, *places))
+            self._begin(nursery, places, self._takeovers.go_on, rows, partial(self._everybody, *places))
 
     def _begin_telling(self, nursery: Starter, now_ns: int) -> None:
         """Have the targets told of which hand-overs may have been forgotten, each again after twice the time."""
@@ -152,7 +152,7 @@ class ForeignCustody:
         for record in self._store.abroad(self._instance):
             found[instance_of(record.authority)].append(record)
         self._there = {name: Counter(record.authority for record in records) for name, records in found.items()}
-        asked = {name for row in self._store.recoveries() for name in (*row.abroad, *row.abroad_too)}
+        asked = {name for row in self._store.takeovers() for name in (*row.abroad, *row.abroad_too)}
         self._silent_since_s = {name: s for name, s in self._silent_since_s.items() if name in found.keys() | asked}
         return found
 
@@ -168,7 +168,7 @@ class ForeignCustody:
         except UNDECIDED as error:
             _log.info("foreign custody (%s): %s; looking again", what, error)
         except Exception:
-            self._recoveries.counts["internal_error"] += 1
+            self._takeovers.counts["internal_error"] += 1
             _log.exception("looking after foreign custody (%s) ran into an error of ours", what)
         finally:
             self._busy.discard(what)
@@ -185,8 +185,8 @@ class ForeignCustody:
                 entities = [[record.id, record.epoch, record.sub] for record in some]
                 args = {"server": server, "incarnation": incarnation, "entities": entities}
                 taken = await self._store.submit("recovery.begin_abroad", **args)
-                self._recoveries.counts["taken"] += len(taken)
-                self._recoveries.begun(taken)
+                self._takeovers.counts["taken"] += len(taken)
+                self._takeovers.begun(taken)
                 _log.warning("%d entities of %s are to be recovered (incarnation %d)", len(taken), server, incarnation)
         await self._contest(records)
 
@@ -196,8 +196,8 @@ class ForeignCustody:
         for some in in_parts([record for record in records if is_unsure(record, lowest)]):
             entities = [[record.authority, record.id, record.epoch, record.sub] for record in some]
             contested = await self._store.submit("recovery.contest_abroad", entities=entities)
-            self._recoveries.counts["contested_abroad"] += len(contested)
-            self._recoveries.begun(contested)
+            self._takeovers.counts["contested_abroad"] += len(contested)
+            self._takeovers.begun(contested)
             if contested:
                 _log.warning(
                     "which server has %d entities in foreign custody is to be found out: there was another log",
@@ -235,7 +235,7 @@ class ForeignCustody:
             else:
                 there |= alive
                 away |= away_there
-        here = await self._recoveries.here()
+        here = await self._takeovers.here()
         return WhoIsThere(there | here.alive, frozenset(silent), here.away | away)
 
     async def _who_is_in(self, instance: str) -> tuple[dict[str, int], set[str]]:

@@ -99,7 +99,7 @@ class Takeovers:
         self._told: dict[tuple[str, int], Due] = {}
         self.counts: Final[Counter[str]] = Counter()
         self._collecting: Final = Collecting(post, clock, in_office, self.counts)
-        self._homeward: Final = ReturnToOwner(store, self._collecting.tell, clock)
+        self._return_to_owner: Final = ReturnToOwner(store, self._collecting.tell, clock)
         self.recent: Final[deque[Recovered]] = deque(maxlen=MAX_REMEMBERED)
 
     # --- taking away -----------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Takeovers:
 
     def to_go_on_with(self) -> list[RecoveryRow]:
         """All that is to be recovered, as the log has it at this moment: seen, whichever server has begun with it."""
-        rows = self._store.recoveries()
+        rows = self._store.takeovers()
         self._takeovers.seen(rows)
         return rows
 
@@ -203,7 +203,7 @@ class Takeovers:
     def _left_office(self) -> None:
         """What this member has seen is as old as the last time it looked; others look now, if anybody does."""
         self._takeovers.left_office()
-        self._homeward.left_office()
+        self._return_to_owner.left_office()
         self._over_since_ns.clear()
         self._forget_all_but(())
 
@@ -221,9 +221,9 @@ class Takeovers:
     async def _look(self) -> None:
         self._note_ends()
         # Before anything is finished: what another member has begun with may be adopted already.
-        self._takeovers.looked(self._store.recoveries())
+        self._takeovers.looked(self._store.takeovers())
         await self._finish()
-        await self._homeward.look()
+        await self._return_to_owner.look()
         await self._ask_anew()
         rows = self.to_go_on_with()
         self._forget_all_but(rows)
@@ -233,7 +233,7 @@ class Takeovers:
     async def _ask_anew(self) -> None:
         """What is looked for since before the log heard of another history is looked for under a fence above that."""
         if lowest := lowest_epoch(self._store.tree):
-            rows = [row for row in self._store.recoveries() if not row.target and row.epoch < lowest]
+            rows = [row for row in self._store.takeovers() if not row.target and row.epoch < lowest]
             for some in in_parts(rows):
                 items = [{"entity": row.entity, "epoch": row.epoch} for row in some]
                 self._takeovers.changed(await self._store.submit("recovery.anew", items=items))
@@ -468,7 +468,7 @@ class Takeovers:
         for entity in await self._store.submit("recovery.adopted", items=items) if items else ():
             row = rows[entity]
             self._takeovers.adopted(row)
-            self._homeward.adopted(row)
+            self._return_to_owner.adopted(row)
             self._in_vain_for.pop(entity, None)
             self._waited_for.pop(entity, None)
             self._died_of.pop(entity, None)
@@ -481,7 +481,7 @@ class Takeovers:
     def hands_back(self, entity: str) -> bool:
         """Whether the server that takes it over, or is about to, is to hand it back to the one where it belongs."""
         row = self._store.recovery(entity)
-        return (row is not None and row.held) or entity in self._homeward
+        return (row is not None and row.held) or entity in self._return_to_owner
 
     # --- asking everybody ------------------------------------------------------------------------------------------
 
@@ -515,7 +515,7 @@ class Takeovers:
 
     def to_data(self) -> dict[str, Any]:
         """How it stands, for people."""
-        rows = [(row, self._store.entity(row.entity)) for row in self._store.recoveries()]
+        rows = [(row, self._store.entity(row.entity)) for row in self._store.takeovers()]
         return {
             "waiting": [
                 row.to_data() | {"standing": record.standing.value, "waits_for": self.waits_for(row)}

@@ -213,7 +213,7 @@ class InstanceStore:
         grave: dict[str, Any] | None = self._get(("tombstones", entity))
         return grave
 
-    def farewells(self) -> list[str]:
+    def deletion_notices(self) -> list[str]:
         """The entities that have ended, and of which a server may not have heard yet, as this member knows."""
         store = self._replica.store
         return list(store.children((FAREWELLS,))) if store.exists((FAREWELLS,)) else []
@@ -448,7 +448,7 @@ class InstanceStore:
         self._read_recoveries[entity_id] = view.encoded, row
         return row
 
-    def recoveries(self) -> list[RecoveryRow]:
+    def takeovers(self) -> list[RecoveryRow]:
         """The entities whose authority died and that no server has taken over yet, as this member knows them."""
         store = self._replica.store
         names = sorted(store.children(("recoveries",))) if store.exists(("recoveries",)) else []

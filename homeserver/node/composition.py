@@ -90,8 +90,8 @@ class Kinds:
 
     certification: type[Certification] = Certification
     granter: type[Granter] = Granter
-    recoveries: type[Takeovers] = Takeovers
-    farewells: type[DeletionNotices] = DeletionNotices
+    takeovers: type[Takeovers] = Takeovers
+    deletion_notices: type[DeletionNotices] = DeletionNotices
 
 
 @dataclass(kw_only=True)
@@ -108,12 +108,12 @@ class Parts:
     orders: OrderRetry
     waiting: WaitingRequests
     leases: Leases
-    recoveries: Takeovers
+    takeovers: Takeovers
     abroad: ForeignCustody
-    log_inquiries: LogWitnesses
-    reminders: GrantRetry
-    farewells: DeletionNotices
-    group_news: GroupResults
+    log_witnesses: LogWitnesses
+    grant_retry: GrantRetry
+    deletion_notices: DeletionNotices
+    group_results: GroupResults
     births: EntityCreation
     owners: OwnerAnswers
     balancer: Balancer
@@ -126,14 +126,14 @@ class Parts:
             "leases": (self.leases.look_around,),
             # What others left behind: entities, what was handed over, ordered, waits for a group, or has ended.
             "recoveries": (
-                _alone(self.recoveries),
-                _alone(self.reminders),
+                _alone(self.takeovers),
+                _alone(self.grant_retry),
                 _alone(self.orders),
-                _alone(self.group_news),
-                _alone(self.farewells),
+                _alone(self.group_results),
+                _alone(self.deletion_notices),
             ),
             # What other instances have of this one, and where they are.
-            "abroad": (self.abroad.look_around, self.log_inquiries.look_around),
+            "abroad": (self.abroad.look_around, self.log_witnesses.look_around),
             # What moves entities for the system's own reasons, and keeps hierarchies together at that.
             "balancer": (_alone(self.hierarchies), _alone(self.balancer)),
         }
@@ -150,12 +150,12 @@ class Parts:
                 if not self.births.spawned(message, sender):
                     drop("unexpected_spawned")
             case Despawned() as message:
-                self.farewells.heard(message, sender)
+                self.deletion_notices.heard(message, sender)
             case Collected() as message:
                 # Of whichever instance: it must be one that was asked.
-                self.recoveries.collected(message, sender)
+                self.takeovers.collected(message, sender)
             case Adopted() as message:
-                self.recoveries.adopted(message, sender)
+                self.takeovers.adopted(message, sender)
             case LoadReport() as message if self._is_ours(sender):
                 self.balancer.reported(sender, message.load, message.still)
             case StandingWord() as message:
@@ -197,7 +197,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
     def in_office() -> bool:
         return granter.office > 0
 
-    recoveries = kinds.recoveries(store, post.post, clock, in_office, spans)
+    takeovers = kinds.takeovers(store, post.post, clock, in_office, spans)
     witnesses = Witnesses(lambda other: federation.hops_to(other) is not None)
     leases = Leases(
         ports.name,
@@ -205,13 +205,13 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         clock,
         granter,
         ports.leads_log,
-        recoveries.sweep,
+        takeovers.sweep,
         positions,
         witnesses.told,
         ports.is_better_elsewhere,
     )
     certificates = kinds.certification(ports.sealer, directory, clock)
-    chains = CertificateChains(certificates, store, lambda entity: recoveries.begun([entity]))
+    chains = CertificateChains(certificates, store, lambda entity: takeovers.begun([entity]))
     notices = TransferNotices(store, post, certificates, chains)
     orders = OrderRetry(store, Ordering(store, post, clock), clock, in_office)
     balancer = Balancer(
@@ -224,12 +224,12 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         balancing=settings.balancing,
         new_id=settings.new_id,
         is_silent=federation.is_silent,
-        is_handed_back=recoveries.hands_back,
+        is_handed_back=takeovers.hands_back,
     )
     hierarchies = Hierarchies(instance, store, federation, orders.order_each, clock, balancer.is_passed_on)
     listeners = Listeners(balancer.moved, hierarchies.refused)
-    abroad = ForeignCustody(instance, store, federation, post, certificates, recoveries, clock, in_office)
-    log_inquiries = LogWitnesses(
+    abroad = ForeignCustody(instance, store, federation, post, certificates, takeovers, clock, in_office)
+    log_witnesses = LogWitnesses(
         store,
         directory,
         federation,
@@ -242,7 +242,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
     speaks_for = partial(check_speaks_for, directory)
     held = OwnershipCheck(store, federation, positions, instance, speaks_for, leases.prove_went_back)
     owners = OwnerAnswers(instance, store, directory, federation, notices)
-    inquiries = OutcomeQueries(store, directory, federation, abroad, certificates, notices, recoveries.begun, instance)
+    inquiries = OutcomeQueries(store, directory, federation, abroad, certificates, notices, takeovers.begun, instance)
     waiting, decisions = WaitingRequests(clock.bell()), DecisionSpans(spans)
     groups = GroupAnswers(ports, waiting, certificates, decisions, listeners)
     batches = Batches(
@@ -254,7 +254,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         answers={
             **inquiries.answers,
             OwnerRequest: owners.answer,
-            LogInquiry: log_inquiries.answer,
+            LogInquiry: log_witnesses.answer,
             HeldInquiry: held.answer,
         },
         why_undecided=lambda: leases.went_back,
@@ -270,12 +270,12 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         orders=orders,
         waiting=waiting,
         leases=leases,
-        recoveries=recoveries,
+        takeovers=takeovers,
         abroad=abroad,
-        log_inquiries=log_inquiries,
-        reminders=GrantRetry(instance, store, post.post, certificates.commit, clock, in_office),
-        farewells=kinds.farewells(store, post.post, clock, in_office),
-        group_news=GroupResults(store, waiting, groups.tell, clock),
+        log_witnesses=log_witnesses,
+        grant_retry=GrantRetry(instance, store, post.post, certificates.commit, clock, in_office),
+        deletion_notices=kinds.deletion_notices(store, post.post, clock, in_office),
+        group_results=GroupResults(store, waiting, groups.tell, clock),
         births=EntityCreation(store, post.post, clock),
         owners=owners,
         balancer=balancer,

@@ -104,8 +104,8 @@ class HomeserverNode(Parts):
     renewals: RenewalResponder
     request_gate: RequestRateLimit
     questions: Questions
-    vouching: KeyReset
-    kinship: LogIdentity
+    key_reset: KeyReset
+    log_identity: LogIdentity
     clocks: Clocks
     system: System | None = None
     """Its actors, once all of them have started."""

@@ -176,7 +176,7 @@ class Balancer:
         self._failures: set[str] = set()
         self._slow_until_s = 0.0
         self._policy_rests_until_s = 0.0
-        self.governor = PlacementLimits(balance)
+        self.placement_limits = PlacementLimits(balance)
         self._expected = PredictedLoads()
         self._refusals = self._no_refusals()
         self.still: Final = NotRunning()
@@ -226,7 +226,7 @@ class Balancer:
 
     def moved(self, entity: str, source: str, target: str) -> None:
         """An entity was handed over, for whatever reason: it is left alone for a while, and a move back is counted."""
-        self.governor.noted(entity, source, target, self._now_s())
+        self.placement_limits.noted(entity, source, target, self._now_s())
         self._refusals.arrived(entity, target)
 
     def is_passed_on(self, entity: str) -> bool:
@@ -248,7 +248,7 @@ class Balancer:
                     _log.exception("a round of the balancer ran into an error")
             else:
                 # What is known of moves was true under that leadership.
-                self.governor = PlacementLimits(self._balance)
+                self.placement_limits = PlacementLimits(self._balance)
                 self._expected = PredictedLoads()
                 self._refusals = self._no_refusals()
                 self._trials, self._stopped = self._no_trials(), {}
@@ -277,8 +277,10 @@ class Balancer:
         untaken = {resident.entity for resident in residents if resident.untaken}
         residents = self._with_parents_of_immovable_ones(residents, draining)
         for entity in self._refusals.still_there(residents, self._asked_s, self._now_s()):
-            self.governor.stayed(entity)
-        view = View(tuple(loads), tuple(residents), self.governor.anchors, self._refusals.of(residents, self._now_s()))
+            self.placement_limits.stayed(entity)
+        view = View(
+            tuple(loads), tuple(residents), self.placement_limits.anchors, self._refusals.of(residents, self._now_s())
+        )
         proposed = self._proposed(view)
         moves = emptied(view, proposed)
         done = set(moves)
@@ -286,13 +288,13 @@ class Balancer:
         # again to who has just refused it, whatever it says.
         moves += [move for move in proposed if move not in done and move.entity not in untaken]
         if staying := self._of_silent_homes(residents):
-            self.governor.counts["home_silent"] += sum(move.entity in staying for move in moves)
+            self.placement_limits.counts["home_silent"] += sum(move.entity in staying for move in moves)
             moves = [move for move in moves if move.entity not in staying]
         must_go = untaken | {resident.entity for resident in residents if resident.server in draining}
         moves = [move for move in moves if move.source not in self._stopped]
         moves = self._trials.admit(moves, residents, draining, self._have_like_worlds, self._now_s())
         holds_s = {one.entity: 0.0 if one.entity in must_go else self._balance.min_hold_s for one in residents}
-        admitted = self.governor.admit(moves, view, self._now_s())
+        admitted = self.placement_limits.admit(moves, view, self._now_s())
         self._expected.ordered(admitted, {one.entity: one.cost for one in residents}, self._now_s())
         some_are_passed_on = self._note_passed_on(untaken.intersection(move.entity for move in admitted))
         await self._order(admitted, holds_s)
@@ -384,7 +386,7 @@ class Balancer:
         except BaseException as error:
             if is_stopping(error):
                 raise
-            self.governor.counts["policy_failed"] += 1
+            self.placement_limits.counts["policy_failed"] += 1
             failure = type(error).__name__
             if failure not in self._failures and len(self._failures) < MAX_FAILURES:
                 self._failures.add(failure)
@@ -400,7 +402,7 @@ class Balancer:
         rests_s = RESTS * took_s if took_s > BLOCKING_POLICY_S else 0.0
         self._policy_rests_until_s = now_s + rests_s
         if took_s > SLOW_POLICY_S:
-            self.governor.counts["policy_slow"] += 1
+            self.placement_limits.counts["policy_slow"] += 1
             if now_s >= self._slow_until_s:
                 self._slow_until_s = now_s + SLOW_POLICY_AGAIN_S
                 text = "the placement policy took %.3f s; the homeserver did nothing else meanwhile%s"

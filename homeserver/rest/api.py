@@ -195,9 +195,9 @@ def _server_list_routes(node: HomeserverNode) -> APIRouter:
         return [ServerView.of(row, node.store.lease(row.name)) for row in node.store.servers()]
 
     @routes.get("/v1/recoveries")
-    async def recoveries() -> RecoveriesView:
+    async def takeovers() -> RecoveriesView:
         """The entities of dead simulation servers: which server takes them over, and from which copy."""
-        data = node.recoveries.to_data() | {"log_went_back": node.leases.went_back}
+        data = node.takeovers.to_data() | {"log_went_back": node.leases.went_back}
         foreign = node.abroad.to_data()
         return RecoveriesView(**data, foreign_custody=foreign, abroad=foreign)
 

@@ -139,7 +139,7 @@ def log_routes(node: HomeserverNode) -> APIRouter:
     @routes.get("/offices")
     async def offices(nonce: Annotated[Nonce, Query()]) -> OfficesView:
         """For the other members: by what they see that they have the same log, proved with the join token."""
-        return OfficesView(**node.kinship.shown(nonce))
+        return OfficesView(**node.log_identity.shown(nonce))
 
     @routes.get("/clock")
     async def clock(nonce: Annotated[Nonce, Query()]) -> ClockView:

@@ -104,7 +104,7 @@ def _load_table(node: HomeserverNode) -> LoadTable:
                     draining=name in draining,
                 )
             )
-    counts = dict(node.balancer.governor.counts)
+    counts = dict(node.balancer.placement_limits.counts)
     return LoadTable(
         servers=views,
         leads=node.leads,
@@ -133,7 +133,7 @@ def _drain_view(node: HomeserverNode, name: str) -> DrainView:
     record = node.store.drain(name)
     entities, delegated = node.store.named_by(name)
     load = _fresh_load(node, name)
-    waiting = sum(_waits_for(node, name, row) for row in node.store.recoveries())
+    waiting = sum(_waits_for(node, name, row) for row in node.store.takeovers())
     sole_replicas = 0 if _has_no_lease(node, name) else _sole_replicas(node)
     others = [other.name for other in node.balancer.loads() if other.name != name and not other.draining]
     full = sum((other := _fresh_load(node, one)) is not None and other.is_full for one in others)

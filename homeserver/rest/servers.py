@@ -195,5 +195,5 @@ async def _query(node: HomeserverNode, query: DirectoryQuery) -> RowsView:
 def _shown(node: HomeserverNode, row: DirectoryRow) -> dict[str, Any]:
     """A row as data; of this instance, with its resets vouched for by keys of today."""
     if instance_of(row.name) == node.config.instance:
-        row = node.vouching.shown(row, node.clock.unix_s())
+        row = node.key_reset.shown(row, node.clock.unix_s())
     return row.to_data()

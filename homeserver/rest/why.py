@@ -81,7 +81,7 @@ async def _facts(node: "HomeserverNode", entity_id: str) -> Facts:
     waits_for: list[str] = []
     recovery = store.recovery(entity_id)
     if recovery is not None:
-        waits_for = node.recoveries.waits_for(recovery)
+        waits_for = node.takeovers.waits_for(recovery)
     return Facts(
         entity=entity_id,
         record=record,

@@ -162,8 +162,8 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         renewals=RenewalResponder(link, store, parcels, parts.leases, drops.renewal_failed),
         request_gate=RequestRateLimit(store, clock),
         questions=Questions(store, lambda: backend.current, clock),
-        vouching=KeyReset(sealer, store),
-        kinship=LogIdentity(
+        key_reset=KeyReset(sealer, store),
+        log_identity=LogIdentity(
             config.name,
             store,
             held.join_token,
@@ -237,7 +237,7 @@ async def _serve_abroad(node: HomeserverNode, *, task_status: trio.TaskStatus[No
     async with trio.open_nursery() as nursery:
         await nursery.start(node.federation.serve)
         await nursery.start(partial(_serve_loops, node.loops()["abroad"]))
-        await nursery.start(node.kinship.serve)
+        await nursery.start(node.log_identity.serve)
         await nursery.start(node.clocks.serve)
         task_status.started()
 

@@ -153,11 +153,11 @@ class Batches:
     def _together(self, items: Sequence[Item]) -> list[Together]:
         bulk: dict[tuple[str, str], Together] = {}
         for item in items:
-            ways = self._admitting(item), home_elsewhere(item.message, self._instance)
+            ways = self._local_admission(item), home_elsewhere(item.message, self._instance)
             bulk.setdefault(ways, Together(*ways)).items.append(item)
         return list(bulk.values())
 
-    def _admitting(self, item: Item) -> str:
+    def _local_admission(self, item: Item) -> str:
         """The home that has to say first whether it would have an entity of this one, if any."""
         request = item.message
         if not isinstance(request, HandoffRequest) or item.procedure != "transfer.commit":

@@ -68,7 +68,7 @@ class DeletionNotices:
             await self._note_heard()
 
     async def _look(self) -> None:
-        names = self._store.farewells()
+        names = self._store.deletion_notices()
         now_ns = self._clock.monotonic_ns()
         self._due = {name: self._due.get(name, Due(now_ns + FIRST_WAIT_NS, FIRST_WAIT_NS)) for name in names}
         for some in in_goes([name for name in names if self._due[name].at_ns <= now_ns]):

@@ -148,10 +148,10 @@ class Parcels:
         Raises:
             NOT_TOLD: it has no keys or no address, nobody can say now which they are, or it cannot be reached.
         """
-        combiner = self._posting.get(to)
-        if combiner is None:
-            combiner = self._posting[to] = Batcher(partial(self.post_all, to), most=MAX_BATCH)
-        await combiner.do(Letter(message, trace, on_path))
+        batcher = self._posting.get(to)
+        if batcher is None:
+            batcher = self._posting[to] = Batcher(partial(self.post_all, to), most=MAX_BATCH)
+        await batcher.do(Letter(message, trace, on_path))
 
     async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
         """Post several messages to one server in as few parcels as they fit. Raises as `post`."""

@@ -53,7 +53,7 @@ class Transfers:
         why_undecided: Callable[[], str],
     ) -> None:
         self._batches: Final = batches
-        self._admitting: Final = LocalAdmission(ports.name, ports.store, ports.clock)
+        self._local_admission: Final = LocalAdmission(ports.name, ports.store, ports.clock)
         self._answers: Final = answers
         self._directory: Final = ports.directory
         self._clock: Final = ports.clock
@@ -110,7 +110,7 @@ class Transfers:
         if isinstance(message, AdmitRequest):
             # The record's home asks whether a server of this instance would take an entity.
             await check_homeserver_of(self._directory, opened.sender, instance_of(message.entity))
-            return await self._admitting.answer(message, opened.trace)
+            return await self._local_admission.answer(message, opened.trace)
         answer = self._answers.get(type(message))
         if answer is None:
             raise MessageError(f"a homeserver takes no {message.type}")

@@ -48,7 +48,7 @@ class ActorKeeper(Server[None]):
         self._env, self._holdings = arg
         # Bounded by how many live here; who is left in it when this crashes is found among them.
         self._waiting: list[Life] = []
-        self._holdings.caretaker = self.ref
+        self._holdings.actor_keeper = self.ref
         return Ok(None, then=Continue(None))
 
     async def handle_continue(self, value: None, state: None) -> None:

@@ -36,7 +36,7 @@ class EntityEnvironment:
     keeps_copies: Callable[[], bool]
     ready_to_leave: Callable[[str], None]
     # Whose step has begun is written down there first.
-    black_box: CrashGuard
+    crash_guard: CrashGuard
     # Told of every entity that was passivated, and needs an actor again.
     wants_actor: Callable[[str], None]
     # By which those that sleep count their ticks.

@@ -78,7 +78,7 @@ class Quarantine:
         self.why, self.is_unread, self._crashes = "", False, None
         self.released_epoch = epoch
         self._env.count("entity_released")
-        self._env.black_box.forget(self._entity)
+        self._env.crash_guard.forget(self._entity)
 
     # --- what may lead to it ---------------------------------------------------------------------------------------
 
@@ -106,9 +106,9 @@ class Quarantine:
 
     def lease_lost(self, took_s: float, epoch: int) -> str:
         """Its world took so long that the lease was lost by it, which counts as a death: why it is to end, or empty."""
-        times = self._env.black_box.died(self._entity, epoch)
+        times = self._env.crash_guard.died(self._entity, epoch)
         self._env.count("lease_lost_at_work")
         text = "the world took %.1f s for %s, and %s lost its lease by that, %d times in an hour"
         _log.error(text, took_s, self._entity, self._env.server, times)
-        why = self._env.black_box.verdict(self._entity, self.released_epoch)
+        why = self._env.crash_guard.verdict(self._entity, self.released_epoch)
         return why and f"{why}: {took_s:.1f} s the last time"

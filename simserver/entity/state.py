@@ -175,12 +175,12 @@ class Life:
 
     def enter(self) -> int:
         """Its world begins to work on it, whatever it is asked: the time. `leave` has to follow."""
-        self._env.black_box.enter(self.id, self.fence.epoch)
+        self._env.crash_guard.enter(self.id, self.fence.epoch)
         return self._env.monotonic_ns()
 
     def leave(self, began_ns: int) -> int:
         """Its world has come back: the time. If it took so long that the lease is lost, that counts as a death."""
-        self._env.black_box.leave()
+        self._env.crash_guard.leave()
         done_ns = self._env.monotonic_ns()
         if self._env.is_lost_by(began_ns, done_ns):
             self._cost_the_lease(done_ns - began_ns)
@@ -189,7 +189,7 @@ class Life:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """As `enter` and `leave` around this; also while the world is at work on it anyway."""
-        with self._env.black_box.simulating(self.id, self.fence.epoch):
+        with self._env.crash_guard.simulating(self.id, self.fence.epoch):
             began_ns = self._env.monotonic_ns()
             try:
                 yield

@@ -171,7 +171,7 @@ class Notes(Protocol):
 
 
 class Holdings:
-    """The entities of one simulation server. `caretaker` is told of every new one; see `actor_keeper`."""
+    """The entities of one simulation server. `actor_keeper` is told of every new one; see `actor_keeper`."""
 
     def __init__(self, environment: EntityEnvironment, notes: Notes) -> None:
         self._environment = environment
@@ -181,7 +181,7 @@ class Holdings:
         # Bounded by what has lived here and was neither handed over nor taken up again.
         self._lived: dict[str, Fence] = {}
         self._lived_since: dict[str, int] = {}
-        self.caretaker: Ref | None = None
+        self.actor_keeper: Ref | None = None
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._living.values()))
@@ -200,9 +200,9 @@ class Holdings:
         return self._environment.feed
 
     @property
-    def black_box(self) -> CrashGuard:
+    def crash_guard(self) -> CrashGuard:
         """Of which entities this server has died."""
-        return self._environment.black_box
+        return self._environment.crash_guard
 
     @property
     def untaken(self) -> int:
@@ -334,7 +334,7 @@ class Holdings:
     def _spawned(self, entity: str, kind: str, params: dict[str, Any], fence: Fence) -> Any:
         """What the world gives as the first state of an entity; nothing begins with one that cost the lease."""
         environment = self._environment
-        with environment.black_box.simulating(entity, fence.epoch):
+        with environment.crash_guard.simulating(entity, fence.epoch):
             began_ns = environment.monotonic_ns()
             state = environment.world.spawn(kind, params)
             done_ns = environment.monotonic_ns()
@@ -396,10 +396,10 @@ class Holdings:
             holding.life.stand_still(f"{type(error).__name__} when it began here")
 
     def _take_up(self, holding: Holding) -> None:
-        life, black_box = holding.life, self._environment.black_box
-        with black_box.simulating(holding.id, life.fence.epoch):
+        life, crash_guard = holding.life, self._environment.crash_guard
+        with crash_guard.simulating(holding.id, life.fence.epoch):
             life.begin()
-        if not life.broken and (why := black_box.verdict(holding.id, life.quarantine.released_epoch)):
+        if not life.broken and (why := crash_guard.verdict(holding.id, life.quarantine.released_epoch)):
             _log.error("%s is quarantined: %s", holding.id, why)
             life.stand_still(why)
 
@@ -422,8 +422,8 @@ class Holdings:
 
     def attend(self, life: Life) -> None:
         """Have an actor given to a life that has none."""
-        if self.caretaker is not None:
-            self.caretaker.cast(life)
+        if self.actor_keeper is not None:
+            self.actor_keeper.cast(life)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
         """Somebody else has authority now, under `fence`: the entity ends here. The players that should be told.

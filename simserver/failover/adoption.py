@@ -50,7 +50,7 @@ class Adoption:
         ports: SimserverPorts,
         lease: LeaseKeeper,
         holdings: Holdings,
-        copier: Replication,
+        replication: Replication,
         arrivals: Arrivals,
         departures: Departures,
         stages: Stages,
@@ -59,17 +59,17 @@ class Adoption:
         """`put_aside` is what this server was told to give up."""
         self._spans = ports.spans
         self._holdings = holdings
-        self._copier = copier
+        self._replication = replication
         self._arrivals = arrivals
         self._departures = departures
         self._stages = stages
         self._lease = lease
-        self._courier = ports.courier
+        self._outbox = ports.outbox
         self._counts = ports.counts
         self._taken_away: LruTable[str, Fence] = LruTable(MAX_TAKEN_AWAY)
         # What home was told of is not staged any more as soon as the log says that nothing comes of the hand-over.
         # Not among the copies: a state that nobody has asked for yet displaces none that an authority sent.
-        self._staged: Final = CopyTable(copier.table.max_bytes, MAX_STAGED)
+        self._staged: Final = CopyTable(replication.table.max_bytes, MAX_STAGED)
         self._put_aside: Final = put_aside
 
     # --- giving up -------------------------------------------------------------------------------------------------
@@ -103,19 +103,19 @@ class Adoption:
     def _keep_own(self, life: Life) -> None:
         """What it stands still with, or has come to, is a copy like any other, if it can be written."""
         if (state := life.encoded_if_portable(whole=True)) is not None:
-            self._copier.keep_own(life.id, new_copy(life.fence, life.tick, state, CopySource.OWN))
+            self._replication.keep_own(life.id, new_copy(life.fence, life.tick, state, CopySource.OWN))
 
     def remember(self, ledger: Ledger) -> None:
         """After a restart: the checkpoints of what lived here are copies too, and so is what had just left.
 
         That first, since it makes room first: others have it.
         """
-        for entity, copy in self._copier.handed_over.of_before():
-            self._copier.keep_own(entity, copy)
+        for entity, copy in self._replication.handed_over.of_before():
+            self._replication.keep_own(entity, copy)
         for row in ledger.interrupted:
             checkpoint = ledger.checkpoint_of(row.entity)
             if checkpoint is not None:
-                self._copier.keep_own(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
+                self._replication.keep_own(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
 
     def give_up(self, is_ours: Callable[[str], bool]) -> None:
         """Know nothing of what was staged of these entities, or taken away: it was by another log."""
@@ -132,11 +132,13 @@ class Adoption:
             self._arrivals.fence_raised(item.entity, item.fence)
             if item.sub < MAX_EPOCH:
                 # Else it is asked who holds it by a chain, and whoever does goes on: with copies that count.
-                self._copier.table.raised(item.entity, item.fence)
+                self._replication.table.raised(item.entity, item.fence)
             self._take_away(item)
             if (one := self._found(item)) is not None:
                 found.append(one)
-        deaths = {item.entity: died for item in message.items if (died := self._holdings.black_box.deaths(item.entity))}
+        deaths = {
+            item.entity: died for item in message.items if (died := self._holdings.crash_guard.deaths(item.entity))
+        }
         handed_on = [item.entity for item in message.items if self._went_on(item.entity, item.own_epoch)]
         handed_to = {entity: to for entity in handed_on if (to := self._moved_to(entity))}
         answer = Collected(
@@ -147,7 +149,7 @@ class Adoption:
             handed_on=handed_on,
             handed_to=handed_to,
         )
-        self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
+        self._outbox.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
 
     def _forget_what_does_not_count(self, own: Fence, item: RaisedItem) -> None:
         """A later copy, as of what another history of the log gave, displaces nothing that counts while it does not.
@@ -155,12 +157,12 @@ class Adoption:
         A question of an earlier recovery may come late: it says nothing of copies of since. Nor is anything forgotten
         of what was handed on from here: it counts as soon as home has heard that.
         """
-        copy = self._copier.table.get(item.entity)
+        copy = self._replication.table.get(item.entity)
         if self._went_on(item.entity, own.epoch):
             return
         if copy is not None and own < item.counts_below <= copy.fence < item.fence:
             self._counts["later_copy_does_not_count"] += 1
-            self._copier.table.drop(item.entity)
+            self._replication.table.drop(item.entity)
 
     def _went_on(self, entity: str, epoch: int) -> bool:
         """Whether this server's stay under an epoch went on under a later one: elsewhere, or here ever since."""
@@ -170,7 +172,11 @@ class Adoption:
         if gone is not None and 0 < epoch < gone.fence.epoch:
             # Also of before this process: it is written down. The log of this server gave the asking one that stay.
             return True
-        holding, lived, copy = self._holdings.get(entity), self._holdings.lived(entity), self._copier.table.get(entity)
+        holding, lived, copy = (
+            self._holdings.get(entity),
+            self._holdings.lived(entity),
+            self._replication.table.get(entity),
+        )
         fences = [lived] if holding is None else [holding.fence]
         if copy is not None and copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
             fences.append(copy.fence)
@@ -205,14 +211,14 @@ class Adoption:
 
     def _forget_what_was_not_passed(self, holding: Holding) -> None:
         """Who simulates an entity has not passed it on: a copy of after a pass under its epoch is from a thief."""
-        copy = self._copier.table.get(holding.id)
+        copy = self._replication.table.get(holding.id)
         if copy is not None and copy.fence.epoch == holding.fence.epoch and copy.fence > holding.fence:
             self._counts["copy_of_a_forged_pass"] += 1
             _log.error("%s was copied here under %s, and is simulated under %s", holding.id, copy.fence, holding.fence)
-            self._copier.table.drop(holding.id)
+            self._replication.table.drop(holding.id)
 
     def _found(self, item: RaisedItem) -> FoundItem | None:
-        holding, table = self._holdings.get(item.entity), self._copier.table
+        holding, table = self._holdings.get(item.entity), self._replication.table
         # By a chain of the epoch that the log knows; it is told of that chain now.
         holds = holding is not None and not self._departures.is_leaving(item.entity)
         if holds:
@@ -221,11 +227,11 @@ class Adoption:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
             self._forget_what_does_not_count(holding.fence, item)
             self._keep_own(holding.life)
-        if (handed_over := self._copier.handed_over.of(item.entity)) is not None:
+        if (handed_over := self._replication.handed_over.of(item.entity)) is not None:
             self._forget_what_does_not_count(handed_over.fence, item)
-            self._copier.keep_own(item.entity, handed_over)
+            self._replication.keep_own(item.entity, handed_over)
         if not holds:
-            self._copier.asked_for(item.entity)
+            self._replication.asked_for(item.entity)
         # The latest need not count of whoever is asked, and one that does must not stay unsaid for that.
         known = (self._staged_of(item), table.get(item.entity), self._put_aside_of(item))
         copies = [copy for copy in known if copy is not None and copy.fence < item.counts_below]
@@ -281,7 +287,7 @@ class Adoption:
         adopted = [item for item in message.items if self._adopted(item)]
         if adopted:
             items = [AdoptedItem(entity=one.entity, epoch=one.epoch, sub=one.sub) for one in adopted]
-            self._courier.send(Adopted(items=items), Trace("adopted-by-me"), sender, on_path=False)
+            self._outbox.send(Adopted(items=items), Trace("adopted-by-me"), sender, on_path=False)
 
     def _adopted(self, item: AdoptItem) -> bool:
         """Whether it is gone on with here, since now or since before."""
@@ -306,7 +312,7 @@ class Adoption:
             # It has gone on with it in an earlier life; what became of it since is with others.
             self._counts["adopt_of_another_life"] += 1
             return "another_life"
-        copies = (self._copier.table.get(item.entity), self._staged.get(item.entity))
+        copies = (self._replication.table.get(item.entity), self._staged.get(item.entity))
         copy = next((one for one in copies if one is not None and one.state_hash == item.state_hash), None)
         copy = self._put_aside.with_hash(item.entity, item.state_hash) if copy is None else copy
         if copy is None:
@@ -320,15 +326,15 @@ class Adoption:
             self._counts["adopt_unreadable"] += 1
             _log.error("the copy of %s cannot be read: %s", item.entity, error)
             return "unreadable"
-        self._holdings.black_box.heard(item.entity, item.deaths)
+        self._holdings.crash_guard.heard(item.entity, item.deaths)
         # Whoever made it may say that it was released, but not that this will be so under epochs after its own.
         released_epoch = min(snapshot.released_epoch, copy.fence.epoch)
         snapshot = replace(snapshot, released_epoch=released_epoch)
         since = self._holdings.since(item.entity)
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
-        self._copier.table.drop(item.entity)
+        self._replication.table.drop(item.entity)
         self._staged.drop(item.entity)
-        self._copier.gone_on_with(item.entity, copy.tick)
+        self._replication.gone_on_with(item.entity, copy.tick)
         if copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
             # Its own stay goes on here.
             self._departures.handed_on.note(item.entity, copy.fence.epoch)

@@ -75,28 +75,28 @@ class ForeignEntities:
 
     async def ask_all(self) -> None:
         """One question to the home of each instance that has entities here."""
-        here, visitors = instance_of(self._server), defaultdict[str, list[Holding]](list)
+        here, foreign_entities = instance_of(self._server), defaultdict[str, list[Holding]](list)
         for holding in self._holdings:
             if (instance := instance_of(holding.id)) != here:
-                visitors[instance].append(holding)
+                foreign_entities[instance].append(holding)
         for entity in [one for one in self._unknown if self._holdings.get(one) is None]:
             del self._unknown[entity]
-        for instance, all_of_it in visitors.items():
+        for instance, all_of_it in foreign_entities.items():
             try:
                 await self._ask(instance, self._next(instance, all_of_it))
             except (HomeUnreachable, HomeRefused) as error:
                 _log.info("whether %s knows of its entities here cannot be found out now: %s", instance, error)
 
-    def _next(self, instance: str, visitors: list[Holding]) -> list[Holding]:
+    def _next(self, instance: str, foreign_entities: list[Holding]) -> list[Holding]:
         """Whose turn it is: in the order of their names, from the last one on."""
         after = self._last.get(instance, "")
         # What was not known the last time is asked about again before others are: it may be simulated elsewhere.
-        visitors.sort(key=lambda one: (one.id not in self._unknown, one.id <= after, one.id))
-        some = visitors[:MAX_HELD]
+        foreign_entities.sort(key=lambda one: (one.id not in self._unknown, one.id <= after, one.id))
+        some = foreign_entities[:MAX_HELD]
         self._last[instance] = some[-1].id
         return some
 
-    async def _ask(self, instance: str, visitors: list[Holding]) -> None:
+    async def _ask(self, instance: str, foreign_entities: list[Holding]) -> None:
         self._number += 1
         before = self._departures.handed_on.before
         items = [
@@ -107,7 +107,7 @@ class ForeignEntities:
                 went_on=before(one.id, one.fence.epoch),
                 since=one.since,
             )
-            for one in visitors
+            for one in foreign_entities
             if not self._departures.is_under_way(one.id)
         ]
         if not items:

@@ -54,7 +54,7 @@ class LogRollback:
         ports: SimserverPorts,
         holdings: Holdings,
         ledger: Ledger,
-        copier: Replication,
+        replication: Replication,
         arrivals: Arrivals,
         departures: Departures,
         recovery: Adoption,
@@ -68,7 +68,7 @@ class LogRollback:
         self._home: Final = ports.home
         self._holdings: Final = holdings
         self._ledger: Final = ledger
-        self._copier: Final = copier
+        self._replication: Final = replication
         self._arrivals: Final = arrivals
         self._departures: Final = departures
         self._recovery: Final = recovery
@@ -133,8 +133,8 @@ class LogRollback:
         self._ledger.give_up({entity: ()})
         self._holdings.give_up(entity, ())
         self._departures.give_up({entity})
-        self._copier.handed_over.give_up(is_it, ())
-        self._copier.give_up((), is_it)
+        self._replication.handed_over.give_up(is_it, ())
+        self._replication.give_up((), is_it)
         self._arrivals.give_up(is_it)
         self._recovery.give_up(is_it)
 
@@ -192,7 +192,7 @@ class LogRollback:
             holding = self._holdings.get(entity)
             if holding is not None and (own := _copy_of(holding)) is not None:
                 yield entity, own
-            if (copy := self._copier.table.get(entity)) is not None:
+            if (copy := self._replication.table.get(entity)) is not None:
                 yield entity, copy
             if (checkpoint := self._ledger.checkpoint_of(entity)) is not None:
                 yield entity, new_copy(*checkpoint, CopySource.CHECKPOINT)
@@ -222,8 +222,8 @@ class LogRollback:
             self._holdings.give_up(entity, of_ours)
         # Whoever hands an entity over keeps what it stands still with until it is gone, and longer.
         self._departures.give_up(set(lost))
-        self._copier.handed_over.give_up(self._is_ours, kept)
-        self._copier.give_up(kept, self._is_ours)
+        self._replication.handed_over.give_up(self._is_ours, kept)
+        self._replication.give_up(kept, self._is_ours)
         self._arrivals.give_up(self._is_ours)
         self._recovery.give_up(self._is_ours)
         if lost:

@@ -52,16 +52,16 @@ class EntitySpawns:
         reception: Reception,
         departures: Departures,
         fence_raised: Callable[[str, Fence], None],
-        newborns: CreationBarrier | None,
+        creation_barrier: CreationBarrier | None,
     ) -> None:
         self._holdings: Final = holdings
         self._reception: Final = reception
         self._departures: Final = departures
-        self._courier: Final = ports.courier
+        self._outbox: Final = ports.outbox
         self._lease: Final = lease
         self._fence_raised: Final = fence_raised
         self._counts: Final = ports.counts
-        self._newborns: Final = newborns
+        self._creation_barrier: Final = creation_barrier
         self._refused: LruTable[str, tuple[int, SpawnRefusal]] = LruTable(MAX_REFUSED)
 
     def spawn(self, message: Spawn, opened: OpenedMessage) -> None:
@@ -75,12 +75,12 @@ class EntitySpawns:
         answer = Spawned(entity=message.entity, reason=refusal.text, epoch=message.epoch, code=refusal.code)
 
         def tell() -> None:
-            self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+            self._outbox.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
 
-        if refusal.text or self._newborns is None:
+        if refusal.text or self._creation_barrier is None:
             tell()
         else:
-            self._newborns.when_kept(message.entity, opened.sender, tell)
+            self._creation_barrier.when_kept(message.entity, opened.sender, tell)
 
     def _why_not(self, message: Spawn) -> SpawnRefusal | None:
         """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
@@ -121,8 +121,8 @@ class EntitySpawns:
             _log.error(text, message.entity, message.kind, traceback_of(error))
             return self._keep(message, SpawnRefusal(_sentence(error)))
         self._refused.pop(message.entity, None)
-        if self._newborns is not None:
-            self._newborns.born(message.entity, Fence(message.epoch))
+        if self._creation_barrier is not None:
+            self._creation_barrier.born(message.entity, Fence(message.epoch))
         return SpawnRefusal()
 
     def _keep(self, message: Spawn, refusal: SpawnRefusal) -> SpawnRefusal:
@@ -139,7 +139,7 @@ class EntitySpawns:
             self._counts["despawn_not_yet"] += 1
             return
         answer = Despawned(entity=message.entity, epoch=message.epoch)
-        self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+        self._outbox.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
 
     def _ended(self, entity: str, fence: Fence) -> bool:
         """See that nothing of it goes on here under a lower fence; whether that is so."""
@@ -150,7 +150,7 @@ class EntitySpawns:
         if (holding is not None and holding.fence >= fence) or (gone is not None and gone.fence >= fence):
             return True
         for source in self._holdings.leave(entity, "", fence):
-            self._courier.tell_player(source, NotHere(entity=entity, epoch=fence.epoch))
+            self._outbox.tell_player(source, NotHere(entity=entity, epoch=fence.epoch))
         return True
 
 

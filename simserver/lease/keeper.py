@@ -94,7 +94,7 @@ class LeaseKeeper:
         home_log: what is known of the home instance's log.
     """
 
-    def __init__(self, ports: SimserverPorts, nonces: Nonces, home_log: LogWatermark) -> None:
+    def __init__(self, ports: SimserverPorts, nonces: Nonces, log_watermark: LogWatermark) -> None:
         clock = ports.clock
         self._server = ports.name
         self._nonces = nonces
@@ -102,7 +102,7 @@ class LeaseKeeper:
         self._renew = ports.renew
         self._clock = clock
         self._counts = ports.counts
-        self._home_log = home_log
+        self._log_watermark = log_watermark
         self._simulated: _Simulated | None = None
         # Says where this server is; it is nowhere before it is registered.
         self._where: Callable[[], tuple[str, str, int]] | None = None
@@ -202,7 +202,7 @@ class LeaseKeeper:
         """
         place = LogPlace.read(log)
         if place is not None and self._home.is_member(sender) and not self.log_went_back:
-            self._home_log.heard(place)
+            self._log_watermark.heard(place)
 
     def shown_abroad(self, sender: str, token: str) -> None:
         """A homeserver has signed, and says so itself, where the log of its instance stands; kept for the others.
@@ -215,7 +215,7 @@ class LeaseKeeper:
         instance, place = place_said_untrusted(token)
         if instance != instance_of(sender):
             raise MessageError(f"{sender} says where the log of {instance} stands")
-        self._home_log.shown_abroad(instance, place, token)
+        self._log_watermark.shown_abroad(instance, place, token)
 
     def bind(
         self,
@@ -374,9 +374,9 @@ class LeaseKeeper:
             renewal=self._renewal,
             peers=self._peers_digest,
             shared=self._says_shared,
-            position=self._home_log.position,
-            heard=self._home_log.places,
-            witnesses=self._home_log.witnesses,
+            position=self._log_watermark.position,
+            heard=self._log_watermark.places,
+            witnesses=self._log_watermark.witnesses,
             members=self._home.members_digest,
             challenge=self._challenge,
             rest_url=rest_url,
@@ -401,14 +401,14 @@ class LeaseKeeper:
             return None
         if not await self._take(answer.message, answer.sender, sent_ns):
             return False
-        self._home_log.confirmed(message.heard)
+        self._log_watermark.confirmed(message.heard)
         return True
 
     async def _take(self, reply: RenewReply, sender: str, sent_ns: int) -> bool:
         now_ns = self._clock.monotonic_ns()
         if reply.verdict == "went_back":
             self._home_went_back(sender)
-            self._home_log.went_back(reply.missing, position_known=reply.position_known)
+            self._log_watermark.went_back(reply.missing, position_known=reply.position_known)
             return False
         if reply.verdict == "other_release":
             self._home_has_another_release(sender, reply.protocol)
@@ -416,8 +416,8 @@ class LeaseKeeper:
         if reply.verdict in ("granted", "returning"):
             self.other_release = ""
             if reply.lost:
-                self._home_log.doubt()
-            if self._home_log.doubtful and not await self._is_the_way_found(sender):
+                self._log_watermark.doubt()
+            if self._log_watermark.doubtful and not await self._is_the_way_found(sender):
                 return False
             self._home_is_back(reply.position)
             before, is_back, self._was_renewed = self.holder.phase, not self._was_renewed, True
@@ -467,7 +467,7 @@ class LeaseKeeper:
 
         Else what was given to it by another one is gone now, and it is another incarnation from here on.
         """
-        position = self._home_log.doubtful
+        position = self._log_watermark.doubtful
         if not self.log_went_back:
             # From a process of before, or accepted by an operator: nothing is done meanwhile that others would see.
             self.log_went_back = f"it has followed a log that went back, and asks {sender} what is its own"
@@ -476,8 +476,8 @@ class LeaseKeeper:
         except (HomeUnreachable, HomeRefused, DiskFailed) as error:
             self._not_granted(f"{self.log_went_back} ({error})")
             return False
-        if self._home_log.doubtful == position:
-            self._home_log.doubtful = ""
+        if self._log_watermark.doubtful == position:
+            self._log_watermark.doubtful = ""
         if not is_astray:
             return True
         self._counts["came_back_astray"] += 1
@@ -492,7 +492,7 @@ class LeaseKeeper:
             _log.warning("%s follows its home instance again: the log is the one that it knows", self._server)
             self.log_went_back = ""
         if position:
-            self._home_log.position = position
+            self._log_watermark.position = position
 
     def _is_over(self, known: int, now_ns: int) -> None:
         """The log has ended this incarnation, or knows another one."""

@@ -62,7 +62,7 @@ class Outbox:
         link: LinkService,
         clock: Clock,
         counts: Counter[str],
-        whereabouts: PeerAddresses,
+        peer_addresses: PeerAddresses,
     ) -> None:
         self._sealer = sealer
         self._home = home
@@ -70,7 +70,7 @@ class Outbox:
         self._clock = clock
         self._nursery: trio.Nursery | None = None
         self._counts = counts
-        self._whereabouts = whereabouts
+        self._peer_addresses = peer_addresses
         self._outbox = BatchQueue()
         self._sent_ns: LruTable[_Destination, int] = LruTable(MAX_KNOWN_ADDRESSES)
         # Bounded by how many something can be sent to in `_READY_AFTER_S`.
@@ -93,11 +93,11 @@ class Outbox:
 
     def heard_from(self, peer: str, address: tuple[str, int]) -> None:
         """Remember where an authenticated peer sends from."""
-        self._whereabouts.heard_from(peer, address)
+        self._peer_addresses.heard_from(peer, address)
 
     def doubt(self, peer: str) -> None:
         """It does not answer what it was sent: what comes next goes to where its home has it by now."""
-        self._whereabouts.doubt(peer)
+        self._peer_addresses.doubt(peer)
 
     def send(
         self,
@@ -151,7 +151,7 @@ class Outbox:
         to, address, channel = destination
         if not self._is_quiet(destination):
             return False
-        keys, where = self._home.keys_at_hand(to), address or self._whereabouts.of_server(to)
+        keys, where = self._home.keys_at_hand(to), address or self._peer_addresses.of_server(to)
         if keys is None or where is None:
             return False
         self._note_sent(destination, self._clock.monotonic_ns())
@@ -201,7 +201,7 @@ class Outbox:
     ) -> None:
         try:
             keys = await self._home.keys_of(to)
-            where = address or self._whereabouts.of_server(to) or await self._address(to)
+            where = address or self._peer_addresses.of_server(to) or await self._address(to)
         except (HomeUnreachable, HomeRefused) as error:
             self._counts["unsent_no_address"] += len(letters)
             _log.info("cannot send %s to %s now: %s", letters[0].message.type, to, error)
@@ -243,7 +243,7 @@ class Outbox:
 
     def _tell_ahead(self, name: str, header: bytes) -> None:
         """Have a receiver agree on the key of the next message, too, unless messages to it are many."""
-        where = self._whereabouts.of_server(name)
+        where = self._peer_addresses.of_server(name)
         if header and where is not None and self._sealer.agrees_ahead(name) and self._is_quiet((name, None, 0)):
             self._post(name, where, encode_link(KeyAhead(header=header)), 0)
 
@@ -252,14 +252,14 @@ class Outbox:
             row = await self._home.row(name)
         except (HomeUnreachable, HomeRefused):
             # Nobody can say that a silent server is elsewhere now; it may be back where it was.
-            if (last := self._whereabouts.last_of(name)) is None:
+            if (last := self._peer_addresses.last_of(name)) is None:
                 raise
             return last
         return (row.link_host, row.link_port) if row is not None and row.link_port else None
 
     def tell_player(self, player: str, message: LinkMessage) -> None:
         """Send a bare player message to where the player last sent from; unknown players miss it."""
-        where = self._whereabouts.last_of(player)
+        where = self._peer_addresses.last_of(player)
         if where is None:
             self._counts["unsent_unknown_player"] += 1
             return
@@ -272,5 +272,5 @@ class Outbox:
         except (LinkDown, LinkFull) as error:
             self._counts["unsent_link"] += 1
             # It may have moved: look its address up again next time.
-            self._whereabouts.forget(to)
+            self._peer_addresses.forget(to)
             _log.info("cannot send to %s over the link: %s", to, error)

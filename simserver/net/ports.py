@@ -45,7 +45,7 @@ class SimserverPorts:
     renew: Callable[[Renew, Trace], Awaitable[OpenedMessage | None]]
     """Asks the home instance to renew the lease, by a way of its own (`simserver.lease.renewal_lane`)."""
     link: LinkService
-    courier: Outbox
+    outbox: Outbox
     certificates: CertificateReader
     """Shared by those who sign passes and those who read them: what was signed here comes back."""
     clock: InstanceClock

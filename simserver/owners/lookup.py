@@ -104,9 +104,9 @@ MAX_SENT_ON: Final = 10_000
 class OwnerHints:
     """Sends hints from one server, and takes those that come."""
 
-    def __init__(self, holdings: Holdings, courier: Outbox, clock: Clock, counts: Counter[str]) -> None:
+    def __init__(self, holdings: Holdings, outbox: Outbox, clock: Clock, counts: Counter[str]) -> None:
         self._holdings: Final = holdings
-        self._courier: Final = courier
+        self._outbox: Final = outbox
         self._clock: Final = clock
         self._counts: Final = counts
         self._sent_on_ns: Final[LruTable[tuple[str, int], int]] = LruTable(MAX_SENT_ON)
@@ -144,5 +144,5 @@ class OwnerHints:
         self._counts["owner_sent_after"] += 1
         epoch, sub = gone.fence.epoch, gone.fence.sub
         hint = OwnerHint(entity=entity, owner_rev=owner_rev, epoch=epoch, sub=sub, forwards=forwards)
-        self._courier.send(hint, Trace("owner-hint"), gone.moved_to, on_path=False)
+        self._outbox.send(hint, Trace("owner-hint"), gone.moved_to, on_path=False)
         return True

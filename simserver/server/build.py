@@ -48,12 +48,12 @@ class PartTypes:
     arrivals: type[Arrivals] = Arrivals
     holdings: type[Holdings] = Holdings
     lease: type[LeaseKeeper] = LeaseKeeper
-    copier: type[Replication] = Replication
+    replication: type[Replication] = Replication
     table: type[CopyTable] = CopyTable
     recovery: type[Adoption] = Adoption
-    silences: type[Inactivity] = Inactivity
+    inactivity: type[Inactivity] = Inactivity
     births: type[EntitySpawns] = EntitySpawns
-    newborns: type[CreationBarrier] = CreationBarrier
+    creation_barrier: type[CreationBarrier] = CreationBarrier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +74,8 @@ def build(
     limits: BuildLimits = BuildLimits(),
 ) -> SimserverNode:
     """Wire the parts of one simulation server; nothing runs yet. The only place where that is done."""
-    clock, counts, courier, home = ports.clock, ports.counts, ports.courier, ports.home
-    lease = types.lease(ports, durable.nonces, durable.home_log)
+    clock, counts, outbox, home = ports.clock, ports.counts, ports.outbox, ports.home
+    lease = types.lease(ports, durable.nonces, durable.log_watermark)
     home.bind(lease.why_not_asked)
     ports.sealer.heard_log = lease.heard_log
 
@@ -88,23 +88,23 @@ def build(
         period_s=1.0 / config.tick_hz,
         custody=durable.custody,
         monotonic_ns=clock.monotonic_ns,
-        black_box=durable.black_box,
+        crash_guard=durable.crash_guard,
         may_act=lease.may_act,
         is_lost_by=lease.is_lost_by,
-        acknowledge=courier.tell_player,
-        correct=courier.tell_player,
+        acknowledge=outbox.tell_player,
+        correct=outbox.tell_player,
         count=count,
         # They need the holdings, which need this environment: the one knot, tied by a late look-up.
-        keeps_copies=lambda: copier.copies,
+        keeps_copies=lambda: replication.copies,
         wants_actor=lambda entity: holdings.wants_actor(entity),  # noqa: PLW0108
         wants_word_of_owner=lambda entity: owners.want(entity),  # noqa: PLW0108
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
     )
     holdings = types.holdings(environment, durable.ledger)
-    admissions = TargetAdmissions(courier, clock, counts)
+    admissions = TargetAdmissions(outbox, clock, counts)
     reception = Reception(ports, lease, world, holdings, Vacancies(config.max_entities), config.max_state_bytes)
-    copier = types.copier(
+    replication = types.replication(
         ports,
         lease,
         holdings,
@@ -114,14 +114,16 @@ def build(
         checkpoint_s=config.checkpoint_interval_s,
         followers=config.backup_replicas,
     )
-    departures = types.departures(ports, lease, holdings, admissions, copier.left, limits=limits.departures)
+    departures = types.departures(ports, lease, holdings, admissions, replication.left, limits=limits.departures)
     arrivals = types.arrivals(ports, lease, holdings, departures, reception, durable.stages)
-    recovery = types.recovery(ports, lease, holdings, copier, arrivals, departures, durable.stages, durable.put_aside)
-    astray = LogRollback(
+    recovery = types.recovery(
+        ports, lease, holdings, replication, arrivals, departures, durable.stages, durable.put_aside
+    )
+    log_rollback = LogRollback(
         ports,
         holdings,
         durable.ledger,
-        copier,
+        replication,
         arrivals,
         departures,
         recovery,
@@ -130,19 +132,19 @@ def build(
     )
     lease.bind(
         stepped_down=recovery.step_down,
-        find_way_back=astray.find_way_back,
-        has_shared=copier.has_shared,
+        find_way_back=log_rollback.find_way_back,
+        has_shared=replication.has_shared,
         home_is_back=departures.home_is_back,
     )
     owners = OwnerLookup(home, clock, counts, arrivals.owned)
-    newborns = types.newborns(holdings, copier, durable.ledger, clock, counts)
+    creation_barrier = types.creation_barrier(holdings, replication, durable.ledger, clock, counts)
     loads = Loads(
         ports,
         lease,
         holdings,
         departures,
         LoadMeter(round(1e9 / config.tick_hz)),
-        copier.leaning,
+        replication.leaning,
         reception.is_full,
         schema_version(world),
     )
@@ -159,10 +161,10 @@ def build(
         inquiries=StagedOutcomeQueries(ports, lease, holdings, durable.stages, arrivals.stage_word),
         owners=owners,
         lease=lease,
-        births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, newborns),
-        newborns=newborns,
+        births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, creation_barrier),
+        creation_barrier=creation_barrier,
         loads=loads,
-        copier=copier,
+        replication=replication,
         recovery=recovery,
         passivation=Passivation(
             holdings,
@@ -171,11 +173,13 @@ def build(
             counts,
             after_s=config.passivate_after_s if hasattr(world, "may_sleep") else 0.0,
             period_s=environment.period_s,
-            put_away=copier.put_away,
+            put_away=replication.put_away,
         ),
-        silences=types.silences(ports, holdings, arrivals.owned, limits.first_silence_s, limits.silence_sweep_s),
-        loose_ends=UnresolvedTransfers(ports, lease, holdings, arrivals.unsettled, arrivals.still_wants),
-        visitors=ForeignEntities(ports, lease, holdings, departures, durable.home_log.words_of, astray.disown),
+        inactivity=types.inactivity(ports, holdings, arrivals.owned, limits.first_silence_s, limits.silence_sweep_s),
+        unresolved=UnresolvedTransfers(ports, lease, holdings, arrivals.unsettled, arrivals.still_wants),
+        foreign_entities=ForeignEntities(
+            ports, lease, holdings, departures, durable.log_watermark.words_of, log_rollback.disown
+        ),
     )
 
 
@@ -201,15 +205,15 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
     return (
         ("admissions", node.admissions.serve),
         ("lease", node.lease.serve),
-        ("home_log", node.home_log.serve),
+        ("home_log", node.log_watermark.serve),
         ("departures", node.departures.serve),
-        ("copies", node.copier.serve),
-        ("newborns", node.newborns.serve),
+        ("copies", node.replication.serve),
+        ("newborns", node.creation_barrier.serve),
         ("passivation", node.passivation.serve),
         ("owners", node.owners.serve),
-        ("silences", node.silences.serve),
+        ("silences", node.inactivity.serve),
         ("inquiries", node.inquiries.serve),
-        ("loose_ends", node.loose_ends.serve),
-        ("visitors", node.visitors.serve),
+        ("loose_ends", node.unresolved.serve),
+        ("visitors", node.foreign_entities.serve),
         ("loads", node.loads.serve),
     )

@@ -108,9 +108,9 @@ class Durable:
     ledger: Ledger
     stages: Stages
     nonces: Nonces
-    home_log: LogWatermark
+    log_watermark: LogWatermark
     put_aside: PutAside
-    black_box: CrashGuard
+    crash_guard: CrashGuard
     custody: CustodyLog
 
 
@@ -131,14 +131,14 @@ class SimserverNode:
     owners: OwnerLookup
     lease: LeaseKeeper
     births: EntitySpawns
-    newborns: CreationBarrier
+    creation_barrier: CreationBarrier
     loads: Loads
-    copier: Replication
+    replication: Replication
     recovery: Adoption
     passivation: Passivation
-    silences: Inactivity
-    loose_ends: UnresolvedTransfers
-    visitors: ForeignEntities
+    inactivity: Inactivity
+    unresolved: UnresolvedTransfers
+    foreign_entities: ForeignEntities
     audit: RejectedPeers = field(default_factory=RejectedPeers)
     registered: bool = False
     ticks: int = 0
@@ -151,11 +151,11 @@ class SimserverNode:
         self.sealer = ports.sealer
         self.home = ports.home
         self.link = ports.link
-        self.courier = ports.courier
+        self.outbox = ports.outbox
         self.counts = ports.counts
         self.ledger = durable.ledger
         self.stages = durable.stages
-        self.home_log = durable.home_log
+        self.log_watermark = durable.log_watermark
         self.custody = durable.custody
 
     # --- ticking ---------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class SimserverNode:
     def _take_link_untrusted(self, received: Received) -> Rest | None:
         """Take one message of a peer; what may have to wait is for later."""
         message = decode_link_untrusted(received.message)
-        self.courier.heard_from(received.peer, received.address)
+        self.outbox.heard_from(received.peer, received.address)
         if not isinstance(message, Parcel):
             self.take_bare(message, received.peer, received.address)
         elif self.takes_parcels():
@@ -242,11 +242,11 @@ class SimserverNode:
             case Input():
                 self._input(message, peer)
             case Copies():
-                self.copier.keep(message, peer, address)
+                self.replication.keep(message, peer, address)
             case CopiesKept():
-                self.copier.kept(message, peer)
+                self.replication.kept(message, peer)
             case LetGo():
-                self.silences.heard(peer)
+                self.inactivity.heard(peer)
                 self.departures.let_go(message.entity, peer)
             case Present():
                 self._present(message, peer)
@@ -273,7 +273,7 @@ class SimserverNode:
 
     def _input(self, message: Input, player: str) -> None:
         self.counts["inputs"] += 1
-        self.silences.heard(player)
+        self.inactivity.heard(player)
         if not self.lease.may_act(self.clock.monotonic_ns()):
             # It is not acknowledged, so the player repeats it, to whoever has authority then.
             self.counts["input_without_lease"] += 1
@@ -291,7 +291,7 @@ class SimserverNode:
         self._tell_where(message.entity, player)
 
     def _present(self, message: Present, player: str) -> None:
-        self.silences.heard(player)
+        self.inactivity.heard(player)
         if message.entity and self.holdings.get(message.entity) is None:
             self._tell_where(message.entity, player)
 
@@ -302,7 +302,7 @@ class SimserverNode:
             answer = NotHere(entity=entity)
         else:
             answer = NotHere(entity=entity, moved_to=gone.moved_to, epoch=gone.fence.epoch, sub=gone.fence.sub)
-        self.courier.tell_player(player, answer)
+        self.outbox.tell_player(player, answer)
 
     def _take_at_once(self, parcel: Parcel, received: Received) -> bool:
         """Open and do what somebody waits for, if nobody has to be asked for keys; whether that is so.
@@ -451,7 +451,7 @@ class SimserverNode:
                 for instance in sorted({instance_of(entity) for entity in message.entities}):
                     await self._check_homeserver(opened.sender, instance)
                 asked = StandingAnswers(self.holdings, self.departures, self.clock, self.lease.why_unleased)
-                self.courier.send(asked.answer(message), Trace("standing"), opened.sender, on_path=False)
+                self.outbox.send(asked.answer(message), Trace("standing"), opened.sender, on_path=False)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
 

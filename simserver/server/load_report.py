@@ -326,7 +326,7 @@ class Loads:
         self.meter: Final = meter
         self._holdings = holdings
         self._departures = departures
-        self._courier: Final = ports.courier
+        self._outbox: Final = ports.outbox
         self._home: Final = ports.home
         self._link: Final = ports.link
         self._counts: Final = ports.counts
@@ -342,7 +342,7 @@ class Loads:
             report = LoadReport(load=self.measure(), still=self._some_still())
             for row in self._home.members():
                 address = (row.link_host, row.link_port)
-                self._courier.send(report, Trace("load"), row.name, on_path=False, address=address)
+                self._outbox.send(report, Trace("load"), row.name, on_path=False, address=address)
 
     def _was_stopped(self, _entity: str) -> None:
         """An entity was stopped: home hears of it soon."""
@@ -380,7 +380,7 @@ class Loads:
             untaken=self._holdings.untaken,
             quarantined=self._holdings.quarantined,
             schema_version=self._schema_version,
-            too_large=self._departures.stayers.too_large(self._holdings.ids()),
+            too_large=self._departures.retry_backoff.too_large(self._holdings.ids()),
             leaning=self._leaning(),
             knows=self._lease.knows,
             is_full=self._is_full(),
@@ -402,4 +402,4 @@ class Loads:
             is_drained=self._lease.is_drained,
         )
         answer = Census(number=request.number, load=load, rows=rows)
-        self._courier.send(answer, Trace("census"), sender, on_path=False)
+        self._outbox.send(answer, Trace("census"), sender, on_path=False)

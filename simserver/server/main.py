@@ -95,7 +95,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
     )
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity, agrees_ahead=True)
-    whereabouts = PeerAddresses()
+    peer_addresses = PeerAddresses()
     home = HomeClient(
         sealer,
         config.instance,
@@ -103,11 +103,11 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         read_secret(config.join_token_file),
         client,
         clock,
-        whereabouts.is_silent,
+        peer_addresses.is_silent,
         pins,
     )
     link = LinkService(
-        lambda port: whereabouts.watching(
+        lambda port: peer_addresses.watching(
             LinkEndpoint(config.name, keys.identity, home.handshakes, host=config.link.host, port=port)
         ),
         config.link.port,
@@ -123,7 +123,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         home=home,
         renew=renewals.ask,
         link=link,
-        courier=Outbox(sealer, home, link, clock, counts, whereabouts),
+        outbox=Outbox(sealer, home, link, clock, counts, peer_addresses),
         certificates=certificate_reader(home),
         clock=clock,
         counts=counts,
@@ -148,9 +148,9 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
         ledger=Ledger(config.name, config.directory / "tree"),
         stages=Stages(config.directory / "stages"),
         nonces=Nonces(config.directory / "lease.json"),
-        home_log=LogWatermark(clock, config.directory / "home_log"),
+        log_watermark=LogWatermark(clock, config.directory / "home_log"),
         put_aside=PutAside(config.directory / "put_aside"),
-        black_box=CrashGuard(config.directory, clock.unix_s),
+        crash_guard=CrashGuard(config.directory, clock.unix_s),
         custody=CustodyLog(config.name, note),
     )
 
@@ -188,7 +188,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
         (
             ServiceSpec("ledger", shell.last_word.of(partial(_serve_ledger, node)), start_timeout_s=None),
             population,
-            ServiceSpec("courier", node.courier.serve),
+            ServiceSpec("courier", node.outbox.serve),
             ServiceSpec("members", node.home.serve_members),
             *(ServiceSpec(name, serve) for name, serve in services(node)),
             messages,
@@ -206,7 +206,7 @@ async def _serve_ledger(node: SimserverNode, *, task_status: trio.TaskStatus[Non
 
     When the server is stopped, everything that lives here is written to it, so that it goes on from there.
     """
-    await node.ledger.serve_to_the_end(partial(remember, node), node.copier.check_in_all, task_status=task_status)
+    await node.ledger.serve_to_the_end(partial(remember, node), node.replication.check_in_all, task_status=task_status)
 
 
 async def _register(

@@ -64,7 +64,7 @@ class HandoverWorld:
         self.now_ns = 0
         self.network: list[Envelope] = []
         self.rows = DictRows()
-        self.admitting = True
+        self.local_admission = True
         self.given: dict[Fence, str] = {}
         self.latest = Life()
         self._ids = 0
@@ -171,7 +171,7 @@ class HandoverWorld:
             "passes": self._passes(request.chain),
             "check_target": at_home,
         }
-        if repeated or at_home or self.admitting:
+        if repeated or at_home or self.local_admission:
             decided = self.run("transfer.commit", **args)
         else:
             decided = self.run("transfer.refuse", **args, reason=Reason.UNKNOWN_TARGET.value)

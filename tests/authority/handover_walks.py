@@ -36,7 +36,7 @@ def random_walk(seed: int, variant: Variant | None = None, steps: int = 120) -> 
     try:
         for _ in range(steps):
             take_step(world, dice.choices(names, chances)[0], dice)
-        world.admitting = True
+        world.local_admission = True
         world.settle()
     finally:
         world.close()
@@ -61,7 +61,7 @@ def take_step(world: HandoverWorld, name: str, dice: Random) -> None:
         "wander": lambda: world.wander(dice.choice(SERVERS), dice.choice(SERVERS), direct=dice.random() < 0.5),
         "rule": lambda: world.change_rule(dice.choice(list(Rule))),
         "delegate": world.delegate,
-        "admission": lambda: setattr(world, "admitting", not world.admitting),
+        "admission": lambda: setattr(world, "local_admission", not world.local_admission),
         "others": lambda: world.others_move(dice.randrange(1, 4)),
         "part": world.part_from_another_history,
     }

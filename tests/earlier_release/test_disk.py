@@ -131,10 +131,10 @@ def test_keys_and_pins_are_read(cluster: Path) -> None:
 
 
 def test_the_word_of_the_home_about_its_log_is_read(cluster: Path) -> None:
-    home_log = LogWatermark(TrioClock(), cluster / "alpha.s1" / "state" / "home_log")
+    log_watermark = LogWatermark(TrioClock(), cluster / "alpha.s1" / "state" / "home_log")
     position, places = DISK["alpha.s1"]["home_log"].split()
-    assert home_log.position == position
-    assert [LogPlace.read(place) for place in home_log.places.split()] == [LogPlace.read(places)]
+    assert log_watermark.position == position
+    assert [LogPlace.read(place) for place in log_watermark.places.split()] == [LogPlace.read(places)]
 
 
 def test_the_secrets_of_incarnations_are_read(cluster: Path) -> None:

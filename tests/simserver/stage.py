@@ -78,7 +78,7 @@ class Stage:
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: False,
             ready_to_leave=lambda entity: None,
-            black_box=CrashGuard(None, float),
+            crash_guard=CrashGuard(None, float),
             wants_actor=lambda entity: None,
         )
 

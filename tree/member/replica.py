@@ -106,7 +106,7 @@ class Replica(LocalTree):
         self._reads: Final = make_reads(
             lambda: _running(self._raft), self._send, self.outbound, config.timing.heartbeat_s, now_s
         )
-        self._steward: Final = MembershipExecutor(
+        self._membership_executor: Final = MembershipExecutor(
             config.name,
             lambda: self._raft,
             self._send,
@@ -172,7 +172,7 @@ class Replica(LocalTree):
                 if raft is not None:
                     raft.close()
                 self._submissions.give_up()
-                self._steward.look()
+                self._membership_executor.look()
                 self._announce_applied()
                 self._history.cut_all("the member stopped")
                 if self._journal is not None:
@@ -246,7 +246,7 @@ class Replica(LocalTree):
         """The log says that the members are others now: connect to them."""
         self._known_configuration = _running(self._raft).configuration
         _running(self._peers).adopt(self._known_configuration)
-        self._steward.look()
+        self._membership_executor.look()
 
     def _wake_driver(self) -> None:
         self._wake.set()
@@ -352,7 +352,7 @@ class Replica(LocalTree):
         Start the new member, with `join` and an empty directory, before or after. Raises `ChangeRefused`, and
         `ChangeNotFinished` when the time is over: the member is admitted then as a rule, and will vote when it can.
         """
-        await self._steward.admit(member, None, timeout_s)
+        await self._membership_executor.admit(member, None, timeout_s)
 
     async def remove_member(self, name: str, *, timeout_s: float = 30.0) -> None:
         """Let a member go, and wait until it has; the leader hands its leadership over first. At any member.
@@ -360,7 +360,7 @@ class Replica(LocalTree):
         The member stops by itself with `RefusedByInstance` (`removed_member`) as soon as it can reach another one.
         Raises `ChangeRefused`, `ChangeNotFinished`.
         """
-        await self._steward.dismiss(name, timeout_s)
+        await self._membership_executor.dismiss(name, timeout_s)
 
     async def replace_member(self, old: str, new: Member, *, timeout_s: float = 60.0) -> None:
         """Let `new` in, and `old` go as soon as `new` has caught up; wait until both have happened. At any member.
@@ -368,7 +368,7 @@ class Replica(LocalTree):
         This is also how a member that lost its disk comes back: under another name, or, once its old name was removed,
         by `add_member`. Raises `ChangeRefused`, `ChangeNotFinished`.
         """
-        await self._steward.admit(new, old, timeout_s)
+        await self._membership_executor.admit(new, old, timeout_s)
 
     async def transfer_leadership(self, name: str | None = None, *, timeout_s: float = 5.0) -> str:
         """Have this voter lead, or the one that is best prepared; who leads then. At any member.
@@ -376,7 +376,7 @@ class Replica(LocalTree):
         The leader takes no commands meanwhile; they wait and go to the new one. Raises `ChangeRefused`,
         `ChangeNotFinished`.
         """
-        return await self._steward.transfer(name, timeout_s)
+        return await self._membership_executor.transfer(name, timeout_s)
 
     @property
     def reluctant(self) -> bool:
@@ -534,7 +534,7 @@ class Replica(LocalTree):
 
     def refused_by_instance(self, refused: RefusedByInstance) -> None:
         """See `tree.net.transport.PeerHandler`."""
-        self._steward.look(removed=refused.code == REMOVED)
+        self._membership_executor.look(removed=refused.code == REMOVED)
         self._fail(refused)
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -551,9 +551,9 @@ class Replica(LocalTree):
             only_reads = False
             match message["type"]:
                 case "member_request":
-                    self._steward.take_request_untrusted(name, message)
+                    self._membership_executor.take_request_untrusted(name, message)
                 case "member_answer":
-                    self._steward.take_answer(message)
+                    self._membership_executor.take_answer(message)
                 case _:
                     _running(self._raft).receive(name, message)
         # At once, not at the driver's next turn: others wait for what this promises and what it commits.

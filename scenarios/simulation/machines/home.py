@@ -97,7 +97,7 @@ class MachineHome:
         self._mix: Final = mix
         self._procedures: Final = procedures
         self._is_mute = False
-        self._admitting: dict[str, tuple[HandoffRequest, str, str]] = {}
+        self._local_admission: dict[str, tuple[HandoffRequest, str, str]] = {}
         self._unanswered: Final = UnansweredQuestions()
         self.orders: Final = MachineOrders(self, schedule)
         self.others: Final[dict[str, str]] = {}
@@ -245,7 +245,7 @@ class MachineHome:
     def _ask_target_home(self, request: HandoffRequest, by: str, via: str) -> None:
         """As `homeserver.names.foreign_admission` does."""
         now_ns = round(self.schedule.now_s * 1e9)
-        self._admitting[request.transfer_id] = (request, by, via)
+        self._local_admission[request.transfer_id] = (request, by, via)
         if now_ns - self._unanswered.since_ns(request.transfer_id, now_ns) >= ADMISSION_PATIENCE_NS:
             reason = Reason.HOME_UNREACHABLE.value
             self._admitted(AdmitReply(transfer_id=request.transfer_id, accepted=False, reason=reason))
@@ -273,7 +273,7 @@ class MachineHome:
         )
 
     def _admitted(self, reply: AdmitReply) -> None:
-        waiting = self._admitting.pop(reply.transfer_id, None)
+        waiting = self._local_admission.pop(reply.transfer_id, None)
         self._unanswered.over(reply.transfer_id)
         if waiting is not None:
             try:

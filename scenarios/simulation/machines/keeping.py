@@ -82,7 +82,7 @@ class Keeping:
         self._taken_away: Final[dict[str, Fence]] = {}
         times = _Times(server)
         self.unsettled: Final = Unsettled(cast("Clock", times))
-        self._loose_ends: Final = UnresolvedTransfers(
+        self._unresolved: Final = UnresolvedTransfers(
             cast("SimserverPorts", SimpleNamespace(name=server.name, home=None, clock=times, counts=Counter())),
             cast("LeaseKeeper", self),
             cast("Holdings", times),
@@ -351,7 +351,7 @@ class Keeping:
 
     def ask(self) -> None:
         """Ask home about what was given and has not come to its end."""
-        for question in self._loose_ends.due():
+        for question in self._unresolved.due():
             self._server.send(self._server.home, question)
 
     def answered(self, message: StageWord, _sender: str) -> None:

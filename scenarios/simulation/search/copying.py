@@ -34,10 +34,10 @@ def deep_copy(value: Any, memo: _Memo) -> Any:
     known = memo.get(id(value), _MISSING)
     if known is not _MISSING:
         return known
-    copier = _copiers.get(kind)
-    if copier is None:
-        copier = _copiers[kind] = _copier_of(kind)
-    made = copier(value, memo)
+    replication = _copiers.get(kind)
+    if replication is None:
+        replication = _copiers[kind] = _copier_of(kind)
+    made = replication(value, memo)
     memo[id(value)] = made
     return made
 

@@ -80,13 +80,13 @@ class Host:
         self.acknowledged = 0
         self.incarnation = 0
         nothing, lease = cast(Any, None), AlwaysLeased(lambda: self.incarnation)
-        home, courier = cast(Any, keys), cast(Any, self)
+        home, outbox = cast(Any, keys), cast(Any, self)
         ports = SimserverPorts(
             sealer=Sealer(name, identity_of(name)),
             home=home,
             renew=nothing,
             link=nothing,
-            courier=courier,
+            outbox=outbox,
             certificates=certificate_reader(home),
             clock=InstanceClock(StoppedClock(), name),
             counts=Counter(),
@@ -110,7 +110,7 @@ class Host:
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: False,
             ready_to_leave=lambda entity: None,
-            black_box=CrashGuard(None, ports.clock.unix_s),
+            crash_guard=CrashGuard(None, ports.clock.unix_s),
             wants_actor=lambda entity: None,
         )
         attendant = Attendant(environment)
@@ -118,7 +118,7 @@ class Host:
         made: dict[str, Any] = {
             one.name: None for one in fields(SimserverNode) if one.default is one.default_factory is MISSING
         }
-        durable = cast(Any, SimpleNamespace(ledger=None, stages=None, home_log=None, custody=None))
+        durable = cast(Any, SimpleNamespace(ledger=None, stages=None, log_watermark=None, custody=None))
         self._node: Final = SimserverNode(
             **(made | {"ports": ports, "durable": durable, "environment": environment, "lease": lease})
         )
@@ -175,7 +175,7 @@ class Host:
         node, ledger = self._node, NoteLedger()
         node.ledger = cast(Any, ledger)
         node.holdings = Holdings(node.environment, ledger)
-        node.holdings.caretaker = cast(Any, self._attendant)
+        node.holdings.actor_keeper = cast(Any, self._attendant)
         node.departures = self._parts.departures(
             node.ports, node.lease, node.holdings, ROOMS, lambda entity, frozen: None
         )

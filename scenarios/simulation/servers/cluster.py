@@ -256,7 +256,7 @@ class ServersCluster:
 
     def _waited_for(self, entity: str) -> list[str]:
         """Servers that may have later copies of it than those that were found, as its home says."""
-        shown = [home.parts.recoveries.to_data()["waiting"] for home in self.homes_of(instance_of(entity))]
+        shown = [home.parts.takeovers.to_data()["waiting"] for home in self.homes_of(instance_of(entity))]
         return [server for rows in shown for row in rows if row["entity"] == entity for server in row["waits_for"]]
 
     def _stays_named(self, server: str) -> bool:

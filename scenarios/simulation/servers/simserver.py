@@ -188,7 +188,7 @@ class SimulationServer:
         self._disk: Final = SimulatedLedger(process)
         self._stages: Final = LateStages()
         self._nonces: Final = SimulatedNonces(name)
-        self._home_log: Final = LogWatermark(ProcessClock(clock, process))
+        self._log_watermark: Final = LogWatermark(ProcessClock(clock, process))
         self._config: Final = _config(name, mix)
         self._sent_on = 0
         self._world: Final = self._new_world(wanders)
@@ -218,8 +218,8 @@ class SimulationServer:
         ports = self._ports()
         self.counts: Counter[str] = ports.counts
         self.node = node = build(self._config, self._world, ports, self._durable(), self._parts, _limits(self._mix))
-        node.holdings.caretaker = cast(Any, _Attendant(node.environment, self._witness))
-        node.copier.tell_of_kept(self._kept)
+        node.holdings.actor_keeper = cast(Any, _Attendant(node.environment, self._witness))
+        node.replication.tell_of_kept(self._kept)
         remember(node)
         self.process.begin()
         for _, serve in services(node):
@@ -230,14 +230,14 @@ class SimulationServer:
     def _ports(self) -> SimserverPorts:
         clock, in_company, most = ProcessClock(self.clock, self.process), self._mix.in_company, self._mix.in_parcel
         way = WayHome(self.name, self.keys, self._calls, self.process, in_company=in_company, most=most)
-        courier = VirtualCourier(self.name, self._outbox, self._mail, self._witness, self._notices)
+        outbox = VirtualCourier(self.name, self._outbox, self._mail, self._witness, self._notices)
         home = cast(HomeClient, way)
         return SimserverPorts(
             sealer=Sealer(self.name, self._identity),
             home=home,
             renew=way.renew,
             link=cast(LinkService, SimulatedLink(self.name, self._mail)),
-            courier=cast(Outbox, courier),
+            outbox=cast(Outbox, outbox),
             certificates=certificate_reader(home),
             clock=clock,
             counts=Counter(),
@@ -251,9 +251,9 @@ class SimulationServer:
             ledger=cast(Ledger, self._disk),
             stages=cast(Stages, self._stages),
             nonces=cast(NoncesInFile, self._nonces),
-            home_log=self._home_log,
+            log_watermark=self._log_watermark,
             put_aside=PutAside(),
-            black_box=CrashGuard(None, self.clock.unix_s),
+            crash_guard=CrashGuard(None, self.clock.unix_s),
             custody=cast(CustodyLog, _Custody(self.name, self._witness)),
         )
 
@@ -279,7 +279,7 @@ class SimulationServer:
     def spawn(self, entity: str, kind: str, owner: str) -> None:
         """The entity begins here."""
         self.node.holdings.spawn(entity, kind, {}, Fence(1), Ownership(owner, 1))
-        self.node.copier.first_of(entity)
+        self.node.replication.first_of(entity)
 
     def _take_mail(self, sender: str, message: Any) -> None:
         said_after = self._mail.stamped
@@ -311,7 +311,7 @@ class SimulationServer:
     def _show_copies(self, message: Copies) -> None:
         """Have the judge see what is kept here now."""
         for item in message.items:
-            if (copy := self.node.copier.table.get(item.entity)) is not None:
+            if (copy := self.node.replication.table.get(item.entity)) is not None:
                 self._witness.shows(self.name, item.entity, copy.fence, copy.tick)
 
     def _open(self, some: list[OpenedMessage]) -> None:
@@ -382,7 +382,7 @@ class SimulationServer:
         Of what is on disk while it runs it has read what there was when it began.
         """
         if self.process.is_running:
-            holding, copy = self.node.holdings.get(entity), self.node.copier.table.get(entity)
+            holding, copy = self.node.holdings.get(entity), self.node.replication.table.get(entity)
             known = [one.fence for one in (holding, copy) if one is not None]
         else:
             checkpoint = self._disk.checkpoint_of(entity)

@@ -266,7 +266,7 @@ class SimulatedReplica(Replica):
 
     def decide(self, request: list[Any]) -> None:
         """As leader, grant a request or raise `ChangeRefused`."""
-        self._steward._decide_untrusted(request)
+        self._membership_executor._decide_untrusted(request)
         self._wake.set()
 
     def _take_configuration(self) -> None:

@@ -70,8 +70,8 @@ class _PlacesQuestion:
 class TargetAdmissions:
     """The side of the old authority: places on other servers."""
 
-    def __init__(self, courier: Outbox, clock: Clock, counts: Counter[str]) -> None:
-        self._courier = courier
+    def __init__(self, outbox: Outbox, clock: Clock, counts: Counter[str]) -> None:
+        self._outbox = outbox
         self._clock = clock
         self._counts = counts
         self._places = Places()
@@ -135,7 +135,7 @@ class TargetAdmissions:
             state_bytes=need.state_bytes,
             places=min(MAX_PLACES, max(wanted, len(question.waiting))),
         )
-        self._courier.send(message, _TRACE, question.target, on_path=False)
+        self._outbox.send(message, _TRACE, question.target, on_path=False)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Repeat what is not answered, and give up what is not answered at all, until cancelled."""
@@ -157,7 +157,7 @@ class TargetAdmissions:
                 self._give_up(question, now_ns)
                 continue
             if question.attempt >= DOUBTED_AFTER:
-                self._courier.doubt(question.target)
+                self._outbox.doubt(question.target)
             question.repeat_ns = now_ns + min(FIRST_REPEAT_NS << question.attempt, MAX_REPEAT_NS)
             question.attempt += 1
             self._send(question)
@@ -191,7 +191,7 @@ class Reception:
         max_state_bytes: int,
     ) -> None:
         self._world = world
-        self._courier = ports.courier
+        self._outbox = ports.outbox
         self._holdings = holdings
         self._clock = ports.clock
         self._lease = lease
@@ -236,7 +236,7 @@ class Reception:
             reason=reason,
             incarnation=incarnation,
         )
-        self._courier.send(answer, _TRACE, opened.sender, on_path=False)
+        self._outbox.send(answer, _TRACE, opened.sender, on_path=False)
 
     def why_not(self, kind: str, schema_version: int, state_bytes: int) -> str:
         """Why an entity of this kind, form and size would not be taken however empty the server is; or nothing."""

@@ -21,17 +21,17 @@ GATHER_S: Final = 0.05
 
 
 class DepartureBatching:
-    """Has those `begin` who wait at `turnstile`, many at a time."""
+    """Has those `begin` who wait at `concurrency_limit`, many at a time."""
 
     def __init__(
         self,
         clock: Clock,
         spawn: SpawnTask,
         begin: Callable[[DeparturePlan], None],
-        turnstile: ConcurrencyLimit[DeparturePlan],
+        concurrency_limit: ConcurrencyLimit[DeparturePlan],
     ) -> None:
         """`begin` takes a place for the plan, if it still makes sense, and must not raise."""
-        self.turnstile: Final = turnstile
+        self.concurrency_limit: Final = concurrency_limit
         self._clock: Final = clock
         self._spawn: Final = spawn
         self._begin: Final = begin
@@ -41,12 +41,12 @@ class DepartureBatching:
     def go_on(self) -> None:
         """Somebody serves again: whoever kept the time is gone."""
         self._gathering.clear()
-        for target in self.turnstile.targets():
+        for target in self.concurrency_limit.targets():
             self._leave(target)
 
     def place_free(self, target: str) -> None:
         """Somebody who left for `target` is there, or stays."""
-        if self.turnstile.is_worth_while(target) or not self._keeps_time(target):
+        if self.concurrency_limit.is_worth_while(target) or not self._keeps_time(target):
             self._leave(target)
 
     def _keeps_time(self, target: str) -> bool:
@@ -60,5 +60,5 @@ class DepartureBatching:
         self._leave(target)
 
     def _leave(self, target: str) -> None:
-        while (following := self.turnstile.following(target)) is not None:
+        while (following := self.concurrency_limit.following(target)) is not None:
             self._begin(following)

@@ -99,7 +99,7 @@ class Departures:
         limits: DepartureLimits = DepartureLimits(),
     ) -> None:
         """`kept` is told of every state that is not needed here any more, because somebody else has begun with it."""
-        home, courier, clock, counts, spans = ports.home, ports.courier, ports.clock, ports.counts, ports.spans
+        home, outbox, clock, counts, spans = ports.home, ports.outbox, ports.clock, ports.counts, ports.spans
         self._lease: Final = lease
         self._kept: Final = kept
         self.handed_on: Final = ReleasedEpochs()
@@ -107,7 +107,7 @@ class Departures:
         self._reached = ports.reached
         self._sealer = ports.sealer
         self._home = home
-        self._courier = courier
+        self._outbox = outbox
         self._holdings = holdings
         self._admission = admission
         self._clock = clock
@@ -115,22 +115,22 @@ class Departures:
         self._counts = counts
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
-        self._leave_taking = NoticeTimer(holdings, courier, clock, self._spawn)
+        self._notice_timer = NoticeTimer(holdings, outbox, clock, self._spawn)
         self._begun: Final = SeenOrders()
         self.waits: Final = Waits()
         self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
         self.passes: Final = PassSigning(ports.sealer, clock, self._spawn, self._send_direct, ports.certificates.signed)
-        self._ahead = PrecopySender(holdings, courier, clock, self._spawn, limits.least_bytes_ahead, spans)
+        self._ahead = PrecopySender(holdings, outbox, clock, self._spawn, limits.least_bytes_ahead, spans)
         self._new_id = ports.new_id
-        self._home_awaited: Final = WaitingForHome(clock, self._spawn, lease.may_act, lease.home_answers)
+        self._waiting_for_home: Final = WaitingForHome(clock, self._spawn, lease.may_act, lease.home_answers)
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         # By transfer; only if anybody listens.
         self._open_spans: dict[str, DepartureSpans] = {}
-        self.stayers = RetryBackoff(clock)
+        self.retry_backoff = RetryBackoff(clock)
         self._targets: Final = Targets(home, clock, self._spawn, self.went_wrong)
-        self._borders: Final = CircuitBreaker(clock)
-        self._convoys: Final = DepartureBatching(
+        self._circuit_breaker: Final = CircuitBreaker(clock)
+        self._batching: Final = DepartureBatching(
             clock,
             self._spawn,
             lambda plan: self._safely(self._enter, plan, True),
@@ -148,7 +148,7 @@ class Departures:
 
     def has_notice(self, entity: str) -> bool:
         """Whether an entity is about to leave, and those that were told of it may finish before."""
-        return entity in self._leave_taking
+        return entity in self._notice_timer
 
     def is_leaving(self, entity: str) -> bool:
         """Whether an entity stands still because it is being handed over."""
@@ -187,18 +187,20 @@ class Departures:
     @property
     def under_way(self) -> int:
         """How many entities are on their way out, or wait for their turn."""
-        return len(self._leaving) + self._convoys.turnstile.waiting
+        return len(self._leaving) + self._batching.concurrency_limit.waiting
 
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
-        asking = (self._asking_for_room, self._leave_taking, self._ahead, self._home_awaited)
+        asking = (self._asking_for_room, self._notice_timer, self._ahead, self._waiting_for_home)
         return (
-            any(entity in some for some in asking) or self._convoys.turnstile.waits(entity) or entity in self._leaving
+            any(entity in some for some in asking)
+            or self._batching.concurrency_limit.waits(entity)
+            or entity in self._leaving
         )
 
     def may_be_moved(self, entity: str) -> bool:
         """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""
-        return self.stayers.may_be_moved(entity) and not self.is_under_way(entity)
+        return self.retry_backoff.may_be_moved(entity) and not self.is_under_way(entity)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
@@ -207,9 +209,9 @@ class Departures:
             self.passes.forget()
             self._alarm.go_on()
             self.reports.resume()
-            self._leave_taking.go_on()
+            self._notice_timer.go_on()
             self._ahead.go_on()
-            self._convoys.go_on()
+            self._batching.go_on()
             self._targets.go_on()
             task_status.started()
             try:
@@ -221,12 +223,12 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if self.is_under_way(entity) or self.stayers.stay(entity, destination) is not None:
+        if self.is_under_way(entity) or self.retry_backoff.stay(entity, destination) is not None:
             return
-        if not self._borders.may_try(destination):
+        if not self._circuit_breaker.may_try(destination):
             self._counts["departure_closed"] += 1
             return
-        if self._convoys.turnstile.is_full(destination):
+        if self._batching.concurrency_limit.is_full(destination):
             # Before the target is asked: its places are for those who can use them.
             self._counts["departure_crowded"] += 1
             return
@@ -245,14 +247,14 @@ class Departures:
         Without a reason it is about to leave.
         """
         now_ns = self._clock.monotonic_ns()
-        if (stay := self.stayers.stay(entity, destination)) is not None:
+        if (stay := self.retry_backoff.stay(entity, destination)) is not None:
             again_s = (stay.pause.until_ns - now_ns) / 1e9
             return f"{stay.words}; it is tried again in {again_s:.0f} s", now_ns - stay.since_ns
         if self.is_under_way(entity):
             return f"{destination} is being asked whether it has room for it", 0
-        if self._borders.is_closed(destination):
+        if self._circuit_breaker.is_closed(destination):
             return "the home of that instance does not say whether it would have it", 0
-        if self._convoys.turnstile.is_full(destination):
+        if self._batching.concurrency_limit.is_full(destination):
             return "as many as may be are on their way there", 0
         return ("" if self._lease.home_answers(now_ns) else _WAITS[_HOME_SILENT]), 0
 
@@ -296,7 +298,7 @@ class Departures:
             if holding is not None and reason in _WAITS:
                 self._wait(plan, _WAITS[reason])
             if reason == _HOME_SILENT and plan.ordered:
-                self._home_awaited.hold(plan.entity, partial(self._safely, again))
+                self._waiting_for_home.hold(plan.entity, partial(self._safely, again))
             _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
             return None
         return holding
@@ -307,7 +309,7 @@ class Departures:
         if not reason:
             go = partial(self._safely, self._copy_ahead, plan, may_wait)
             self._wait(plan, "its owner and its world have notice, or its state goes ahead of it")
-            self._safely(self._leave_taking.begin, plan, go)
+            self._safely(self._notice_timer.begin, plan, go)
         else:
             self._counts[f"declined_{reason}"] += 1
             self._safely(self._decline, plan, reason)
@@ -330,11 +332,11 @@ class Departures:
 
     def ready_to_leave(self, entity: str) -> None:
         """The world has finished what it wanted to do before this entity leaves."""
-        self._leave_taking.ready(entity)
+        self._notice_timer.ready(entity)
 
     def let_go(self, entity: str, player: str) -> None:
         """A player has finished; it counts if it owns the entity."""
-        self._leave_taking.let_go(entity, player)
+        self._notice_timer.let_go(entity, player)
 
     def _decline(self, plan: DeparturePlan, reason: str) -> None:
         if self._is_worth_a_line(plan, reason):
@@ -345,17 +347,17 @@ class Departures:
 
     def _is_worth_a_line(self, plan: DeparturePlan, reason: str) -> bool:
         """The wish of a world comes again with each tick: it has a pause, and a line only if the reason is new."""
-        return not plan.is_wish or self.stayers.wished_in_vain(plan.entity, plan.target, reason)
+        return not plan.is_wish or self.retry_backoff.wished_in_vain(plan.entity, plan.target, reason)
 
     def _enter(self, plan: DeparturePlan, may_wait: bool) -> None:
         """Freeze the entity now, or when it is its turn."""
         if (holding := self._sensible(plan, partial(self._enter, plan, may_wait))) is None:
             return
-        if not plan.grouped and not self._convoys.turnstile.enter(plan, holding.life.state_bytes):
+        if not plan.grouped and not self._batching.concurrency_limit.enter(plan, holding.life.state_bytes):
             self._counts["departure_crowded"] += 1
             if may_wait:
                 self._wait(plan, f"as many as may be are on their way to {plan.target}: it waits for its turn")
-                self._convoys.turnstile.wait(plan)
+                self._batching.concurrency_limit.wait(plan)
             else:
                 self.waits.over(plan.entity, plan.transfer_id)
             return
@@ -363,7 +365,7 @@ class Departures:
             self._freeze(plan, holding)
         finally:
             if plan.entity not in self._leaving:
-                self._convoys.turnstile.leave(plan.entity)
+                self._batching.concurrency_limit.leave(plan.entity)
 
     def _freeze(self, plan: DeparturePlan, holding: Holding) -> None:
         began_ns = self._clock.monotonic_ns() if plan.freeze_budget_ms else 0
@@ -398,14 +400,14 @@ class Departures:
         except NotPortable as error:
             # So it is wherever it would go, and with every order that is repeated.
             holding.life.cannot_be_encoded(error)
-            self.stayers.note(plan.entity, Reason.INCOMPATIBLE)
-            self.stayers.refused(plan.entity)
+            self.retry_backoff.note(plan.entity, Reason.INCOMPATIBLE)
+            self.retry_backoff.refused(plan.entity)
             self._decline(plan, Reason.INCOMPATIBLE)
             return None
         if frozen is None:
             self._counts["order_busy"] += 1
             return None
-        if self.stayers.is_too_large(plan.entity, len(frozen.state)):
+        if self.retry_backoff.is_too_large(plan.entity, len(frozen.state)):
             self._thaw(plan, holding, Reason.STATE_TOO_LARGE)
             return None
         return frozen
@@ -515,9 +517,9 @@ class Departures:
     def _lighten(self, departure: Departure) -> None:
         """Who has sent its state, and waits for somebody who does not answer, keeps no other state from leaving."""
         plan = departure.plan
-        is_waiting = departure.machine.attempt > 1 and not self._courier.is_under_way(plan.transfer_id, plan.target)
-        if is_waiting and self._convoys.turnstile.lighten(plan.entity):
-            self._convoys.place_free(plan.target)
+        is_waiting = departure.machine.attempt > 1 and not self._outbox.is_under_way(plan.transfer_id, plan.target)
+        if is_waiting and self._batching.concurrency_limit.lighten(plan.entity):
+            self._batching.place_free(plan.target)
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
@@ -606,13 +608,13 @@ class Departures:
         match effect:
             case machine.SendStage():
                 message = departure.state(StageState)
-                if self._courier.send(message, departure.base, plan.target, on_path=True):
+                if self._outbox.send(message, departure.base, plan.target, on_path=True):
                     departure.counters["state_bytes"] += len(message.state)
             case machine.AskAbort(reason, attempt):
                 base = Trace(plan.transfer_id)
                 self._send_home(departure, departure.abort(reason), base, attempt, on_path=False)
             case machine.SendDiscard():
-                self._courier.send(departure.discard(), Trace(plan.transfer_id), plan.target, on_path=False)
+                self._outbox.send(departure.discard(), Trace(plan.transfer_id), plan.target, on_path=False)
             case machine.AskHome(attempt):
                 departure.counters["requests"] += 1
                 if departure.machine.case is not Case.DIRECT:
@@ -629,7 +631,7 @@ class Departures:
                     self.passes.sign(departure, attempt)
             case machine.SendActivate(certificate, attempt):
                 departure.counters["repeated_activate"] += attempt > 1
-                self._courier.send(departure.activate(certificate), departure.trace, plan.target, on_path=True)
+                self._outbox.send(departure.activate(certificate), departure.trace, plan.target, on_path=True)
             case machine.ForwardJournal():
                 self._forward_journal(departure)
             case machine.Retire(fence):
@@ -662,7 +664,7 @@ class Departures:
                 member = members[(attempt - 1) % len(members)]
                 address = (member.link_host, member.link_port)
                 hurry = not departure.plan.in_company
-                self._courier.send(request, base, member.name, on_path=on_path, address=address, hurry=hurry)
+                self._outbox.send(request, base, member.name, on_path=on_path, address=address, hurry=hurry)
         elif request.type not in departure.asking and self._spawn(self._ask_by_rest, departure, request, base, on_path):
             departure.asking.add(request.type)
 
@@ -695,7 +697,7 @@ class Departures:
             departure.counters["sealed_state_bytes"] += sealed_bytes
 
         message, trace, plan = departure.state(StateTransfer), Trace(departure.plan.transfer_id), departure.plan
-        if self._courier.send(message, trace, plan.target, on_path=False, sent=sent, hurry=not plan.in_company):
+        if self._outbox.send(message, trace, plan.target, on_path=False, sent=sent, hurry=not plan.in_company):
             departure.off_path["state"] += 1
             departure.counters["state_bytes"] += len(message.state)
 
@@ -703,13 +705,13 @@ class Departures:
         """Send the chain, and the state unless the target has it. `hurry` as of `Courier.send`."""
         plan = departure.plan
         message = departure.direct(with_state=plan.mode is Mode.EAGER or attempt > 1)
-        if self._courier.send(message, departure.base, plan.target, on_path=True, hurry=hurry):
+        if self._outbox.send(message, departure.base, plan.target, on_path=True, hurry=hurry):
             departure.counters["requests"] += 1
             departure.counters["state_bytes"] += len(message.state)
 
     def _forward_journal(self, departure: Departure) -> None:
         for message in departure.since_freeze(departure.machine.leads_to):
-            self._courier.send(message, Trace(departure.plan.transfer_id), departure.plan.target, on_path=False)
+            self._outbox.send(message, Trace(departure.plan.transfer_id), departure.plan.target, on_path=False)
 
     def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
@@ -718,8 +720,8 @@ class Departures:
         # First what it was, then that it is not here any more: the ledger never has neither.
         self._kept(entity, departure.frozen)
         sources = self._holdings.leave(entity, authority, fence)
-        self._borders.open(departure.plan.target)
-        self.stayers.left(entity)
+        self._circuit_breaker.open(departure.plan.target)
+        self.retry_backoff.left(entity)
         self._forget(departure)
         if not departure.undecided:
             # How long somebody was away says nothing of how long hand-overs take.
@@ -729,7 +731,7 @@ class Departures:
         departure.trace = departure.trace.mark(self._sealer.name, "retired", retired_ns)
         for source in sources:
             notice = NotHere(entity=entity, moved_to=authority, epoch=fence.epoch, sub=fence.sub)
-            self._courier.tell_player(source, notice)
+            self._outbox.tell_player(source, notice)
 
     def _resume(self, departure: Departure, fence: Fence, reason: str) -> None:
         entity = departure.plan.entity
@@ -738,11 +740,11 @@ class Departures:
             _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason}"] += 1
         if reason == Reason.ATTACHED:
-            self.stayers.note(entity, reason)
+            self.retry_backoff.note(entity, reason)
         elif reason == Reason.HOME_UNREACHABLE:
-            self._borders.close(departure.plan.target)
+            self._circuit_breaker.close(departure.plan.target)
         if departure.plan.in_company:
-            self.stayers.refused(entity)
+            self.retry_backoff.refused(entity)
         if departure.stays_nowhere:
             self._holdings.drop(entity)
         else:
@@ -753,10 +755,10 @@ class Departures:
         self.waits.over(departure.plan.entity, departure.plan.transfer_id)
         if self._leaving.get(departure.plan.entity) is departure:
             del self._leaving[departure.plan.entity]
-            self._convoys.turnstile.leave(departure.plan.entity)
+            self._batching.concurrency_limit.leave(departure.plan.entity)
         self._by_transfer.pop(departure.plan.transfer_id, None)
         self._open_spans.pop(departure.plan.transfer_id, None)
-        self._convoys.place_free(departure.plan.target)
+        self._batching.place_free(departure.plan.target)
 
     def relocate(self, moves: Iterable[MoveItem]) -> None:
         """Hand these over, each when it is its turn, for the system's own reasons: drain and balance.
@@ -764,7 +766,7 @@ class Departures:
         What is not here, under way already, or was refused a moment ago, is left out; a later census shows it.
         """
         for move in moves:
-            if self.stayers.may_be_moved(move.entity):
+            if self.retry_backoff.may_be_moved(move.entity):
                 # Over the link: it puts requests together, and no HTTP server is in the way.
                 plan = DeparturePlan(move.transfer_id, move.entity, move.target, transport="link", in_company=True)
                 self._safely(self.begin, plan)

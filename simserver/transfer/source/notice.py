@@ -76,10 +76,10 @@ class NoticeTimer:
     """The notices that one server has given. `spawn` runs what waits beside everything else, if anybody serves."""
 
     def __init__(
-        self, holdings: Holdings, courier: Outbox, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
+        self, holdings: Holdings, outbox: Outbox, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
     ) -> None:
         self._holdings = holdings
-        self._courier = courier
+        self._outbox = outbox
         self._clock = clock
         self._spawn = spawn
         self._notices = DrainNotices()
@@ -102,7 +102,7 @@ class NoticeTimer:
         if owner := holding.life.ownership.owner:
             told.add(OWNER)
             fence = holding.fence
-            self._courier.tell_player(
+            self._outbox.tell_player(
                 owner,
                 ImminentLoss(
                     entity=plan.entity, target=plan.target, within_ms=plan.notice_ms, epoch=fence.epoch, sub=fence.sub

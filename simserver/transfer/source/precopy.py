@@ -51,7 +51,7 @@ class PrecopySender:
     def __init__(
         self,
         holdings: Holdings,
-        courier: Outbox,
+        outbox: Outbox,
         clock: Clock,
         spawn: Callable[[Callable[..., Any], str], bool],
         least_bytes: int = PRECOPY_BYTES,
@@ -62,7 +62,7 @@ class PrecopySender:
         self._least_bytes: Final = least_bytes
         self._spans: Final = spans
         self._holdings = holdings
-        self._courier = courier
+        self._outbox = outbox
         self._clock = clock
         self._copying: dict[str, _Copying] = {}
 
@@ -149,7 +149,7 @@ class PrecopySender:
         )
         # Not the transfer's own: what is large is not repeated under one id while it is on its way.
         name = hashlib.blake2b(f"{plan.transfer_id} {number}".encode(), digest_size=12).hexdigest()
-        self._courier.send(message, Trace(f"precopy-{name}"), plan.target, on_path=False)
+        self._outbox.send(message, Trace(f"precopy-{name}"), plan.target, on_path=False)
 
     def _end(self, copying: _Copying, why_not: str = "") -> None:
         del self._copying[copying.plan.entity]

@@ -81,13 +81,13 @@ class Arrivals:
         reception: Reception,
         stages: Stages,
     ) -> None:
-        courier, clock, counts = ports.courier, ports.clock, ports.counts
+        outbox, clock, counts = ports.outbox, ports.clock, ports.counts
         self._lease: Final = lease
         self._reached = ports.reached
         self._spans: Final = ArrivalSpans(ports.spans, ports.name, clock, holdings)
         self._name: Final = ports.name
         self._home = ports.home
-        self._courier = courier
+        self._outbox = outbox
         self._holdings = holdings
         self._departures = departures
         self._reception = reception
@@ -104,7 +104,7 @@ class Arrivals:
         self._chunks = ChunkTable()
         self._early = EarlyInputs()
         self._states = OfferedStates()
-        self.hints: Final = OwnerHints(holdings, courier, clock, counts)
+        self.hints: Final = OwnerHints(holdings, outbox, clock, counts)
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Arrivals:
         """Chunks of a state whose entity is still simulated elsewhere."""
         self._chunks.keep(message.transfer_id, opened.sender, split_untrusted(message.state, message.lengths))
         answer = Precopied(transfer_id=message.transfer_id, entity=message.entity, round=message.round)
-        self._courier.send(answer, Trace(message.transfer_id), opened.sender, on_path=False)
+        self._outbox.send(answer, Trace(message.transfer_id), opened.sender, on_path=False)
 
     def _whole(self, message: AnyState, opened: OpenedMessage) -> AnyState:
         """A message with all of its state, parts of which may have come before. Raises `MessageError`."""
@@ -182,7 +182,7 @@ class Arrivals:
             state_hash=message.state_hash,
             reason=reason,
         )
-        self._courier.send(answer, opened.trace, opened.sender, on_path=True)
+        self._outbox.send(answer, opened.trace, opened.sender, on_path=True)
 
     async def _keep(self, message: StageMessage, source: str) -> str:
         """Have the state on disk; why it cannot be, or nothing."""
@@ -312,7 +312,7 @@ class Arrivals:
         onward = message.model_copy(
             update={"epoch": gone.fence.epoch, "sub": gone.fence.sub, "forwards": message.forwards + 1}
         )
-        self._courier.send(onward, Trace(message.transfer_id), gone.moved_to, on_path=False)
+        self._outbox.send(onward, Trace(message.transfer_id), gone.moved_to, on_path=False)
 
     # --- the two halves --------------------------------------------------------------------------------------------
 
@@ -517,7 +517,7 @@ class Arrivals:
         )
         trace = context.trace if context.numbered_answer else Trace(permission.transfer_id)
         on_path, hurry = context.numbered_answer, not context.in_batch
-        self._courier.send(answer, trace, permission.source, on_path=on_path, hurry=hurry)
+        self._outbox.send(answer, trace, permission.source, on_path=on_path, hurry=hurry)
         self._reached(Breakpoint.ANSWERED, permission.transfer_id)
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:

@@ -17,7 +17,7 @@ class Doubler:
 
     def __init__(self, most: int = 100, at_once: float = math.inf) -> None:
         self.rounds: list[list[int]] = []
-        self.combiner = Batcher(self._perform, most=most, at_once=at_once)
+        self.batcher = Batcher(self._perform, most=most, at_once=at_once)
 
     async def _perform(self, items: list[int]) -> Sequence[int | Exception]:
         self.rounds.append(items)
@@ -29,7 +29,7 @@ class Doubler:
 
 async def ask(doubler: Doubler, item: int, got: dict[int, object]) -> None:
     try:
-        got[item] = await doubler.combiner.do(item)
+        got[item] = await doubler.batcher.do(item)
     except (ValueError, OSError) as error:
         got[item] = str(error)
 
@@ -83,7 +83,7 @@ def test_whoever_is_cancelled_the_others_get_their_answer(plan: list[tuple[int, 
     async def one(doubler: Doubler, item: int, come: int, give_up: int | None) -> None:
         await trio.sleep(come / 10)
         with trio.CancelScope(deadline=trio.current_time() + (1e9 if give_up is None else give_up / 10)):
-            got[item] = await doubler.combiner.do(item)
+            got[item] = await doubler.batcher.do(item)
 
     async def run() -> None:
         doubler = Doubler(most)
@@ -91,7 +91,7 @@ def test_whoever_is_cancelled_the_others_get_their_answer(plan: list[tuple[int, 
             async with trio.open_nursery() as nursery:
                 for number, (come, give_up) in enumerate(plan):
                     nursery.start_soon(one, doubler, 2 * number, come, give_up)
-        assert doubler.combiner._waiting == []
+        assert doubler.batcher._waiting == []
 
     trio.run(run, clock=MockClock(autojump_threshold=0))
     patient = {2 * number for number, (_, give_up) in enumerate(plan) if give_up is None}
@@ -104,9 +104,9 @@ def test_the_combiner_says_when_answers_are_missing() -> None:
         return []
 
     async def run() -> None:
-        combiner: Batcher[int, int] = Batcher(nothing, most=1)
+        batcher: Batcher[int, int] = Batcher(nothing, most=1)
         with pytest.raises(ValueError, match="zip"):
-            await combiner.do(1)
+            await batcher.do(1)
 
     trio.run(run)
 

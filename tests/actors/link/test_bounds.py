@@ -29,8 +29,7 @@ from batonpass.actors.link.settings import (
 )
 from batonpass.actors.net import endpoint as udp
 from batonpass.actors.net import handshake_admission as admission
-from batonpass.actors.net import link_table, peer_keys
-from batonpass.actors.net import poller as lookout
+from batonpass.actors.net import link_table, peer_keys, poller
 from batonpass.actors.net.datagrams import ARRIVALS
 from batonpass.crypto import session
 from batonpass.crypto.replay import WINDOW
@@ -155,9 +154,9 @@ def test_periods_are_those_of_the_code() -> None:
     assert f"{MAX_CONTENT_FRAMES} messages and pieces" in text
     assert f"{gate.COOKIE_EPOCH_S:.0f}-second epoch" in text
     assert f"after {SETTINGS.ack_delay_s * 1000:.0f} ms when nothing else" in text
-    assert f"until {lookout.ABSENCE_S * 1000:.0f} ms have passed" in text
+    assert f"until {poller.ABSENCE_S * 1000:.0f} ms have passed" in text
     assert f"counts on {SETTINGS.max_ack_delay_s * 1000:.0f} ms" in text
-    assert SETTINGS.max_ack_delay_s >= lookout.ABSENCE_S + 0.0011  # trio wakes that late
+    assert SETTINGS.max_ack_delay_s >= poller.ABSENCE_S + 0.0011  # trio wakes that late
     assert f"{arrivals._ACK_EVERY_DATAGRAMS} datagrams or an eighth" in text
     silence = text.partition("\n## Silence\n")[2].partition("\n## ")[0]
     for period_s in (

@@ -23,7 +23,7 @@ class Post:
         self.parked: dict[str, Parked] = {"a": deque(), "b": deque()}
         self.readers: list[str] = []
         self.settled = 0
-        self.lookout = Poller(self.drain, self.settle)
+        self.poller = Poller(self.drain, self.settle)
 
     def drain(self) -> bool:
         self.readers.append("stand_in" if "stand_in" in trio.lowlevel.current_task().name else "receiver")
@@ -36,7 +36,7 @@ class Post:
             has_come = True
             whom = letter[:1].decode()
             self.letters[whom].append(letter)
-            self.lookout.wake(self.parked[whom])
+            self.poller.wake(self.parked[whom])
 
     def settle(self) -> None:
         self.settled += 1
@@ -47,7 +47,7 @@ class Post:
     async def read(self, whom: str) -> bytes:
         with trio.fail_after(90):
             while not self.letters[whom]:
-                await self.lookout.wait(self.parked[whom])
+                await self.poller.wait(self.parked[whom])
         return self.letters[whom].popleft()
 
 
@@ -55,7 +55,7 @@ class Post:
 async def serving() -> AsyncIterator[Post]:
     post = Post()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(post.lookout.stand_in, post.pair[0])
+        nursery.start_soon(post.poller.stand_in, post.pair[0])
         await trio.testing.wait_all_tasks_blocked()
         try:
             yield post
@@ -138,7 +138,7 @@ async def test_everything_may_be_cancelled_in_one_turn(is_parked: bool) -> None:
     for _ in range(20):
         post = Post()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(post.lookout.stand_in, post.pair[0])
+            nursery.start_soon(post.poller.stand_in, post.pair[0])
             await trio.testing.wait_all_tasks_blocked()
             post.write(b"a")
             await post.read("a")
@@ -163,7 +163,7 @@ async def test_who_waits_before_there_is_a_socket_is_served_when_there_is() -> N
         nursery.start_soon(early)
         await trio.testing.wait_all_tasks_blocked()
         post.write(b"a")
-        nursery.start_soon(post.lookout.stand_in, post.pair[0])
+        nursery.start_soon(post.poller.stand_in, post.pair[0])
     assert got == [b"a"]
     for end in post.pair:
         end.close()
@@ -190,7 +190,7 @@ async def test_an_answer_that_is_there_already_takes_no_turn_of_the_scheduler(mo
         for number in range(30 * YIELDS_IN_A_ROW):
             turns_before.append(turns)
             post.write(b"a%d" % number)
-            post.lookout.has_asked = True
+            post.poller.has_asked = True
             assert await post.read("a") == b"a%d" % number
         assert len(set(turns_before[:YIELDS_IN_A_ROW])) == 1
         assert len(set(turns_before)) > 2
@@ -214,7 +214,7 @@ async def test_where_yielding_does_not_help_it_is_hardly_tried(monkeypatch: pyte
 
         nursery.start_soon(answer)
         for _ in range(1000):
-            post.lookout.has_asked = True
+            post.poller.has_asked = True
             await post.read("a")
         assert 5 <= yields <= 15
 
@@ -236,7 +236,7 @@ async def test_one_that_waits_for_something_else_is_not_kept_waiting_by_answers(
         await trio.testing.wait_all_tasks_blocked()
         post.write(b"a1")
         post.write(b"b1")
-        post.lookout.has_asked = True
+        post.poller.has_asked = True
         assert await post.read("a") == b"a1"
         with trio.fail_after(90):
             while not got:  # noqa: ASYNC110 -- nothing here that waits may be known to the lookout

@@ -213,7 +213,7 @@ async def test_a_peer_whose_datagrams_are_costly_does_not_keep_others_from_their
     """Reading ends when it has taken its time, however many datagrams wait; the rest is read in later turns."""
     turns: list[int] = []
     clock = [0.0]
-    drain, receive = endpoint._lookout._drain, endpoint._demultiplexer.on_datagram
+    drain, receive = endpoint._poller._drain, endpoint._demultiplexer.on_datagram
 
     def counted() -> bool:
         turns.append(0)
@@ -224,7 +224,7 @@ async def test_a_peer_whose_datagrams_are_costly_does_not_keep_others_from_their
         clock[0] += 0.003
         return receive(*arguments)
 
-    monkeypatch.setattr(endpoint._lookout, "_drain", counted)
+    monkeypatch.setattr(endpoint._poller, "_drain", counted)
     monkeypatch.setattr(endpoint._demultiplexer, "on_datagram", costly)
     began_s = trio.current_time()
     monkeypatch.setattr(endpoint, "_now", lambda: began_s + clock[0])

@@ -91,7 +91,7 @@ class Handovers(RuleBasedStateMachine):
 
     @rule()
     def open_or_close_admission(self) -> None:
-        self.world.admitting = not self.world.admitting
+        self.world.local_admission = not self.world.local_admission
 
     @rule()
     def part_from_another_history(self) -> None:

@@ -23,7 +23,7 @@ class Place:
         self.group = {f"alpha.e{n}": f"g{n % groups}" if groups and n % 2 else "" for n in range(entities)}
         self.since_s = dict.fromkeys(self.where, 0.0)
         self.immovable = self.untaken = frozenset[str]()
-        self.governor = PlacementLimits(BALANCE)
+        self.placement_limits = PlacementLimits(BALANCE)
 
     def view(self) -> View:
         residents = [
@@ -41,7 +41,7 @@ class Place:
         return View(tuple(ServerLoad(n, 0.9, draining=n in self.draining) for n in SERVERS), tuple(residents))
 
     def round(self, proposed: list[Move]) -> list[Move]:
-        admitted = self.governor.admit(proposed, self.view(), self.now_s)
+        admitted = self.placement_limits.admit(proposed, self.view(), self.now_s)
         for move in admitted:
             assert self.where[move.entity] == move.source
             self.where[move.entity] = move.target
@@ -121,7 +121,7 @@ def test_who_is_immovable_is_counted_and_costs_the_others_no_budget() -> None:
     place.immovable = frozenset({"alpha.e0", "alpha.e3", "alpha.e6"})
     proposed = [Move(entity, server, SERVERS[1]) for entity, server in place.where.items() if server == SERVERS[0]]
     assert place.round(proposed) == []
-    assert place.governor.counts == Counter(immovable=3)
+    assert place.placement_limits.counts == Counter(immovable=3)
     assert len(place.round([Move("alpha.e2", SERVERS[2], SERVERS[1]), Move("alpha.e5", SERVERS[2], SERVERS[1])])) == 2
 
 
@@ -156,33 +156,33 @@ def test_failures_row_28_what_its_server_does_not_take_is_passed_on_whatever_the
     place.since_s = dict.fromkeys(place.where, place.now_s)
     proposed = [Move(entity, server, SERVERS[1]) for entity, server in place.where.items() if server == SERVERS[0]]
     assert [move.entity for move in place.round(proposed)] == ["alpha.e0"]
-    assert place.governor.counts == Counter(passed_on=1, held=1)
+    assert place.placement_limits.counts == Counter(passed_on=1, held=1)
 
 
 def test_nothing_is_let_through_to_a_drained_server() -> None:
     place = Place(6, draining=frozenset({SERVERS[1]}))
     assert place.round([Move(e, s, SERVERS[1]) for e, s in place.where.items() if s != SERVERS[1]]) == []
-    assert place.governor.counts == Counter(nonsense=4)
+    assert place.placement_limits.counts == Counter(nonsense=4)
 
 
 def test_failures_33_moves_back_are_counted_as_oscillations_whoever_asked_for_them() -> None:
-    governor = PlacementLimits(BALANCE)
-    governor.noted("alpha.e1", "alpha.s1", "alpha.s2", 100.0)
-    governor.noted("alpha.e2", "alpha.s1", "alpha.s2", 100.0)
-    assert governor.counts["oscillations"] == 0
-    governor.noted("alpha.e1", "alpha.s2", "alpha.s1", 100.0 + BALANCE.oscillation_s - 1)
-    assert governor.counts["oscillations"] == 1
-    governor.noted("alpha.e2", "alpha.s2", "alpha.s1", 100.0 + BALANCE.oscillation_s + 1)
-    assert governor.counts["oscillations"] == 1
+    placement_limits = PlacementLimits(BALANCE)
+    placement_limits.noted("alpha.e1", "alpha.s1", "alpha.s2", 100.0)
+    placement_limits.noted("alpha.e2", "alpha.s1", "alpha.s2", 100.0)
+    assert placement_limits.counts["oscillations"] == 0
+    placement_limits.noted("alpha.e1", "alpha.s2", "alpha.s1", 100.0 + BALANCE.oscillation_s - 1)
+    assert placement_limits.counts["oscillations"] == 1
+    placement_limits.noted("alpha.e2", "alpha.s2", "alpha.s1", 100.0 + BALANCE.oscillation_s + 1)
+    assert placement_limits.counts["oscillations"] == 1
 
 
 def test_failures_33_an_owner_who_moves_an_entity_overrides_the_hold_and_starts_it_anew() -> None:
     place = Place(3)
     back = Move("alpha.e0", SERVERS[1], SERVERS[2])
     place.where["alpha.e0"] = SERVERS[1]
-    place.governor.noted("alpha.e0", SERVERS[0], SERVERS[1], place.now_s)
+    place.placement_limits.noted("alpha.e0", SERVERS[0], SERVERS[1], place.now_s)
     assert place.round([back]) == []
-    assert place.governor.counts["held"] == 1
+    assert place.placement_limits.counts["held"] == 1
     place.now_s += BALANCE.min_hold_s
     assert place.round([back]) == [back]
 
@@ -206,4 +206,4 @@ def test_where_a_group_went_is_remembered_for_those_that_come_later() -> None:
     place = Place(0)
     place.where, place.group, place.since_s = {"alpha.e1": SERVERS[0]}, {"alpha.e1": "crew"}, {"alpha.e1": 0.0}
     place.round([Move("alpha.e1", SERVERS[0], SERVERS[2])])
-    assert place.governor.anchors == {"crew": SERVERS[2]}
+    assert place.placement_limits.anchors == {"crew": SERVERS[2]}

@@ -24,7 +24,7 @@ class Pair:
     """Two servers, all entities on the first. A tick that takes longer than its period has the next ones skipped."""
 
     def __init__(self, entities: int) -> None:
-        self.governor, self.expected = PlacementLimits(BALANCE), PredictedLoads()
+        self.placement_limits, self.expected = PlacementLimits(BALANCE), PredictedLoads()
         self.where = {f"alpha.e{number:03}": A for number in range(entities)}
         self.came_ms = dict.fromkeys(self.where, -100_000)
         self.meters = {name: LoadMeter(PERIOD_MS * 1_000_000) for name in (A, B)}
@@ -67,7 +67,7 @@ class Pair:
             if loads[name] > BALANCE.hot
         )
         view = View(tuple(ServerLoad(name, loads[name], self.entities[name]) for name in self.meters), residents)
-        admitted = self.governor.admit(relieve(view, BALANCE), view, now_ms / 1000)
+        admitted = self.placement_limits.admit(relieve(view, BALANCE), view, now_ms / 1000)
         self.expected.ordered(admitted, {one.entity: one.cost for one in residents}, now_ms / 1000)
         for move in admitted:
             self.where[move.entity], self.came_ms[move.entity] = move.target, now_ms

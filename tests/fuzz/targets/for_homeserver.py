@@ -123,7 +123,7 @@ class _Untaken:
     def __init__(self) -> None:
         self.store = SimpleNamespace(entity=lambda _: None)
         self.births = EntityCreation(NOTHING, NOTHING, cast(Any, CLOCK))
-        self.farewells = DeletionNotices(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
+        self.deletion_notices = DeletionNotices(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
 
 
 class FakeNode(_Untaken):

@@ -78,13 +78,13 @@ class _Serving(SimserverNode):
         self.home, self.sealer, self.clock = cast(Any, KnownServers()), SEALERS["beta.h1"], cast(Any, CLOCK)
         self.counts, self.audit = Counter(), RejectedPeers()
         self.lease = cast(Any, SimpleNamespace(log_went_back=False, may_act=lambda _now_ns: True))
-        self.courier, self.silences, self.holdings = MagicMock(), MagicMock(), MagicMock()
+        self.outbox, self.inactivity, self.holdings = MagicMock(), MagicMock(), MagicMock()
         self.holdings.get.return_value = None
         self.holdings.gone.return_value = None
         self.arrivals = MagicMock()
         self.arrivals.keep_early.return_value = False
         fails = MagicMock(side_effect=ZeroDivisionError)
-        self.copier = cast(Any, SimpleNamespace(keep=fails, kept=fails))
+        self.replication = cast(Any, SimpleNamespace(keep=fails, kept=fails))
         self.departures = cast(Any, SimpleNamespace(let_go=fails))
 
 
@@ -104,7 +104,7 @@ def _stream(data: bytes) -> None:
             await node.serve_link()
 
     trio.run(serve, clock=MockClock(autojump_threshold=0.0))
-    heard = [call.args for call in cast(Any, node.silences).heard.call_args_list].count((_HONEST,))
+    heard = [call.args for call in cast(Any, node.inactivity).heard.call_args_list].count((_HONEST,))
     if heard != inbox.of_honest:
         raise Failed(f"of {inbox.of_honest} messages of another peer {heard} were taken, beside {hostile}")
 

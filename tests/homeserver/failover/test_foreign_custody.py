@@ -99,9 +99,9 @@ async def test_failures_row_13_homes_tell_each_other_whom_they_could_give_someth
 
 async def tells_only_the_home_of_an_entity_what_it_has(alpha: Home, beta: Home) -> None:
     """Of which copies a server has, and with what it goes on, whoever asks."""
-    node, recoveries = await beta.simserver("beta.s1"), alpha.node.recoveries
+    node, takeovers = await beta.simserver("beta.s1"), alpha.node.takeovers
     with trio.fail_after(60):
-        while not (node.counts["bad_message"] and recoveries.counts["late_answers"]):
+        while not (node.counts["bad_message"] and takeovers.counts["late_answers"]):
             for entity in (BALL, "beta.ball"):
                 collect = Collect(number=1, items=[RaisedItem(entity=entity, epoch=2, sub=0)])
                 with suppress(*NOT_TOLD):
@@ -156,9 +156,9 @@ async def test_failures_row_21_operators_see_which_home_cannot_be_asked(tmp_path
             frozen = {"epoch": 1, "sub": 0, "tick": 1, "state_hash": "0" * 64}
             await store.submit("transfer.commit", **wanted, **frozen, check_target=False, incarnation=1)
             await until(lambda: any(row["reason"] for row in home.node.abroad.to_data()))
-            recoveries = await home.api.get("/v1/recoveries")
-            assert recoveries["abroad"] == recoveries["foreign_custody"], "the former name, for one release"
-            (seen,) = recoveries["foreign_custody"]
+            takeovers = await home.api.get("/v1/recoveries")
+            assert takeovers["abroad"] == takeovers["foreign_custody"], "the former name, for one release"
+            (seen,) = takeovers["foreign_custody"]
             assert seen.pop("silent_since_s") > 0
             assert seen == {"instance": "beta", "entities": {FAR: 1}, "reason": "home_unreachable"}
             record = store.entity(BALL)

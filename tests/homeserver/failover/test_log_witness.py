@@ -63,7 +63,7 @@ async def test_failures_row_42_what_servers_of_another_instance_alone_have_heard
 ) -> None:
     alpha, beta = homes
     token = position(alpha, LOST) if kind == "position" else certificate(alpha)
-    await patiently(lambda: alpha.node.log_inquiries.ask("beta"))
+    await patiently(lambda: alpha.node.log_witnesses.ask("beta"))
     assert not alpha.node.leases.went_back
     await shows(beta, "beta.p1", token)
     await until(lambda: alpha.node.leases.went_back)
@@ -91,7 +91,7 @@ async def test_who_merely_says_that_a_log_was_elsewhere_stops_nobody_and_the_oth
     alpha, beta = homes
     mallory = IDENTITIES["alpha.mallory"]
     claims = LogPosition(instance="alpha", office=9, mark="0f" * 16, revision=LOST).to_claims()
-    here = alpha.node.log_inquiries._positions.shown_to("beta.s1")
+    here = alpha.node.log_witnesses._positions.shown_to("beta.s1")
     untrue = [
         "not a token",
         jose.sign(claims, sender=mallory, sender_id="alpha.h1"),
@@ -101,7 +101,7 @@ async def test_who_merely_says_that_a_log_was_elsewhere_stops_nobody_and_the_oth
         certificate(alpha, log=""),
         certificate(alpha, entity="beta.ball"),
     ]
-    positions = alpha.node.log_inquiries._positions
+    positions = alpha.node.log_witnesses._positions
     for token in untrue:
         with pytest.raises(MessageError):
             positions.witnessed_untrusted(token)
@@ -109,7 +109,7 @@ async def test_who_merely_says_that_a_log_was_elsewhere_stops_nobody_and_the_oth
     assert await positions.missing_of([*untrue, here, certificate(alpha)]) == LogPlace(9, LOST, "0f0f0f0f")
     for number, token in enumerate(untrue, 1):
         await shows(beta, "beta.p1", token, number=number)
-        await patiently(lambda: alpha.node.log_inquiries.ask("beta"))
+        await patiently(lambda: alpha.node.log_witnesses.ask("beta"))
     assert not alpha.node.leases.went_back
 
 
@@ -118,12 +118,12 @@ async def test_what_is_sent_to_servers_of_other_instances_says_where_the_log_sta
     far = await beta.simserver("beta.s1")
     word = OwnerWord(entity="alpha.ball", owner="", owner_rev=1, timeout_s=0)
     await patiently(lambda: alpha.node.parcels.post(word, Trace("owner-00000001"), "beta.s1", on_path=False))
-    await until(lambda: far.home_log.witnesses)
-    (token,) = far.home_log.witnesses
-    positions = alpha.node.log_inquiries._positions
+    await until(lambda: far.log_watermark.witnesses)
+    (token,) = far.log_watermark.witnesses
+    positions = alpha.node.log_witnesses._positions
     assert positions.witnessed_untrusted(token).revision <= alpha.node.store.tree.revision
-    await until(lambda: beta.node.log_inquiries._witnesses.of("alpha") == [token])
-    await patiently(lambda: alpha.node.log_inquiries.ask("beta"))
+    await until(lambda: beta.node.log_witnesses._witnesses.of("alpha") == [token])
+    await patiently(lambda: alpha.node.log_witnesses.ask("beta"))
     assert not alpha.node.leases.went_back
     assert positions.shown_to("alpha.s1") == "", "those hear it with everything that is sealed for them"
     with pytest.raises(MessageError):
@@ -181,7 +181,7 @@ async def test_only_homeservers_are_told_and_each_of_its_own_log(homes: tuple[Ho
     alpha, beta = homes
     await shows(beta, "beta.p1", position(alpha, LOST))
     asked = LogInquiry(number=3)
-    answer = beta.node.log_inquiries.answer
+    answer = beta.node.log_witnesses.answer
     assert await answer(OpenedMessage(asked, "alpha.h1", Trace("log-00000001"))) == LogWord(
         number=3, witnesses=[position_kept(beta)]
     )
@@ -193,7 +193,7 @@ async def test_only_homeservers_are_told_and_each_of_its_own_log(homes: tuple[Ho
 
 
 def position_kept(home: Home) -> str:
-    (token,) = home.node.log_inquiries._witnesses.of("alpha")
+    (token,) = home.node.log_witnesses._witnesses.of("alpha")
     return token
 
 

@@ -49,7 +49,7 @@ class Store:
         data = self.log.rows.get_or(("recoveries", entity), None)
         return None if data is None else RecoveryRow.from_data(data)
 
-    def recoveries(self) -> list[RecoveryRow]:
+    def takeovers(self) -> list[RecoveryRow]:
         row = self.recovery(BALL)
         return [] if row is None else [row]
 
@@ -88,26 +88,26 @@ class Play:
         self.now_ns = 1_000_000_000
         clock: Any = SimpleNamespace(monotonic_ns=lambda: self.now_ns, bell=Bell, unix_s=lambda: 1.0)
         store: Any = self.store
-        self.recoveries = Takeovers(store, self.post, clock, lambda: True)
+        self.takeovers = Takeovers(store, self.post, clock, lambda: True)
 
     async def post(self, message: Any, _trace: object, server: str, **_: object) -> None:
         if isinstance(message, Collect):
             self.asked.append(server)
             items = [self.copies[server]] if server in self.copies else []
             incarnation = self.store.lease(server).incarnation
-            self.recoveries.collected(Collected(number=message.number, incarnation=incarnation, items=items), server)
+            self.takeovers.collected(Collected(number=message.number, incarnation=incarnation, items=items), server)
         elif isinstance(message, Adopt):
             items_ = [AdoptedItem(entity=one.entity, epoch=one.epoch, sub=one.sub) for one in message.items]
-            self.recoveries.adopted(Adopted(items=items_), server)
+            self.takeovers.adopted(Adopted(items=items_), server)
 
     async def look(self, times: int = 3) -> None:
         for _time in range(times):
             self.now_ns += 250_000_000
-            await self.recoveries._look()
+            await self.takeovers._look()
 
     async def dies(self, server: str) -> None:
         self.store.log.run("lease.expire", server=server, incarnation=self.store.lease(server).incarnation, office=1)
-        assert await self.recoveries.sweep(self.store.lease(server))
+        assert await self.takeovers.sweep(self.store.lease(server))
         self.store.log.swept(server)
 
     async def returns(self, server: str) -> None:
@@ -115,7 +115,7 @@ class Play:
         self.store.log.run(
             "lease.claim", server=server, incarnation=incarnation, nonce=f"n{incarnation}", previous_nonce=""
         )
-        await self.recoveries.sweep(self.store.lease(server))
+        await self.takeovers.sweep(self.store.lease(server))
         self.store.log.swept(server)
 
     def goes(self, name: str, source: str, target: str) -> None:
@@ -155,11 +155,11 @@ async def test_what_was_lost_once_is_looked_for_at_the_next_death_though_the_sam
     await play.look()
     play.goes("transfer-2", S2, S1)
     await play.look()
-    assert play.store.recoveries() == []
+    assert play.store.takeovers() == []
 
     play.copies.clear()
     play.has(S2, 9000, CopySource.BACKUP_REPLICA)
     await play.dies(S1)
     await play.look()
     assert (play.record.authority, play.record.standing) == (S2, Standing.SIMULATED)
-    assert not play.recoveries._in_vain_for, "nothing is remembered of what is over"
+    assert not play.takeovers._in_vain_for, "nothing is remembered of what is over"

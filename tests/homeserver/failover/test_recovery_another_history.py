@@ -35,7 +35,7 @@ class TwoHistories(Play):
             handed_on=handed_on,
             handed_to={BALL: self.to[server]} if handed_on and server in self.to else {},
         )
-        self.recoveries.collected(answer, server)
+        self.takeovers.collected(answer, server)
 
 
 def copy(epoch: int, tick: int, sub: int = 0) -> FoundItem:
@@ -62,7 +62,7 @@ async def test_failures_row_42_who_simulates_it_until_now_has_not_handed_it_on_w
     play.have = {S1: [copy(1, 10)], S3: [copy(1, 10**6, sub=1), copy(lowest - 1, 10**6)]}
     await play.look()
     assert (play.record.authority, play.record.epoch) == (S1, lowest + 1)
-    assert play.store.recoveries() == []
+    assert play.store.takeovers() == []
 
 
 async def test_failures_row_42_what_somebody_was_passed_and_handed_on_goes_on_with_whoever_has_it() -> None:
@@ -105,7 +105,7 @@ async def test_failures_row_42_what_was_handed_on_waits_for_whoever_may_have_it_
     """There is a copy of before, under the very stay that this log gave: it would undo what came of that."""
     play, lowest = await handed_on_by_the_lost_log(later_is_here=False)
     assert (play.record.authority, play.record.epoch) == ("", lowest)
-    (waiting,) = play.recoveries.to_data()["waiting"]
+    (waiting,) = play.takeovers.to_data()["waiting"]
     assert waiting["waits_for"] == [S3]
     await play.returns(S3)
     await play.look()

@@ -46,7 +46,7 @@ class World:
         self.transfers: dict[str, Any] = {}
         self.messages = 0
         self.said: list[tuple[int, str, str, str]] = []
-        self.homeward = ReturnToOwner(cast(Any, self), self.tell, cast(Any, self))
+        self.return_to_owner = ReturnToOwner(cast(Any, self), self.tell, cast(Any, self))
 
     def monotonic_ns(self) -> int:
         return self.now_ns
@@ -73,18 +73,18 @@ class World:
     def look_until(self, end_s: int) -> None:
         for now_s in range(self.now_ns // 10**9, end_s):
             self.now_ns = now_s * 10**9
-            trio.run(self.homeward.look)
+            trio.run(self.return_to_owner.look)
 
 
 def test_whoever_goes_on_with_it_is_told_at_once_and_then_ever_more_seldom() -> None:
     world = World()
-    world.homeward.adopted(ROW)
+    world.return_to_owner.adopted(ROW)
     world.look_until(300)
     first_s = FIRST_WAIT_NS // 10**9
     assert [at_ns // 10**9 for at_ns, *_ in world.said] == [first_s * (2**n - 1) for n in range(TIMES)]
     assert {target for _, _, target, _ in world.said} == {S1}
     assert len({transfer_id for *_, transfer_id in world.said}) == TIMES, "what is refused once stays refused"
-    assert len(world.homeward) == 0
+    assert len(world.return_to_owner) == 0
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_whoever_goes_on_with_it_is_told_at_once_and_then_ever_more_seldom() -> 
 )
 def test_what_belongs_nowhere_else_or_is_another_instances_is_left_where_it_is(row: RecoveryRow) -> None:
     world = World()
-    world.homeward.adopted(row)
+    world.return_to_owner.adopted(row)
     world.look_until(10)
     assert world.said == []
 
@@ -110,18 +110,18 @@ def test_what_belongs_nowhere_else_or_is_another_instances_is_left_where_it_is(r
 )
 def test_once_it_has_moved_or_is_to_go_on_anywhere_nobody_is_told_again(record: Entity | None) -> None:
     world = World()
-    world.homeward.adopted(ROW)
+    world.return_to_owner.adopted(ROW)
     world.look_until(1)
     world.record = record
     world.look_until(100)
     assert len(world.said) == 1
-    assert len(world.homeward) == 0
+    assert len(world.return_to_owner) == 0
 
 
 def test_a_refusal_of_its_way_back_raises_the_fence_and_it_is_told_again() -> None:
     """`target_down`, when the server that has just come back is gone again, is one of them."""
     world = World()
-    world.homeward.adopted(ROW)
+    world.return_to_owner.adopted(ROW)
     world.look_until(1)
     (*_, transfer_id) = world.said[0]
     world.transfers[transfer_id] = Refused(epoch=3)
@@ -132,27 +132,27 @@ def test_a_refusal_of_its_way_back_raises_the_fence_and_it_is_told_again() -> No
 
 def test_what_is_being_handed_back_is_known_until_it_has_moved_or_was_told_for_long() -> None:
     world = World()
-    world.homeward.adopted(ROW)
-    assert BALL in world.homeward
+    world.return_to_owner.adopted(ROW)
+    assert BALL in world.return_to_owner
     world.look_until(127)
-    assert BALL not in world.homeward
-    world.homeward.adopted(ROW)
+    assert BALL not in world.return_to_owner
+    world.return_to_owner.adopted(ROW)
     world.record = Entity(authority=S1)
     world.look_until(128)
-    assert BALL not in world.homeward
+    assert BALL not in world.return_to_owner
 
 
 def test_many_share_messages() -> None:
     world = World()
     for number in range(MAX_MOVES + 1):
-        world.homeward.adopted(ROW.model_copy(update={"entity": f"alpha.e{number}"}))
+        world.return_to_owner.adopted(ROW.model_copy(update={"entity": f"alpha.e{number}"}))
     world.look_until(1)
     assert (world.messages, len(world.said)) == (2, MAX_MOVES + 1)
 
 
 def test_while_its_server_is_drained_or_without_a_lease_nothing_is_sent_there() -> None:
     world = World()
-    world.homeward.adopted(ROW)
+    world.return_to_owner.adopted(ROW)
     world.is_drained = True
     world.look_until(1)
     world.is_drained, world.lease_of_s1 = False, Lease(LeasePhase.OVER)
@@ -167,8 +167,8 @@ def test_while_its_server_is_drained_or_without_a_lease_nothing_is_sent_there() 
 
 def test_who_leaves_office_forgets_it() -> None:
     world = World()
-    world.homeward.adopted(ROW)
-    world.homeward.left_office()
+    world.return_to_owner.adopted(ROW)
+    world.return_to_owner.left_office()
     world.look_until(10)
     assert world.said == []
 
@@ -177,5 +177,5 @@ def test_who_leaves_office_forgets_it() -> None:
 def test_so_many_are_remembered_and_no_more(more: int) -> None:
     world = World()
     for number in range(MAX_HOMEWARD + more):
-        world.homeward.adopted(ROW.model_copy(update={"entity": f"alpha.e{number}"}))
-    assert len(world.homeward) == MAX_HOMEWARD
+        world.return_to_owner.adopted(ROW.model_copy(update={"entity": f"alpha.e{number}"}))
+    assert len(world.return_to_owner) == MAX_HOMEWARD

@@ -25,7 +25,7 @@ class Rows(Kept):
         data = self.log.rows.get_or(("recoveries", entity), None)
         return None if data is None else RecoveryRow.from_data(data)
 
-    def recoveries(self) -> list[RecoveryRow]:
+    def takeovers(self) -> list[RecoveryRow]:
         return [row for entity in (BALL, OTHER) if (row := self.recovery(entity)) is not None]
 
     def leases(self) -> list[LeaseRow]:
@@ -49,7 +49,7 @@ class Home:
         self.log.run("lease.expire", server=S1, incarnation=1, office=0)
         self.is_in_office = True
         store = cast(Any, Rows(self.log))
-        self.recoveries = Takeovers(store, NOTHING, cast(Any, CLOCK), lambda: self.is_in_office, self.ear.spans)
+        self.takeovers = Takeovers(store, NOTHING, cast(Any, CLOCK), lambda: self.is_in_office, self.ear.spans)
 
     def begin(self) -> list[str]:
         return cast("list[str]", self.log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]))
@@ -68,16 +68,16 @@ def home() -> Home:
 
 
 async def adopt(home: Home) -> None:
-    home.recoveries.adopted(Adopted(items=[AdoptedItem(entity=BALL, epoch=3, sub=0)]), S2)
-    await home.recoveries._finish()
+    home.takeovers.adopted(Adopted(items=[AdoptedItem(entity=BALL, epoch=3, sub=0)]), S2)
+    await home.takeovers._finish()
 
 
 async def test_what_begins_and_ends_between_two_looks_has_its_span(home: Home) -> None:
-    home.recoveries.begun(home.begin())
+    home.takeovers.begun(home.begin())
     assert home.heard() == ["start"]
     home.give()
     await adopt(home)
-    home.recoveries._takeovers.looked([])
+    home.takeovers._takeovers.looked([])
     assert home.heard() == ["start", "adopted"]
     (start, (_, measurements, metadata)) = home.ear.heard
     assert (start[2]["transfer_id"], start[2]["source"], start[2]["fence"]) == (takeover_id(BALL, 2), S1, Fence(2))
@@ -87,24 +87,24 @@ async def test_what_begins_and_ends_between_two_looks_has_its_span(home: Home) -
 async def test_what_another_member_has_begun_is_seen_before_anything_is_done_about_it(home: Home) -> None:
     home.begin()
     home.give()
-    home.recoveries.to_go_on_with()
-    home.recoveries.begun([BALL])
+    home.takeovers.to_go_on_with()
+    home.takeovers.begun([BALL])
     await adopt(home)
     assert home.heard() == ["start", "adopted"]
 
 
 def test_a_member_that_is_not_in_office_leaves_it_to_who_is(home: Home) -> None:
     home.is_in_office = False
-    home.recoveries.begun(home.begin())
+    home.takeovers.begun(home.begin())
     assert home.heard() == []
 
 
 async def test_a_loss_is_told_once_and_whoever_returns_with_a_copy_has_a_span_of_the_same_id(home: Home) -> None:
-    home.recoveries.begun(home.begin())
-    takeovers = home.recoveries._takeovers
+    home.takeovers.begun(home.begin())
+    takeovers = home.takeovers._takeovers
     for _ in range(2):
         takeovers.changed(home.log.run("recovery.lost", items=[{"entity": BALL, "epoch": 2}]))
-        home.recoveries.to_go_on_with()
+        home.takeovers.to_go_on_with()
     assert home.heard() == ["start", "lost"]
     home.give()
     takeovers.changed([BALL])
@@ -114,22 +114,22 @@ async def test_a_loss_is_told_once_and_whoever_returns_with_a_copy_has_a_span_of
 
 
 async def test_who_does_not_go_on_ends_one_span_and_begins_another(home: Home) -> None:
-    home.recoveries.begun(home.begin())
+    home.takeovers.begun(home.begin())
     home.give()
     home.log.run("recovery.again", items=[{"entity": BALL, "epoch": 3}])
-    home.recoveries._takeovers.again(BALL, 3)
-    home.recoveries._takeovers.looked(home.recoveries.to_go_on_with())
+    home.takeovers._takeovers.again(BALL, 3)
+    home.takeovers._takeovers.looked(home.takeovers.to_go_on_with())
     assert home.heard() == ["start", "again", "start"]
     assert home.ear.heard[-1][2]["transfer_id"] == takeover_id(BALL, 4)
 
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_what_is_over_without_an_answer_is_adopted_if_there_still_is_such_an_entity(home: Home, exists: bool) -> None:
-    home.recoveries.begun(home.begin())
+    home.takeovers.begun(home.begin())
     home.give()
-    home.recoveries.to_go_on_with()
+    home.takeovers.to_go_on_with()
     home.log.rows.delete(("recoveries", BALL))
     if not exists:
         home.log.rows.delete(("entities", BALL))
-    home.recoveries._takeovers.looked(home.recoveries.to_go_on_with())
+    home.takeovers._takeovers.looked(home.takeovers.to_go_on_with())
     assert home.heard() == ["start", "adopted" if exists else "ended"]

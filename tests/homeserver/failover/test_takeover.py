@@ -47,8 +47,8 @@ def test_no_copy_of_an_earlier_entity_of_its_name_counts(born: int, epoch: int, 
     """That one was deleted; who had copies of it may still have them, or find them on its disk when it is back."""
     store: Any = SimpleNamespace(entity=lambda entity: SimpleNamespace(born=born))
     nothing: Any = None
-    recoveries = Takeovers(store, nothing, nothing, nothing)
-    assert recoveries._may_count(RecoveryRow(entity="alpha.e", last=S1, epoch=7), S2, epoch) is counts
+    takeovers = Takeovers(store, nothing, nothing, nothing)
+    assert takeovers._may_count(RecoveryRow(entity="alpha.e", last=S1, epoch=7), S2, epoch) is counts
 
 
 @pytest.mark.parametrize(("held", "handed_back"), [(True, True), (False, False)])
@@ -60,12 +60,12 @@ def test_what_waited_for_its_server_is_handed_back_from_when_somebody_else_is_to
     store: Any = SimpleNamespace(recovery=rows.get)
     clock: Any = SimpleNamespace(monotonic_ns=lambda: 0)
     nothing: Any = None
-    recoveries = Takeovers(store, nothing, clock, nothing)
-    assert recoveries.hands_back("alpha.e") is handed_back
-    recoveries._homeward.adopted(rows.pop("alpha.e"))
-    assert recoveries.hands_back("alpha.e") is handed_back, "the log knows that it has gone on"
-    recoveries._homeward.left_office()
-    assert not recoveries.hands_back("alpha.e")
+    takeovers = Takeovers(store, nothing, clock, nothing)
+    assert takeovers.hands_back("alpha.e") is handed_back
+    takeovers._return_to_owner.adopted(rows.pop("alpha.e"))
+    assert takeovers.hands_back("alpha.e") is handed_back, "the log knows that it has gone on"
+    takeovers._return_to_owner.left_office()
+    assert not takeovers.hands_back("alpha.e")
 
 
 @pytest.mark.parametrize(("was_alive", "just_away"), [(True, {S2}), (False, set())])
@@ -79,15 +79,15 @@ def test_who_comes_and_goes_and_is_never_quite_back_is_not_waited_for_without_en
         leases=lambda: rows, away=lambda: [row for row in rows if row.phase is LeasePhase.OVER]
     )
     nothing: Any = None
-    recoveries = Takeovers(store, nothing, clock, nothing)
+    takeovers = Takeovers(store, nothing, clock, nothing)
     between = LeasePhase.ALIVE if was_alive else LeasePhase.RETURNING
     for at_s, incarnation, phase in ((0, 1, LeasePhase.OVER), (6, 2, between), (8, 2, LeasePhase.OVER)):
         clock.now_ns = at_s * 1_000_000_000
         rows[:] = [LeaseRow(server=S2, incarnation=incarnation, nonce="n", phase=phase)]
-        recoveries._note_ends()
-    assert recoveries._just_away() == {S2}
+        takeovers._note_ends()
+    assert takeovers._just_away() == {S2}
     clock.now_ns = PASSED_NS + 1
-    assert recoveries._just_away() == just_away
+    assert takeovers._just_away() == just_away
 
 
 def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last() -> None:
@@ -97,11 +97,11 @@ def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last
     gone = [LeaseRow(server=S2, incarnation=1, nonce="n", phase=LeasePhase.OVER)]
     store: Any = SimpleNamespace(leases=lambda: gone, away=lambda: gone)
     nothing: Any = None
-    recoveries = Takeovers(store, nothing, clock, nothing)
-    recoveries._note_ends()
-    recoveries._left_office()
+    takeovers = Takeovers(store, nothing, clock, nothing)
+    takeovers._note_ends()
+    takeovers._left_office()
     clock.now_ns = 10 * PASSED_NS
-    assert recoveries._just_away() == {S2}
+    assert takeovers._just_away() == {S2}
 
 
 @pytest.mark.parametrize(
@@ -144,17 +144,17 @@ async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have
             return
         answer = Collected(number=message.number, incarnation=1, items=[], deaths={"alpha.e": died[server]})
         for _time in range(2):
-            recoveries.collected(answer, server)
+            takeovers.collected(answer, server)
 
     store.submit = submit
-    recoveries = Takeovers(store, post, clock, lambda: True)
+    takeovers = Takeovers(store, post, clock, lambda: True)
     adopted: list[AdoptItem] = []
     there_is = WhoIsThere({S1: 1, S2: 1, FAR: 1})
 
     async def everybody() -> WhoIsThere:
         return there_is
 
-    await recoveries._collect([row], there_is, 1, everybody)
+    await takeovers._collect([row], there_is, 1, everybody)
     assert [item.deaths for item in adopted] == [told]
 
 
@@ -176,8 +176,8 @@ class Suspects:
             submit=self._submit,
         )
         clock: Any = SimpleNamespace(monotonic_ns=lambda: self.now_ns, bell=Bell)
-        self.recoveries = Takeovers(store, self._post, clock, lambda: True)
-        self.recoveries._note_ends()
+        self.takeovers = Takeovers(store, self._post, clock, lambda: True)
+        self.takeovers._note_ends()
 
     async def _submit(self, procedure: str, *, items: list[dict[str, Any]]) -> list[str]:
         if procedure == "recovery.finish":
@@ -190,7 +190,7 @@ class Suspects:
                 entity="alpha.e", epoch=11, sub=0, tick=5, state_hash="f" * 64, source=CopySource.BACKUP_REPLICA
             )
             deaths = {"alpha.e": [11]} if server == S1 else {"alpha.e": self.deaths}
-            self.recoveries.collected(
+            self.takeovers.collected(
                 Collected(number=message.number, incarnation=1, items=[found_there], deaths=deaths), server
             )
 
@@ -202,8 +202,8 @@ class Suspects:
         async def everybody() -> WhoIsThere:
             return there
 
-        self.recoveries._note_ends()
-        await self.recoveries._collect([self.row], there, 1, everybody)
+        self.takeovers._note_ends()
+        await self.takeovers._collect([self.row], there, 1, everybody)
         return [item["target"] for item in self.finished]
 
 
@@ -211,12 +211,12 @@ async def test_failures_row_41_whose_server_may_be_the_second_to_die_of_it_waits
     home = Suspects([3])
     assert await home.look(0.0) == []
     assert await home.look(SUSPECT_NS / 1e9 - 0.1) == []
-    assert home.recoveries.counts["waited_for_witness"] == 1, "it is said once"
-    assert home.recoveries.waits_for(home.row) == [S1]
+    assert home.takeovers.counts["waited_for_witness"] == 1, "it is said once"
+    assert home.takeovers.waits_for(home.row) == [S1]
     home.phase = LeasePhase.RETURNING
     home.alive[S1] = 1
     assert len(await home.look(SUSPECT_NS / 1e9 - 0.05)) == 1
-    assert home.recoveries._died_of["alpha.e"] == [3, 11], "whoever is told to go on with it does not simulate it"
+    assert home.takeovers._died_of["alpha.e"] == [3, 11], "whoever is told to go on with it does not simulate it"
 
 
 async def test_a_server_that_has_just_come_back_is_asked_before_it_is_gone_on_with() -> None:
@@ -255,9 +255,9 @@ async def test_who_does_not_answer_is_asked_ever_more_seldom_and_looked_after_as
         looked += 1
         return WhoIsThere({S1: 1} if trio.current_time() - began_s < 20 else {})
 
-    recoveries = Takeovers(store, post, TrioClock(), lambda: True)
+    takeovers = Takeovers(store, post, TrioClock(), lambda: True)
     began_s = trio.current_time()
-    await recoveries._ask(lambda _: [RaisedItem(entity="alpha.e", epoch=7, sub=0)], WhoIsThere({S1: 1}), everybody)
+    await takeovers._ask(lambda _: [RaisedItem(entity="alpha.e", epoch=7, sub=0)], WhoIsThere({S1: 1}), everybody)
     assert [round(s, 1) for s in asked_s] == [0.0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5, 19.5]
     assert looked >= 40
 
@@ -265,10 +265,10 @@ async def test_who_does_not_answer_is_asked_ever_more_seldom_and_looked_after_as
 def test_who_is_to_go_on_with_something_is_told_so_ever_more_seldom() -> None:
     clock: Any = SimpleNamespace(now_ns=0)
     nothing: Any = None
-    recoveries = Takeovers(nothing, nothing, clock, nothing)
+    takeovers = Takeovers(nothing, nothing, clock, nothing)
     row = RecoveryRow(entity="alpha.e", last=S1, target=S2, epoch=7)
-    told = [tick for tick in range(100) if recoveries._is_to_be_told(row, tick * 250_000_000)]
+    told = [tick for tick in range(100) if takeovers._is_to_be_told(row, tick * 250_000_000)]
     assert told == [0, 2, 6, 14, 30, 46, 62, 78, 94]
-    assert recoveries._is_to_be_told(row.changed(epoch=9), 0), "that is something else"
-    recoveries._forget_all_but([])
-    assert recoveries._is_to_be_told(row, 0)
+    assert takeovers._is_to_be_told(row.changed(epoch=9), 0), "that is something else"
+    takeovers._forget_all_but([])
+    assert takeovers._is_to_be_told(row, 0)

@@ -108,6 +108,6 @@ async def test_who_cannot_be_asked_is_asked_again_and_nobody_asks_himself() -> N
 
 async def test_members_show_their_offices_to_each_other(alpha: Home) -> None:
     shown = await alpha.api.get("/v1/cluster/offices", params={"nonce": "n" * 20}, token=False)
-    assert shown == alpha.node.kinship.shown("n" * 20)
+    assert shown == alpha.node.log_identity.shown("n" * 20)
     assert shown["offices"]
     await alpha.api.refused(422, "invalid_field", "GET", "/v1/cluster/offices", token=False)

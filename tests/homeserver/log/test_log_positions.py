@@ -77,7 +77,7 @@ async def test_failures_row_42_what_would_be_taken_back_with_the_log_is_refused_
     assert (await alpha.api.get("/v1/entities/alpha.ball-1"))["authority"] == "alpha.s1"
     await Server(alpha, "alpha.p3").register()
     await alpha.api.refused(403, "wrong_token", "DELETE", "/v1/cluster/log-alarm")
-    assert sim.home_log.position == "", "what it was told by this log proves nothing of the other"
+    assert sim.log_watermark.position == "", "what it was told by this log proves nothing of the other"
     assert "proves" in (await alpha.api.do("DELETE", "/v1/cluster/log-alarm", headers=headers))["why"]
     await until(lambda: sim.lease.is_alive and not sim.lease.log_went_back)
     await alpha.api.do("PUT", "/v1/tree/jobs/1", {"data": {}})
@@ -175,14 +175,14 @@ async def test_a_server_shows_where_the_log_was_by_what_was_sealed_for_it(alpha:
     one = await alpha.simserver("alpha.s1")
     ada = await alpha.player("alpha.ada")
     await alpha.entity("alpha.ball-1", ada, "alpha.s1")
-    (place,) = map(LogPlace.read, one.home_log.places.split())
+    (place,) = map(LogPlace.read, one.log_watermark.places.split())
     assert place is not None
     assert place.office == alpha.node.store.lease_office().number
     # The word to spawn it came after its creation, and before the log knew that it lives.
     assert 1 < place.revision < alpha.node.store.tree.revision
     two, heard = await alpha.simserver("alpha.s2"), list[str]()
-    assert two.lease._home_log is two.home_log
-    two.home_log.heard = lambda place: heard.append(str(place))  # type: ignore[method-assign]
+    assert two.lease._log_watermark is two.log_watermark
+    two.log_watermark.heard = lambda place: heard.append(str(place))  # type: ignore[method-assign]
     await alpha.api.do("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2", "transfer_id": "transfer-1"})
     assert (await alpha.finished("transfer-1"))["result"] == "done"
     record = alpha.node.store.entity("alpha.ball-1")
@@ -192,4 +192,4 @@ async def test_a_server_shows_where_the_log_was_by_what_was_sealed_for_it(alpha:
     other = LogPlace(place.office + 5, 10**9, place.mark)
     one.sealer.heard_log("alpha.s9", str(other))
     one.sealer.heard_log("beta.h1", str(other))
-    assert str(other) not in one.home_log.places, "they are no homeservers of this instance"
+    assert str(other) not in one.log_watermark.places, "they are no homeservers of this instance"

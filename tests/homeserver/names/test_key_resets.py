@@ -227,7 +227,7 @@ async def test_other_instances_follow_a_reset_late_and_do_not_believe_the_thief_
             async def lying(name: str) -> DirectoryRow | None:
                 return lie if name == "beta.s2" else await true_rows(name)
 
-            beta.node.vouching.shown = lambda row, now_s: row  # type: ignore[method-assign]
+            beta.node.key_reset.shown = lambda row, now_s: row  # type: ignore[method-assign]
             beta.node.store.find_row = lying  # type: ignore[method-assign]
             assert await look.keys_of("beta.s2") == second.identity.public
             why = (await alpha.api.get("/v1/keys"))["conflicts"]["beta.s2"]
@@ -237,7 +237,7 @@ async def test_other_instances_follow_a_reset_late_and_do_not_believe_the_thief_
             assert await look.keys_of("beta.s2") == second.identity.public
 
             # The true reset, long after the key it was signed with has ended.
-            del beta.node.vouching.shown, beta.node.store.find_row
+            del beta.node.key_reset.shown, beta.node.store.find_row
             seen = await look.keys_of("beta.s1")
             assert seen is not None
             assert seen.kids == new.kids

@@ -320,7 +320,7 @@ async def test_a_server_that_is_silent_is_unreachable(home: Home, monkeypatch: p
     monkeypatch.setattr(standings, "ASK_S", 0.2)
     ada = await home.player("alpha.ada")
     await home.entity(BALL, ada, S1)
-    monkeypatch.setattr(home.simservers[S1].courier, "send", lambda *_, **__: True)
+    monkeypatch.setattr(home.simservers[S1].outbox, "send", lambda *_, **__: True)
     assert "alpha.s1 does not answer its home instance" in (await stands(home, "unreachable"))["text"]
     assert (await home.api.get(f"/v1/entities/{BALL}"))["standing"] == "unreachable"
     await until(lambda: not home.node.standings._questions)

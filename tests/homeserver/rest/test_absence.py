@@ -102,12 +102,12 @@ def sword_again(ada: Player) -> dict[str, Any]:
 
 
 async def test_failures_row_40_a_player_of_whom_nothing_is_heard_counts_as_gone(world: Home, ada: Player) -> None:
-    silences = world.simservers["alpha.s1"].silences
+    inactivity = world.simservers["alpha.s1"].inactivity
     for entity in POLICIES:
-        await silences._ask(OwnerRequest(entity=entity, silent_s=19, owner_rev=1))
+        await inactivity._ask(OwnerRequest(entity=entity, silent_s=19, owner_rev=1))
     assert len(await world.api.get("/v1/players/alpha.ada/entities")) == len(POLICIES)
     for entity in POLICIES:
-        await silences._ask(OwnerRequest(entity=entity, silent_s=20, owner_rev=1))
+        await inactivity._ask(OwnerRequest(entity=entity, silent_s=20, owner_rev=1))
     await check_what_is_left(world)
 
     # What is left may be treated otherwise later.
@@ -128,7 +128,7 @@ async def test_who_is_present_at_a_server_that_has_its_entity_no_more_hears_wher
 ) -> None:
     one = world.simservers["alpha.s1"]
     told: list[NotHere] = []
-    monkeypatch.setattr(one.courier, "tell_player", lambda player, notice: told.append(notice))
+    monkeypatch.setattr(one.outbox, "tell_player", lambda player, notice: told.append(notice))
     await world.api.do("POST", "/v1/entities/alpha.house/transfers", {"to": "alpha.s2", "transfer_id": "transfer-1"})
     await world.finished("transfer-1")
     await until(lambda: one.holdings.get("alpha.house") is None)

@@ -155,7 +155,7 @@ async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_do
     # What it left is told; that it is removed is what ends the waiting for it.
     waits = RecoveryRow(entity="alpha.left", last=gone, epoch=2, held=True)
     taken = RecoveryRow(entity="alpha.taken", last=gone, epoch=2, target="alpha.s1")
-    monkeypatch.setattr(store, "recoveries", lambda: [waits, taken])
+    monkeypatch.setattr(store, "takeovers", lambda: [waits, taken])
     view = await operator.do("GET", f"/v1/servers/{gone}/drain")
     assert (view["waiting"], view["empty"]) == (1, False)
     # What is lost waits for nobody any more who is there, and had nothing.
@@ -209,7 +209,7 @@ async def test_nobody_but_its_home_instance_says_where_the_entities_of_a_server_
     moves = Moves(moves=[MoveItem(transfer_id="transfer-1", entity="alpha.ball-0", target="alpha.s2")])
     for message in (moves, CensusRequest(number=1, limit=10)):
         before = victim.counts["bad_message"]
-        mallory.courier.send(message, Trace("placement"), "alpha.s1", on_path=False)
+        mallory.outbox.send(message, Trace("placement"), "alpha.s1", on_path=False)
         await until(lambda: victim.counts["bad_message"] > before)  # noqa: B023 — waited for before the next
     assert [holding.life.frozen for holding in victim.holdings] == [False]
     assert victim.departures.under_way == 0
@@ -341,7 +341,7 @@ async def test_balance_leaves_who_is_immovable_and_a_request_or_a_drain_moves_it
             first, last = (home.simservers[name].holdings for name in ("alpha.s1", "alpha.s2"))
             tower = await home.entity("alpha.tower", await home.player("alpha.eve"), "alpha.s1", params={"ballast": 1})
             await spawn(home, 3, "alpha.s1")
-            counts = home.node.balancer.governor.counts
+            counts = home.node.balancer.placement_limits.counts
             await until(lambda: len(last) == 3 and counts["immovable"] >= 3)
             assert first.ids() == {tower["id"]}
             body = {"to": "alpha.s2", "transfer_id": "asked-for"}

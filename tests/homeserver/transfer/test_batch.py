@@ -373,7 +373,7 @@ def frozen_abroad(home: Home, *, size: int = 3) -> list[OpenedMessage]:
     return [handoff(f"group-001-{number}", MEMBERS[number], FAR) for number in range(size)]
 
 
-def admitting(home: Home, accepted: bool = True) -> None:
+def local_admission(home: Home, accepted: bool = True) -> None:
     """The home of targets abroad answers."""
 
     async def far(_instance: str, letters: Any, **_: Any) -> Any:
@@ -388,7 +388,7 @@ def admitting(home: Home, accepted: bool = True) -> None:
 
 async def test_there_is_one_question_abroad_and_one_step_of_the_log_for_all_of_a_group() -> None:
     home = Home(log_of_three())
-    admitting(home)
+    local_admission(home)
     answers = await together(home, frozen_abroad(home))
     assert [len(asked) for asked in home.asked_far] == [1]
     assert home.kept.submitted == ["transfer.each"]
@@ -398,7 +398,7 @@ async def test_there_is_one_question_abroad_and_one_step_of_the_log_for_all_of_a
 
 async def test_what_the_log_holds_for_its_group_is_answered_before_others_are_asked() -> None:
     home = Home(log_of_three())
-    admitting(home)
+    local_admission(home)
     requests = frozen_abroad(home)
     for _ in range(3):
         assert [answer.outcome for answer in await together(home, requests[:2])] == ["pending", "pending"]
@@ -444,7 +444,7 @@ async def test_what_goes_elsewhere_does_not_wait_for_a_home_that_is_silent() -> 
 
 async def test_what_nobody_waits_for_any_more_is_dropped_before_it_is_worked_on() -> None:
     home = Home(log_of_three())
-    admitting(home)
+    local_admission(home)
     late = [replace(one, until_ns=CLOCK.monotonic_ns()) for one in frozen_abroad(home)]
     local = [replace(handoff(f"t-00000{number}"), until_ns=1) for number in range(1, 4)]
     for messages in (late, local, late[:1], local[:1]):
@@ -456,8 +456,8 @@ async def test_what_nobody_waits_for_any_more_is_dropped_before_it_is_worked_on(
 
 async def test_what_is_about_visitors_goes_to_their_home_in_one_parcel() -> None:
     home = Home(log_of_three())
-    visitors = [handoff(f"t-00000{number}", f"beta.e{number}") for number in range(1, 4)]
-    messages = [*visitors, report("t-000004", "beta.e4"), report("t-000005", "beta.e5")]
+    foreign_entities = [handoff(f"t-00000{number}", f"beta.e{number}") for number in range(1, 4)]
+    messages = [*foreign_entities, report("t-000004", "beta.e4"), report("t-000005", "beta.e5")]
 
     async def far(_instance: str, letters: Any, **how: Any) -> Any:
         home.asked_far.append([letter.message for letter in letters])

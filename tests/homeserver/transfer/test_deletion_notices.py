@@ -12,7 +12,7 @@ from batonpass.authority.model.records import LeaseRow
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.wire.transfer import Despawn, Despawned
 from batonpass.homeserver.names.federation import InstanceUnreachable
-from batonpass.homeserver.transfer import deletion_notices as farewells
+from batonpass.homeserver.transfer import deletion_notices
 from batonpass.homeserver.transfer.deletion_notices import LAST_WAIT_NS, DeletionNotices
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.simserver.ports import TrioClock
@@ -29,12 +29,12 @@ class Place:
         self.lease = LeaseRow(server=AUTHORITY, incarnation=4, nonce="", phase=LeasePhase.ALIVE)
         self.told: list[tuple[float, str]] = []
         store: Any = SimpleNamespace(
-            farewells=lambda: list(self.rows),
+            deletion_notices=lambda: list(self.rows),
             farewell=self.rows.get,
             lease=lambda server: self.lease if server == AUTHORITY else None,
             submit=self.submit,
         )
-        self.farewells = DeletionNotices(store, self.post, TrioClock(), lambda: self.in_office)
+        self.deletion_notices = DeletionNotices(store, self.post, TrioClock(), lambda: self.in_office)
 
     async def post(self, message: Despawn, trace: Any, to: str, *, on_path: bool) -> None:
         assert (message, on_path) == (Despawn(entity=BALL, epoch=3), False)
@@ -52,13 +52,13 @@ class Place:
                 del self.rows[entity]
 
     def hear(self, server: str) -> None:
-        self.farewells.heard(Despawned(entity=BALL, epoch=3), server)
+        self.deletion_notices.heard(Despawned(entity=BALL, epoch=3), server)
 
     async def passes(self, seconds: float) -> list[str]:
         """Who is told in this time."""
         self.told.clear()
         with trio.move_on_after(seconds):
-            await self.farewells.serve()
+            await self.deletion_notices.serve()
         return [to for _, to in self.told]
 
 
@@ -113,7 +113,7 @@ async def test_what_cannot_be_noted_now_is_heard_again(autojump_clock: MockClock
 
 
 async def test_so_many_answers_wait_at_a_time(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(farewells, "MAX_HEARD", 1)
+    monkeypatch.setattr(deletion_notices, "MAX_HEARD", 1)
     place = Place()
     place.hear(OTHER)
     place.hear(AUTHORITY)

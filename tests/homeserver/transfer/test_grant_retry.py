@@ -39,7 +39,7 @@ class Place:
             leases=lambda: [self.lease],
             lease=lambda _server: self.lease,
         )
-        self.reminders = GrantRetry(
+        self.grant_retry = GrantRetry(
             "alpha", store, self.post, lambda transfer: f"of {transfer.id}", TrioClock(), lambda: self.in_office
         )
 
@@ -53,7 +53,7 @@ class Place:
         """Who is told in this time."""
         self.told.clear()
         with trio.move_on_after(seconds):
-            await self.reminders.serve()
+            await self.grant_retry.serve()
         return [to for _, to in self.told]
 
 

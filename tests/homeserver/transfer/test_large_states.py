@@ -57,7 +57,7 @@ async def test_a_small_hand_over_overtakes_one_of_fifty_megabytes(alpha: Home) -
     assert holding is not None
     assert len(holding.life.world["ballast"]) == 50 * MIB
     # However long it took, it was sent once: what is repeated meanwhile is not the state.
-    assert one.courier.posted_bytes("alpha.s2") < 51 * MIB
+    assert one.outbox.posted_bytes("alpha.s2") < 51 * MIB
     assert one.counts["internal_error"] == two.counts["internal_error"] == 0
 
 
@@ -121,7 +121,7 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert one.counts["internal_error"] == 0
 
     # The world's own wish to move it ends here: nothing is asked, and it goes on.
-    one.departures.stayers = RetryBackoff(one.departures._clock)
+    one.departures.retry_backoff = RetryBackoff(one.departures._clock)
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     await until(lambda: one.counts["state_too_large"] == 2)
@@ -137,4 +137,4 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
                 break
             await trio.sleep(0.1)
     # One that is no more keeps it waiting no longer.
-    assert one.departures.stayers.too_large({"alpha.other"}) == 0
+    assert one.departures.retry_backoff.too_large({"alpha.other"}) == 0

@@ -45,7 +45,7 @@ async def asked_until(node: SimNode, counted: str) -> None:
     """Its home, or the other one, may not be there at once."""
     with trio.fail_after(DEADLINE_S):
         while not node.counts[counted]:
-            await node.visitors.ask_all()
+            await node.foreign_entities.ask_all()
 
 
 def going_on(home: Home) -> Fence:
@@ -84,7 +84,7 @@ async def is_a_ghost_no_more(node: SimNode) -> None:
     """Neither in memory nor on disk: nobody is shown a copy of it."""
     assert node.holdings.get(GHOST) is None
     assert node.holdings.lived(GHOST) is None
-    assert node.copier.table.get(GHOST) is None
+    assert node.replication.table.get(GHOST) is None
     assert not node.departures.handed_on.has(GHOST, HANDED_ON)
     await node.ledger.flush()
     assert node.ledger.checkpoint_of(GHOST) is None
@@ -107,10 +107,10 @@ async def test_failures_row_42_who_followed_a_log_that_was_taken_back_keeps_what
     await node.stages.put(staged("alpha.ball", "alpha.s7", 1))
     incarnation, tick = node.lease.incarnation, node.holdings.get("alpha.ball").life.tick  # type: ignore[union-attr]
     # The first part of the next renewal of the lease is heard as that of a log which went back.
-    node.home_log.doubtful = position(alpha, LOST)
+    node.log_watermark.doubtful = position(alpha, LOST)
     await until(lambda: node.counts["came_back_astray"])
     await until(lambda: node.lease.is_alive and node.lease.incarnation > incarnation)
-    assert (node.home_log.doubtful, node.lease.log_went_back) == ("", "")
+    assert (node.log_watermark.doubtful, node.lease.log_went_back) == ("", "")
     assert not alpha.node.leases.went_back
     await is_a_ghost_no_more(node)
     assert node.stages.of("alpha.ball", Fence(9)) is None, "whoever froze it has never had this fence"
@@ -135,7 +135,7 @@ async def test_failures_row_42_where_a_loss_is_accepted_servers_go_on_with_what_
     await alpha.entity("alpha.ball", ada, "alpha.s1")
     await lives(node, "alpha.ball")
     haunted(node)
-    node.home_log.position = position(alpha, LOST)
+    node.log_watermark.position = position(alpha, LOST)
     await until(lambda: node.lease.log_went_back)
     assert alpha.node.leases.went_back
     holding = node.holdings.get("alpha.ball")
@@ -157,9 +157,9 @@ async def test_failures_row_42_who_was_granted_nothing_since_the_copy_was_made_k
     await alpha.entity("alpha.ball", ada, "alpha.s1")
     await lives(node, "alpha.ball")
     haunted(node)
-    await until(lambda: node.home_log.position)
-    incarnation, node.home_log.doubtful = node.lease.incarnation, node.home_log.position
-    await until(lambda: not node.home_log.doubtful)
+    await until(lambda: node.log_watermark.position)
+    incarnation, node.log_watermark.doubtful = node.lease.incarnation, node.log_watermark.position
+    await until(lambda: not node.log_watermark.doubtful)
     assert lowest_epoch(alpha.node.store.tree) == 0, "there was no other history"
     await until(lambda: node.lease.is_alive and not node.lease.log_went_back)
     assert node.lease.incarnation == incarnation
@@ -178,7 +178,7 @@ async def test_failures_row_42_what_another_instances_log_took_back_does_not_go_
     await goes_abroad(alpha, "beta.s1")
     await lives(far, "alpha.ball")
     haunted(far)
-    await far.visitors.ask_all()
+    await far.foreign_entities.ask_all()
     assert far.holdings.get(GHOST) is not None, "once is nothing"
     await asked_until(far, "disowned")
     await is_a_ghost_no_more(far)
@@ -186,7 +186,7 @@ async def test_failures_row_42_what_another_instances_log_took_back_does_not_go_
     # Nor is its owner's own home asked what is with its own servers.
     haunted(far, "beta.ghost")
     for _ in range(3):
-        await far.visitors.ask_all()
+        await far.foreign_entities.ask_all()
     assert far.holdings.get("beta.ghost") is not None
 
 
@@ -199,11 +199,11 @@ async def test_failures_row_42_a_log_that_was_never_where_the_server_heard_that_
     haunted(far)
     token = position(alpha, LOST)
     far.lease.shown_abroad("alpha.h1", token)
-    assert far.home_log.words_of("alpha") == [token]
-    assert far.home_log.words_of("beta") == []
+    assert far.log_watermark.words_of("alpha") == [token]
+    assert far.log_watermark.words_of("beta") == []
     await until(lambda: alpha.node.leases.went_back)
     for _ in range(3):
-        await far.visitors.ask_all()
+        await far.foreign_entities.ask_all()
     assert far.holdings.get(GHOST) is not None
     await alpha.node.store.submit("log.accept")
     await until(lambda: not alpha.node.leases.went_back)
@@ -290,7 +290,7 @@ async def test_while_it_is_not_known_what_the_log_says_nothing_is_given_up(homes
 
     known, alpha.node.store.confirmed = alpha.node.store.confirmed, unknown  # type: ignore[method-assign]
     for _ in range(3):
-        await far.visitors.ask_all()
+        await far.foreign_entities.ask_all()
     assert far.holdings.get(GHOST) is not None
     alpha.node.store.confirmed = known  # type: ignore[method-assign]
     await asked_until(far, "disowned")
@@ -304,7 +304,7 @@ async def have_shown_a_lost_log(alpha: Home, *nodes: SimNode) -> None:
     """
 
     def shows(node: SimNode) -> bool:
-        node.home_log.position = position(alpha, LOST)
+        node.log_watermark.position = position(alpha, LOST)
         return bool(node.lease.log_went_back)
 
     await until(lambda: all(shows(node) for node in nodes))

@@ -336,7 +336,7 @@ async def test_a_policy_that_fails_is_counted_and_logged_once_for_each_type_of_e
     instance.put("alpha.e0")
     instance.why_not = lambda entity, target: Reason.CAPACITY
     await instance.runs(2.0)
-    assert instance.balancer.governor.counts["policy_failed"] == calls["all"] > 10
+    assert instance.balancer.placement_limits.counts["policy_failed"] == calls["all"] > 10
     said = [record.getMessage() for record in caplog.records if "policy failed" in record.getMessage()]
     assert [text.partition("\n")[0].rpartition(";")[2] for text in said] == [
         " each further KeyError is only counted",
@@ -356,10 +356,10 @@ async def test_a_policy_that_takes_long_is_logged_but_not_each_time(caplog: pyte
     instance.put("alpha.e0")
     instance.why_not = lambda entity, target: Reason.CAPACITY
     await instance.runs(1.0)
-    assert instance.balancer.governor.counts["policy_slow"] == 0
+    assert instance.balancer.placement_limits.counts["policy_slow"] == 0
     takes_s = 0.25
     await instance.runs(15.0)
-    assert instance.balancer.governor.counts["policy_slow"] > 20
+    assert instance.balancer.placement_limits.counts["policy_slow"] > 20
     said = [record.getMessage() for record in caplog.records if "took" in record.getMessage()]
     assert said == ["the placement policy took 0.250 s; the homeserver did nothing else meanwhile"] * 2
 
@@ -399,7 +399,7 @@ async def test_any_server_is_drained_with_the_policy_in_the_documentation(draine
         instance.put(f"alpha.e{number}", SERVERS[number % 3])
     await instance.runs(2.0)
     assert not instance.held[drained]
-    assert not instance.balancer.governor.counts["policy_failed"]
+    assert not instance.balancer.placement_limits.counts["policy_failed"]
     assert drained != SOURCE or len(instance.held[COOL]) == 20, "the policy chooses where they go"
 
 
@@ -408,7 +408,7 @@ async def test_the_policy_in_the_documentation_does_not_fail_where_one_server_re
     instance.put("alpha.e0")
     instance.silent = {COOL, ROOMY}
     await instance.runs(2.0)
-    assert instance.balancer.governor.counts["policy_failed"] == 0
+    assert instance.balancer.placement_limits.counts["policy_failed"] == 0
     assert (instance.held[SOURCE], instance.orders) == (["alpha.e0"], [])
 
 
@@ -446,7 +446,7 @@ async def test_a_policy_sees_who_is_immovable_and_what_it_proposes_of_them_is_co
     instance.immovable = {"alpha.tower"}
     await instance.runs(0.5)
     assert seen == {"alpha.tower": True, "alpha.wagon": False}
-    assert instance.balancer.governor.counts == Counter(immovable=1, moves=1)
+    assert instance.balancer.placement_limits.counts == Counter(immovable=1, moves=1)
 
 
 async def test_nor_is_anybody_moved_who_would_take_an_immovable_one_along() -> None:
@@ -480,7 +480,7 @@ async def test_a_drain_takes_the_immovable_along_too() -> None:
     instance.immovable = set(instance.held[SOURCE])
     await instance.runs(1.0)
     assert not instance.held[SOURCE]
-    assert instance.balancer.governor.counts == Counter(drain_moves=9)
+    assert instance.balancer.placement_limits.counts == Counter(drain_moves=9)
 
 
 @pytest.mark.parametrize("drained", [(SOURCE,), ()], ids=["drained", "hot"])
@@ -497,13 +497,13 @@ async def test_entities_whose_home_does_not_answer_go_on_where_they_are_until_it
     moved = {entity for _, entity, _ in instance.orders}
     assert moved
     assert {entity for entity in moved if entity.startswith("beta.")} | (moved & {"alpha.e0"}) == set()
-    assert instance.balancer.governor.counts["home_silent"] > 0
+    assert instance.balancer.placement_limits.counts["home_silent"] > 0
     if drained:
         assert len(moved) == 19
         # Once a second, as nobody else is left to be moved: not ten times, as a drain that gets on.
-        before = instance.balancer.governor.counts["home_silent"]
+        before = instance.balancer.placement_limits.counts["home_silent"]
         await instance.runs(10.0)
-        assert instance.balancer.governor.counts["home_silent"] - before <= 11 * 21
+        assert instance.balancer.placement_limits.counts["home_silent"] - before <= 11 * 21
         instance.silent_homes = set()
         await instance.runs(60.0)
         assert not instance.held[SOURCE]
@@ -530,7 +530,7 @@ async def test_failures_row_28_what_is_not_taken_is_passed_on_to_who_takes_it_an
     assert set(instance.held[ROOMY]) == instance.untaken[SOURCE]
     assert len(instance.held[SOURCE]) == 30
     assert not instance.held[COOL]
-    assert instance.balancer.governor.counts == Counter(passed_on=2 * 10)
+    assert instance.balancer.placement_limits.counts == Counter(passed_on=2 * 10)
 
 
 async def test_what_is_being_handed_back_is_left_to_that() -> None:

@@ -302,24 +302,26 @@ async def test_failures_row_39_of_a_yes_and_a_cancellation_at_once_the_first_in_
 
 async def test_an_owners_request_goes_through_while_the_balance_is_held(game: Game) -> None:
     """The system moved it a moment ago, and may not again for a while; its owner may, and that begins the hold anew."""
-    governor = game.home.node.balancer.governor
+    placement_limits = game.home.node.balancer.placement_limits
     loads = tuple(ServerLoad(f"alpha.s{number}", 0.5, 1, 0.0, 0.0, draining=False) for number in (1, 2))
 
     def admits(source: str, target: str) -> bool:
         view = View(loads, (Resident(BALL, source, 1e6, 0.1, ""),))
-        return bool(governor.admit([Move(BALL, source, target)], view, game.home.node.clock.monotonic_ns() / 1e9))
+        return bool(
+            placement_limits.admit([Move(BALL, source, target)], view, game.home.node.clock.monotonic_ns() / 1e9)
+        )
 
     await game.api.do("POST", f"{PATH}/transfers", {"to": "alpha.s2", "transfer_id": "by-system"})
     await game.home.finished("by-system")
     assert not admits("alpha.s2", "alpha.s1")
-    assert governor.counts["held"] == 1
+    assert placement_limits.counts["held"] == 1
     await game.request(game.ada, "by-owner", to="alpha.s1")
     assert (await game.home.finished("by-owner"))["result"] == "done"
     record = await game.record()
     assert (record["authority"], record["owner"], record["epoch"]) == ("alpha.s1", "alpha.ada", 3)
     assert await game.is_simulated("alpha.s1", 3)
     assert not admits("alpha.s1", "alpha.s2")
-    assert governor.counts["held"] == 2
+    assert placement_limits.counts["held"] == 2
 
 
 async def test_failures_row_39_a_flood_of_other_transfers_has_nothing_forgotten_that_is_not_over(

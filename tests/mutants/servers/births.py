@@ -52,7 +52,7 @@ class _LooksNoFurther(EntitySpawns):
             super().despawn(message, opened)
         else:
             answer = Despawned(entity=message.entity, epoch=message.epoch)
-            self._courier.send(answer, opened.trace, opened.sender, on_path=False)
+            self._outbox.send(answer, opened.trace, opened.sender, on_path=False)
 
 
 class _TellsOnce(DeletionNotices):
@@ -76,12 +76,16 @@ BIRTH_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     ),
     ("begins-again", "what has lived somewhere begins there once more", ServersParts(births=_BeginsAgain)),
     ("changes-its-mind", "a world that would not have an entity is asked again", ServersParts(births=_ChangesItsMind)),
-    ("tells-at-once", "that an entity lives is said before anybody else has it", ServersParts(newborns=_TellsAtOnce)),
+    (
+        "tells-at-once",
+        "that an entity lives is said before anybody else has it",
+        ServersParts(creation_barrier=_TellsAtOnce),
+    ),
     ("looks-no-further", "what has not come yet may come after its end", ServersParts(births=_LooksNoFurther)),
     (
         "tells-once",
         "whoever is told that an entity has ended is believed to have heard",
-        ServersParts(home=Kinds(farewells=_TellsOnce)),
+        ServersParts(home=Kinds(deletion_notices=_TellsOnce)),
     ),
     (
         "forgets-groups",

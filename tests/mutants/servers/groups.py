@@ -61,8 +61,8 @@ class _StrandedConvoys(Departures):
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
-        convoys: Any = self._convoys
-        convoys.place_free = lambda _target: None
+        batching: Any = self._batching
+        batching.place_free = lambda _target: None
 
 
 class _PatientDepartures(Departures):
@@ -147,8 +147,8 @@ GROUP_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
         ServersParts(departures=_StaleDepartures, arrivals=_CarelessArrivals),
     ),
     ("endless-freezes", "freeze budgets are not kept", ServersParts(departures=_PatientDepartures)),
-    ("never-silent", "nobody notices that an owner is silent", ServersParts(silences=_NeverSilent)),
-    ("deaf-to-owners", "who gives no inputs here counts as silent", ServersParts(silences=_DeafSilences)),
+    ("never-silent", "nobody notices that an owner is silent", ServersParts(inactivity=_NeverSilent)),
+    ("deaf-to-owners", "who gives no inputs here counts as silent", ServersParts(inactivity=_DeafSilences)),
     (
         "swaps-policies",
         "what is to be adopted ends, and what is to end is adopted",

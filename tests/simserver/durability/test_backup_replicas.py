@@ -39,7 +39,7 @@ class Follower:
         nobody: Any = None
         self.place = Place(nobody)
         self.place.lease.peers = (HERE, A, B)
-        self.copier = self.place.copier()
+        self.replication = self.place.replication()
         self.holdings = self.place.holdings
 
     def restart(self) -> None:
@@ -66,7 +66,7 @@ class Follower:
         """A copy comes; whether the sender is told that it is kept."""
         self.place.posted.clear()
         item = CopyItem(entity=BALL, epoch=fence.epoch, sub=fence.sub, tick=tick, state=b"%d" % tick)
-        self.copier.keep(Copies(items=[item]), sender, ("127.0.0.1", 17000))
+        self.replication.keep(Copies(items=[item]), sender, ("127.0.0.1", 17000))
         return any(isinstance(message, CopiesKept) for _, message in self.place.posted)
 
     def kept(self) -> Any:

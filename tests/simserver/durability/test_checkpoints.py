@@ -35,8 +35,8 @@ async def test_whose_stay_has_begun_has_a_checkpoint_within_the_interval_also_if
         place.lease.peers = (HERE,)
     if trouble == "no lease":
         place.lease.may_act = lambda now_ns: False
-    copier = place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)
-    async with served(copier):
+    replication = place.replication(interval_s=0.5, checkpoint_s=CHECKPOINT_S)
+    async with served(replication):
         for number in range(8):
             await trio.sleep(0.13)
             place.spawn(f"alpha.ball-{number}")
@@ -54,7 +54,7 @@ async def test_whose_stay_has_begun_has_a_checkpoint_within_the_interval_also_if
 async def test_who_came_back_under_a_higher_fence_has_a_checkpoint_under_that_within_the_interval(
     place: Place, autojump_clock: MockClock
 ) -> None:
-    async with served(place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
+    async with served(place.replication(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
         holding = place.spawn()
         await trio.sleep(CHECKPOINT_S + 0.3)
         assert place.checkpoint_fences == [Fence(1)]
@@ -67,7 +67,7 @@ async def test_who_came_back_under_a_higher_fence_has_a_checkpoint_under_that_wi
 async def test_what_changes_has_a_checkpoint_within_the_interval_after_the_change(
     place: Place, autojump_clock: MockClock
 ) -> None:
-    async with served(place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
+    async with served(place.replication(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
         holding = place.spawn()
         await trio.sleep(CHECKPOINT_S + 0.2)
         for number in range(1, 5):
@@ -85,7 +85,7 @@ async def test_who_has_left_is_owed_none_and_what_the_store_refuses_is_given_to_
     place: Place, autojump_clock: MockClock
 ) -> None:
     place.has_room = False
-    async with served(place.copier(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
+    async with served(place.replication(interval_s=0.5, checkpoint_s=CHECKPOINT_S)):
         place.spawn()
         place.spawn("alpha.gone")
         await trio.sleep(1.0)
@@ -99,22 +99,22 @@ async def test_what_was_handed_over_is_kept_where_copies_are_sent_and_nowhere_el
     frozen = place.spawn().life.freeze()
     assert frozen is not None
     for interval_s, is_kept in ((INTERVAL_S, True), (0.0, False)):
-        copier = place.copier(interval_s=interval_s)
-        copier.left(BALL, frozen)
-        assert (copier.handed_over.of(BALL) is not None) is is_kept
+        replication = place.replication(interval_s=interval_s)
+        replication.left(BALL, frozen)
+        assert (replication.handed_over.of(BALL) is not None) is is_kept
 
 
 async def test_what_begins_with_nobody_who_handed_it_over_is_written_down_at_once(
     place: Place, autojump_clock: MockClock
 ) -> None:
     """What came from another server is on that one's disk until its own checkpoint is due."""
-    copier = place.copier(interval_s=1.0, checkpoint_s=60.0)
+    replication = place.replication(interval_s=1.0, checkpoint_s=60.0)
     place.spawn("alpha.came")
     place.spawn("alpha.born")
-    copier.first_of("alpha.born")
+    replication.first_of("alpha.born")
     place.spawn("alpha.gone-on-with")
-    copier.gone_on_with("alpha.gone-on-with", 0)
-    async with served(copier):
+    replication.gone_on_with("alpha.gone-on-with", 0)
+    async with served(replication):
         await trio.sleep(0.15)
         assert {entity for entity, _ in place.checkpoints} == {"alpha.born", "alpha.gone-on-with"}
         await trio.sleep(60.0)

@@ -44,7 +44,7 @@ class Place:
         self.told: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         this: Any = self
-        self.newborns = CreationBarrier(this, this, this, TrioClock(), self.counts)
+        self.creation_barrier = CreationBarrier(this, this, this, TrioClock(), self.counts)
 
     # As `Holdings`, `Copier` and `Ledger`.
 
@@ -83,17 +83,17 @@ class Place:
 
     def spawn(self, entity: str = BALL, *askers: str) -> None:
         self.living[entity] = SimpleNamespace(id=entity, life=SimpleNamespace(over=False))
-        self.newborns.born(entity, Fence(1))
+        self.creation_barrier.born(entity, Fence(1))
         for asker in askers or (HOME,):
             self.ask(entity, asker)
 
     def ask(self, entity: str = BALL, asker: str = HOME) -> None:
-        self.newborns.when_kept(entity, asker, lambda: self.told.append((entity, asker)))
+        self.creation_barrier.when_kept(entity, asker, lambda: self.told.append((entity, asker)))
 
 
 async def served(place: Place, test: Callable[[], Any]) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(place.newborns.serve)
+        await nursery.start(place.creation_barrier.serve)
         await test()
         nursery.cancel_scope.cancel()
 
@@ -117,7 +117,7 @@ async def test_failures_row_8_it_is_said_to_live_when_follower_and_disk_have_it(
             else:
                 place.kept(BALL, Fence(1))
             assert place.told == [(BALL, HOME)]
-            assert len(place.newborns) == 0
+            assert len(place.creation_barrier) == 0
 
         await served(place, test)
 
@@ -203,7 +203,7 @@ async def test_of_one_that_was_handed_over_it_is_said_and_of_one_that_is_nowhere
         del place.living["alpha.taken"]
         await trio.sleep(1.0)
         assert place.told == [("alpha.moved", HOME)]
-        assert len(place.newborns) == 0
+        assert len(place.creation_barrier) == 0
 
     await served(place, test)
 
@@ -211,7 +211,7 @@ async def test_of_one_that_was_handed_over_it_is_said_and_of_one_that_is_nowhere
 async def test_a_copy_of_an_earlier_entity_of_this_name_is_none_of_this_one() -> None:
     place = Place(by_disk=False)
     place.living[BALL] = SimpleNamespace(id=BALL, life=SimpleNamespace(over=False))
-    place.newborns.born(BALL, Fence(3))
+    place.creation_barrier.born(BALL, Fence(3))
     place.ask()
     place.kept(BALL, Fence(1))
     assert place.told == []

@@ -70,7 +70,7 @@ class Place:
         self.counts: Counter[str] = Counter()
         self.table = CopyTable(1 << 20, 1000)
 
-    def copier(self, **options: Any) -> Replication:
+    def replication(self, **options: Any) -> Replication:
         this: Any = self
         settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
         ports = ports_of(HERE, home=this, link=this, counts=self.counts)
@@ -116,9 +116,9 @@ def place(system: System) -> Place:
 
 
 @asynccontextmanager
-async def served(copier: Replication) -> AsyncIterator[None]:
+async def served(replication: Replication) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
-        await nursery.start(copier.serve)
+        await nursery.start(replication.serve)
         yield
         nursery.cancel_scope.cancel()
 
@@ -128,7 +128,7 @@ def kept(holding: Holding, tick: int) -> CopiesKept:
 
 
 async def test_what_has_just_come_is_copied_with_the_next_part(place: Place, autojump_clock: MockClock) -> None:
-    async with served(place.copier()):
+    async with served(place.replication()):
         for number in range(20):
             place.spawn(f"alpha.ball-{number}")
         await trio.sleep(INTERVAL_S / 10 + 0.01)
@@ -140,14 +140,14 @@ async def test_a_follower_that_has_not_said_where_its_link_is_gets_no_copies(
     place: Place, autojump_clock: MockClock
 ) -> None:
     place.link = SimpleNamespace(link_host="", link_port=0)
-    async with served(place.copier()):
+    async with served(place.replication()):
         place.spawn()
         await trio.sleep(2 * INTERVAL_S)
     assert place.posted == []
 
 
 async def test_what_came_back_under_a_higher_fence_has_just_come(place: Place, autojump_clock: MockClock) -> None:
-    async with served(place.copier()):
+    async with served(place.replication()):
         for number in range(3):
             place.spawn(f"alpha.ball-{number}")
         await trio.sleep(INTERVAL_S)
@@ -163,7 +163,7 @@ async def test_of_very_many_at_once_the_rest_waits_for_its_own_part(
     place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "_NEW_IN_A_PART", 5)
-    async with served(place.copier()):
+    async with served(place.replication()):
         for number in range(100):
             place.spawn(f"alpha.ball-{number}")
         await trio.sleep(INTERVAL_S / 10 + 0.01)
@@ -178,8 +178,8 @@ async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
     monkeypatch.setattr(copies, "_AT_ONCE", 5)
     for number in range(200):
         place.spawn(f"alpha.ball-{number}")
-    copier, taken_s = place.copier(), 0.1
-    take, began_s, busy_s = copier._take, trio.current_time(), 0.0
+    replication, taken_s = place.replication(), 0.1
+    take, began_s, busy_s = replication._take, trio.current_time(), 0.0
 
     def slowly(due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
         nonlocal busy_s
@@ -188,8 +188,8 @@ async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
         busy_s += taken_s
         return take(due)
 
-    monkeypatch.setattr(copier, "_take", slowly)
-    async with served(copier):
+    monkeypatch.setattr(replication, "_take", slowly)
+    async with served(replication):
         await trio.sleep(20 * INTERVAL_S)
         assert len({item.entity for item in place.copied}) == 200
         assert busy_s <= (trio.current_time() - began_s) / 5 + 2 * taken_s
@@ -197,7 +197,7 @@ async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
 
 async def test_what_has_not_changed_is_copied_again_only_now_and_then(place: Place, autojump_clock: MockClock) -> None:
     place.spawn()
-    async with served(place.copier()):
+    async with served(place.replication()):
         await trio.sleep(5.5 * INTERVAL_S)
         assert len(place.copied) == 1
         await trio.sleep(10 * INTERVAL_S)
@@ -207,7 +207,7 @@ async def test_what_has_not_changed_is_copied_again_only_now_and_then(place: Pla
 async def test_nothing_is_copied_without_a_lease(place: Place, autojump_clock: MockClock) -> None:
     place.lease.may_act = lambda now_ns: False
     place.spawn()
-    async with served(place.copier()):
+    async with served(place.replication()):
         await trio.sleep(3 * INTERVAL_S)
     assert place.copied == []
 
@@ -219,15 +219,15 @@ async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
     holding = place.spawn()
     holding.life.take_input(ADA, 1, 1, b"\0" * 12)
     holding.life.commit(holding.life.world, now_ns=1)
-    copier = place.copier(followers=2)
-    async with served(copier):
+    replication = place.replication(followers=2)
+    async with served(replication):
         await trio.sleep(INTERVAL_S)
         (tick,) = {item.tick for item in place.copied}
-        copier.kept(kept(holding, tick + 1), FOLLOWER)
-        copier.kept(kept(holding, tick), FOLLOWER)
-        copier.kept(kept(holding, tick), FOLLOWER)
+        replication.kept(kept(holding, tick + 1), FOLLOWER)
+        replication.kept(kept(holding, tick), FOLLOWER)
+        replication.kept(kept(holding, tick), FOLLOWER)
         assert holding.life.acceptance.durable == {}
-        copier.kept(kept(holding, tick), "alpha.s3")
+        replication.kept(kept(holding, tick), "alpha.s3")
         assert holding.life.acceptance.durable == {ADA: 1}
 
 
@@ -238,23 +238,23 @@ async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_know
     holding = place.spawn()
     (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
     (other,) = {FOLLOWER, "alpha.s3"} - {first}
-    copier = place.copier()
-    async with served(copier):
+    replication = place.replication()
+    async with served(replication):
         await trio.sleep(INTERVAL_S)
-        copier.kept(kept(holding, place.copied[-1].tick), first)
-        assert copier.leaning() == 0
+        replication.kept(kept(holding, place.copied[-1].tick), first)
+        assert replication.leaning() == 0
         place.lease.aside = frozenset({first})
-        assert copier.leaning() == 1, "from the moment at which it is known, though its turn has not come"
+        assert replication.leaning() == 1, "from the moment at which it is known, though its turn has not come"
         place.posted.clear()
         await trio.sleep(INTERVAL_S)
         assert {to for to, _ in place.posted} == {other}, "though nothing has changed"
-        assert copier.leaning() == 1
-        copier.kept(kept(holding, place.copied[-1].tick), other)
-        assert copier.leaning() == 0
+        assert replication.leaning() == 1
+        replication.kept(kept(holding, place.copied[-1].tick), other)
+        assert replication.leaning() == 0
         place.lease.aside = frozenset({other})
-        assert copier.leaning() == 1
+        assert replication.leaning() == 1
         place.lease.aside = frozenset()
-        assert copier.leaning() == 0
+        assert replication.leaning() == 0
 
 
 async def test_a_copy_of_which_a_drained_follower_may_still_say_that_it_keeps_it_is_leaned_on(
@@ -264,14 +264,14 @@ async def test_a_copy_of_which_a_drained_follower_may_still_say_that_it_keeps_it
     place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
     holding = place.spawn()
     (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
-    copier = place.copier()
-    async with served(copier):
+    replication = place.replication()
+    async with served(replication):
         await trio.sleep(INTERVAL_S / 5)
         (sent,) = place.copied
         place.lease.aside = frozenset({first})
-        assert copier.leaning() == 1
-        copier.kept(kept(holding, sent.tick), first)
-        assert copier.leaning() == 1
+        assert replication.leaning() == 1
+        replication.kept(kept(holding, sent.tick), first)
+        assert replication.leaning() == 1
 
 
 async def test_a_copy_that_is_too_old_to_be_heard_of_is_not_leaned_on(place: Place, autojump_clock: MockClock) -> None:
@@ -279,31 +279,31 @@ async def test_a_copy_that_is_too_old_to_be_heard_of_is_not_leaned_on(place: Pla
     place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
     holding = place.spawn()
     (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
-    copier = place.copier()
-    async with served(copier):
+    replication = place.replication()
+    async with served(replication):
         await trio.sleep(INTERVAL_S / 5)
     place.lease.aside = frozenset({first})
-    assert copier.leaning() == 1
+    assert replication.leaning() == 1
     await trio.sleep(place.lease.holder.terms.certain_ns / 1e9 + 1)
-    assert copier.leaning() == 0
+    assert replication.leaning() == 0
 
 
 async def test_who_follows_all_the_same_since_nobody_else_could_is_not_leaned_on(
     place: Place, autojump_clock: MockClock
 ) -> None:
     holding = place.spawn()
-    copier = place.copier()
-    async with served(copier):
+    replication = place.replication()
+    async with served(replication):
         await trio.sleep(INTERVAL_S)
-        copier.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
+        replication.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
         place.lease.aside = frozenset({FOLLOWER})
-        assert copier.leaning() == 0
+        assert replication.leaning() == 0
         place.lease.peers = (HERE, FOLLOWER, "alpha.s3")
         place.lease.aside = frozenset({FOLLOWER, "alpha.s3"})
         await trio.sleep(INTERVAL_S)
         last = place.copied[-1]
-        copier.kept(kept(holding, last.tick), *backup_replicas_of(holding.id, HERE, place.lease.peers, 1))
-        assert copier.leaning() == 0
+        replication.kept(kept(holding, last.tick), *backup_replicas_of(holding.id, HERE, place.lease.peers, 1))
+        assert replication.leaning() == 0
 
 
 @given(
@@ -331,7 +331,7 @@ async def test_where_nobody_else_ever_was_its_own_disk_makes_them_durable(
 ) -> None:
     place.lease.peers, place.lease.is_alone = (HERE,), True
     holding = spawn_with_input(place)
-    async with served(place.copier(checkpoint_s=100.0)):
+    async with served(place.replication(checkpoint_s=100.0)):
         await trio.sleep(INTERVAL_S)
     assert (len(place.checkpoints), place.copied, holding.life.acceptance.durable) == (1, [], {ADA: 1})
 
@@ -343,7 +343,7 @@ async def test_where_the_others_are_only_dead_or_not_known_its_own_disk_makes_no
     """One of them may come back with an older copy, and be all that is left when this server dies."""
     place.lease.peers = peers
     holding = spawn_with_input(place)
-    async with served(place.copier(checkpoint_s=100.0)):
+    async with served(place.replication(checkpoint_s=100.0)):
         await trio.sleep(INTERVAL_S)
     assert (len(place.checkpoints), holding.life.acceptance.durable) == (1, {}), (
         "what may come of it is kept all the same"
@@ -353,16 +353,16 @@ async def test_where_the_others_are_only_dead_or_not_known_its_own_disk_makes_no
 async def test_what_a_follower_kept_too_long_ago_to_be_sure_of_its_lease_is_sent_again(
     place: Place, autojump_clock: MockClock
 ) -> None:
-    holding, copier = spawn_with_input(place), place.copier()
-    async with served(copier):
+    holding, replication = spawn_with_input(place), place.replication()
+    async with served(replication):
         await trio.sleep(INTERVAL_S)
         (copied,) = place.copied
         await trio.sleep(place.lease.holder.terms.certain_ns / 1e9)
-        copier.kept(kept(holding, copied.tick), FOLLOWER)
+        replication.kept(kept(holding, copied.tick), FOLLOWER)
         assert (holding.life.acceptance.durable, place.counts["copies_kept_too_late"]) == ({}, 1)
         with trio.fail_after(2 * INTERVAL_S):
             await place.has_posted()
-        copier.kept(kept(holding, copied.tick), FOLLOWER)
+        replication.kept(kept(holding, copied.tick), FOLLOWER)
         assert holding.life.acceptance.durable == {ADA: 1}
 
 
@@ -370,28 +370,28 @@ async def test_the_word_for_a_copy_is_none_for_a_later_one_of_what_stands_still(
     place: Place, autojump_clock: MockClock
 ) -> None:
     """It has not ticked meanwhile; all the same its inputs count as applied since somebody discarded them."""
-    holding, copier = place.spawn(), place.copier()
+    holding, replication = place.spawn(), place.replication()
     holding.life.take_input(ADA, 1, 1, b"\0" * 12)
     holding.life.stand_still("the world fails on it")
-    async with served(copier):
+    async with served(replication):
         await trio.sleep(INTERVAL_S)
         assert holding.life.release(discard_inputs=True)
         await trio.sleep(INTERVAL_S)
         first, second = place.copied
         assert second.tick > first.tick, "else its follower would not keep it either"
-        copier.kept(kept(holding, first.tick), FOLLOWER)
+        replication.kept(kept(holding, first.tick), FOLLOWER)
         assert holding.life.acceptance.durable == {}
-        copier.kept(kept(holding, second.tick), FOLLOWER)
+        replication.kept(kept(holding, second.tick), FOLLOWER)
         assert holding.life.acceptance.durable == {ADA: 1}
 
 
 async def test_who_has_no_lease_calls_nothing_durable(place: Place, autojump_clock: MockClock) -> None:
     """Both may be dead by the log, and neither is asked for what the one keeps and the other hears of."""
-    holding, copier = spawn_with_input(place), place.copier()
-    async with served(copier):
+    holding, replication = spawn_with_input(place), place.replication()
+    async with served(replication):
         await trio.sleep(INTERVAL_S)
         place.lease.may_act = lambda now_ns: False
-        copier.kept(kept(holding, place.copied[0].tick), FOLLOWER)
+        replication.kept(kept(holding, place.copied[0].tick), FOLLOWER)
     assert holding.life.acceptance.durable == {}
 
 
@@ -400,32 +400,32 @@ def offer(entity: str, epoch: int, tick: int) -> Copies:
 
 
 async def test_a_follower_keeps_what_its_peers_send_and_says_so(place: Place) -> None:
-    copier = place.copier()
-    copier.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
+    replication = place.replication()
+    replication.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
     (answer,) = (message for _, message in place.posted)
     assert [(item.entity, item.epoch, item.tick) for item in answer.items] == [(BALL, 3, 7)]
-    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.BACKUP_REPLICA)
+    assert replication.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.BACKUP_REPLICA)
 
 
 async def test_a_follower_whose_lease_has_run_out_keeps_what_it_has(place: Place) -> None:
     """By which log the other one is an authority it does not know: an older one gives the same fences again."""
-    copier = place.copier()
-    copier.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
+    replication = place.replication()
+    replication.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
     place.posted.clear()
     place.lease.may_act = lambda now_ns: False
-    copier.keep(offer(BALL, 3, 8), FOLLOWER, ("127.0.0.1", 17000))
-    copier.keep(offer(BALL, 4, 1), FOLLOWER, ("127.0.0.1", 17000))
+    replication.keep(offer(BALL, 3, 8), FOLLOWER, ("127.0.0.1", 17000))
+    replication.keep(offer(BALL, 4, 1), FOLLOWER, ("127.0.0.1", 17000))
     assert place.posted == [], "if the authority dies too, this one is not asked"
     assert place.counts["copies_without_lease"] == 2
-    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.BACKUP_REPLICA)
+    assert replication.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.BACKUP_REPLICA)
 
 
 async def test_nobody_keeps_copies_of_strangers_or_of_what_lives_here(place: Place) -> None:
-    copier = place.copier()
-    copier.keep(offer(BALL, 3, 7), "beta.s1", ("127.0.0.1", 17000))
+    replication = place.replication()
+    replication.keep(offer(BALL, 3, 7), "beta.s1", ("127.0.0.1", 17000))
     place.spawn(epoch=4)
-    copier.keep(offer(BALL, 4, 7), FOLLOWER, ("127.0.0.1", 17000))
-    assert (place.posted, copier.table.get(BALL)) == ([], None)
+    replication.keep(offer(BALL, 4, 7), FOLLOWER, ("127.0.0.1", 17000))
+    assert (place.posted, replication.table.get(BALL)) == ([], None)
     assert (place.counts["copies_of_strangers"], place.counts["copies_refused"]) == (1, 1)
 
 
@@ -447,25 +447,25 @@ def said(place: Place) -> list[str]:
 
 def full(place: Place) -> Replication:
     """A follower that has room for three large copies, and has them."""
-    copier = place.copier()
+    replication = place.replication()
     for entity in ROWS:
-        copier.keep(large(entity), FOLLOWER, WHERE)
-    return copier
+        replication.keep(large(entity), FOLLOWER, WHERE)
+    return replication
 
 
 async def test_a_follower_says_to_keep_only_what_has_room_and_still_has_all_of_that(
     place: Place, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    copier = full(place)
+    replication = full(place)
     for entity in ("alpha.e4", "alpha.e5", "alpha.e1"):
-        copier.keep(large(entity, 2, 600_000), FOLLOWER, WHERE)
+        replication.keep(large(entity, 2, 600_000), FOLLOWER, WHERE)
     assert said(place) == list(ROWS)
     assert all(place.table.get(entity) for entity in ROWS)
     assert (place.counts["copies_refused"], place.counts["copies_without_room"]) == (3, 3)
     (line,) = caplog.messages
     assert "Raise max_copies_bytes, or add servers" in line
     await trio.sleep(60)
-    copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+    replication.keep(large("alpha.e4"), FOLLOWER, WHERE)
     assert len(caplog.messages) == 2, "it is said again, though not for each copy"
 
 
@@ -474,34 +474,34 @@ async def test_a_copy_that_its_authority_has_not_renewed_for_longer_than_it_ever
 ) -> None:
     """Sent again at last after 60 intervals, or asked for when its authority is dead and its lease over."""
     place.lease.holder.terms = LeaseTerms(3600_000_000_000)
-    copier, term_s = full(place), 3600
-    async with served(copier):
+    replication, term_s = full(place), 3600
+    async with served(replication):
         await trio.sleep(3 * (60 * INTERVAL_S + term_s))
-        copier.keep(large("alpha.e1"), FOLLOWER, WHERE)
-        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+        replication.keep(large("alpha.e1"), FOLLOWER, WHERE)
+        replication.keep(large("alpha.e4"), FOLLOWER, WHERE)
         assert "alpha.e4" not in said(place)
         await trio.sleep(60 * INTERVAL_S + term_s)
-        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+        replication.keep(large("alpha.e4"), FOLLOWER, WHERE)
     assert said(place)[-1] == "alpha.e4"
     assert [place.table.get(entity) is None for entity in ROWS] == [False, True, False]
 
 
 async def test_no_copy_gets_older_while_there_are_no_leases(place: Place, autojump_clock: MockClock) -> None:
     """Without a quorum nobody renews any. Who sends first when there is one again is not to displace the others'."""
-    copier = full(place)
-    async with served(copier):
+    replication = full(place)
+    async with served(replication):
         place.lease.may_act = lambda now_ns: False
         await trio.sleep(1000 * INTERVAL_S)
         place.lease.may_act = lambda now_ns: True
-        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+        replication.keep(large("alpha.e4"), FOLLOWER, WHERE)
     assert said(place) == list(ROWS)
 
 
 async def test_what_a_server_itself_had_makes_room_for_itself_and_what_that_costs_is_counted(
     place: Place, autojump_clock: MockClock
 ) -> None:
-    copier = full(place)
-    copier.keep_own(BALL, new_copy(Fence(1), 1, LARGE, CopySource.OWN))
+    replication = full(place)
+    replication.keep_own(BALL, new_copy(Fence(1), 1, LARGE, CopySource.OWN))
     assert (place.table.get("alpha.e1"), place.counts["copies_evicted"]) == (None, 1)
     assert place.table.get(BALL) is not None
 
@@ -509,13 +509,13 @@ async def test_what_a_server_itself_had_makes_room_for_itself_and_what_that_cost
 async def test_what_home_has_asked_for_makes_no_room_while_others_are_waited_for(
     place: Place, autojump_clock: MockClock
 ) -> None:
-    copier = full(place)
-    copier.asked_for("alpha.e1")
+    replication = full(place)
+    replication.asked_for("alpha.e1")
     for entity in ("alpha.e2", "alpha.e3"):
-        copier.keep(large(entity, 2), FOLLOWER, WHERE)
-    async with served(copier):
+        replication.keep(large(entity, 2), FOLLOWER, WHERE)
+    async with served(replication):
         await trio.sleep(350 * INTERVAL_S)
-        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+        replication.keep(large("alpha.e4"), FOLLOWER, WHERE)
     assert [place.table.get(entity) is None for entity in ROWS] == [False, True, False]
 
 
@@ -528,10 +528,10 @@ async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keep
     (other,) = {FOLLOWER, "alpha.s3"} - {first}
     there = Place(system)
     there.table = CopyTable(1 << 20, 3)
-    copier, follower = place.copier(), full(there)
-    async with served(copier):
+    replication, follower = place.replication(), full(there)
+    async with served(replication):
         await trio.sleep(INTERVAL_S)
-        copier.kept(kept(holding, place.copied[-1].tick), first)
+        replication.kept(kept(holding, place.copied[-1].tick), first)
         assert holding.life.acceptance.durable == {ADA: 1}
         place.lease.aside = frozenset({first})
         holding.life.take_input(ADA, 1, 2, b"\0" * 12)
@@ -542,7 +542,7 @@ async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keep
         follower.keep(message, FOLLOWER, WHERE)
         assert said(there) == list(ROWS)
         assert [upto for _, _, upto in holding.life.heard] == [2]
-        assert (holding.life.acceptance.durable, copier.leaning()) == ({ADA: 1}, 1)
+        assert (holding.life.acceptance.durable, replication.leaning()) == ({ADA: 1}, 1)
 
 
 async def test_who_sleeps_is_copied_again_in_time_also_where_an_interval_takes_far_longer(
@@ -550,19 +550,19 @@ async def test_who_sleeps_is_copied_again_in_time_also_where_an_interval_takes_f
 ) -> None:
     """Else its follower would take it for one that nobody relies on."""
     place = Place(system, Naps())
-    holding, copier = place.spawn(), place.copier()
-    take, sent_s = copier._take, [trio.current_time()]
+    holding, replication = place.spawn(), place.replication()
+    take, sent_s = replication._take, [trio.current_time()]
 
     def slowly(due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
         autojump_clock.jump(20 * INTERVAL_S)
         return take(due)
 
-    monkeypatch.setattr(copier, "_take", slowly)
-    async with served(copier):
+    monkeypatch.setattr(replication, "_take", slowly)
+    async with served(replication):
         while len(sent_s) < 20:
             await place.has_posted()
             sent_s.append(trio.current_time())
-            copier.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
+            replication.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
     longest_s = max(later - before for before, later in pairwise(sent_s))
     assert longest_s <= 2 * 60 * INTERVAL_S + 22 * INTERVAL_S
 
@@ -572,15 +572,15 @@ async def test_who_sleeps_is_copied_ever_more_seldom_once_the_copy_is_kept_and_a
     system: System, autojump_clock: MockClock, is_kept: bool, expected: list[int]
 ) -> None:
     place = Place(system, Naps())
-    holding, copier = place.spawn(), place.copier(checkpoint_s=5 * INTERVAL_S)
-    async with served(copier):
+    holding, replication = place.spawn(), place.replication(checkpoint_s=5 * INTERVAL_S)
+    async with served(replication):
         in_interval = []
         for interval in range(200):
             await trio.sleep(INTERVAL_S)
             if place.copied:
                 in_interval.append(interval)
                 if is_kept:
-                    copier.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
+                    replication.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
                 place.posted.clear()
             place.stage.environment.rounds.count += 1
         assert holding.life.sleep is not None

@@ -163,7 +163,7 @@ class Telling(Tally):
         self.at_work: list[int] = []
 
     def step(self, state: Any, inputs: Any, dt_s: float) -> Any:
-        self.at_work.append(self.stage.environment.black_box._page[0])
+        self.at_work.append(self.stage.environment.crash_guard._page[0])
         return super().step(state, inputs, dt_s)
 
 
@@ -176,7 +176,7 @@ async def test_it_is_written_down_before_the_world_is_at_work_and_taken_back_aft
     ticks(actor)
     assert bool((await inspect(actor))["broken"]) == bool(fails)
     assert world.at_work == [len(f"{BALL} 1")]
-    assert stage.environment.black_box._page[0] == 0
+    assert stage.environment.crash_guard._page[0] == 0
 
 
 async def test_failures_row_41_of_whom_servers_died_too_often_stands_still_here_until_it_is_released(
@@ -184,11 +184,11 @@ async def test_failures_row_41_of_whom_servers_died_too_often_stands_still_here_
 ) -> None:
     stage = Stage(system)
     holdings = Holdings(stage.environment, Written())
-    holdings.black_box.heard(BALL, [1] * TOO_OFTEN)
+    holdings.crash_guard.heard(BALL, [1] * TOO_OFTEN)
     life = holdings.spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1)).life
     assert life.quarantine.wherever == DIED_TWICE
     assert life.release()
-    assert (life.broken, holdings.black_box.verdict(BALL)) == ("", "")
+    assert (life.broken, holdings.crash_guard.verdict(BALL)) == ("", "")
 
 
 @pytest.mark.parametrize(("died_under", "stands_still"), [([1, 3], False), ([3, 5], False), ([5, 7], True)])
@@ -198,13 +198,13 @@ async def test_failures_row_41_a_release_holds_wherever_it_goes_until_servers_ha
     """Those who have died of it before have not heard that it was released."""
     stage = Stage(system)
     holdings = Holdings(stage.environment, Written())
-    holdings.black_box.heard(BALL, [1, 3])
+    holdings.crash_guard.heard(BALL, [1, 3])
     life = holdings.spawn(BALL, "ball", {}, Fence(5), Ownership(ADA, 1)).life
     assert life.release()
     frozen = life.freeze()
     assert frozen is not None
     elsewhere = Holdings(Stage(system).environment, Written())
-    elsewhere.black_box.heard(BALL, died_under)
+    elsewhere.crash_guard.heard(BALL, died_under)
     came = elsewhere.start(BALL, Fence(9), EntitySnapshot.decode(frozen.state)).life
     assert bool(came.quarantine.wherever) == stands_still
     assert EntitySnapshot.decode(came.encoded()).released_epoch == 5

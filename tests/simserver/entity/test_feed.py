@@ -380,7 +380,7 @@ async def test_what_has_had_no_tick_since_its_copy_is_not_compared_with_that(
 
     monkeypatch.setattr(copies, "_are_equal", are_equal)
     holding = place.spawn()
-    async with served(place.copier()):
+    async with served(place.replication()):
         await trio.sleep(5.5 * INTERVAL_S)
         assert (len(place.copied), compared) == (1, [])
         holding.life.commit(dict(holding.life.world), now_ns=1)

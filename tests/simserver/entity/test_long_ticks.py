@@ -94,7 +94,7 @@ class Server:
         object.__setattr__(environment, "may_act", keeper.may_act)
         object.__setattr__(environment, "is_lost_by", keeper.is_lost_by)
         object.__setattr__(environment, "black_box", box or CrashGuard(None, float))
-        self.box = environment.black_box
+        self.box = environment.crash_guard
         self.renewed()
 
     def renewed(self) -> None:

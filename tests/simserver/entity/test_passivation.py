@@ -213,29 +213,29 @@ def test_the_group_of_one_that_is_put_away_is_asked_for_once_and_whether_it_is_i
 
 async def test_it_is_copied_and_written_down_from_its_bytes_and_nothing_else_keeps_its_state(system: System) -> None:
     place = CopyPlace(system, Naps())
-    holding, copier = place.spawn(), place.copier()
+    holding, replication = place.spawn(), place.replication()
     assert holding.life.sleep is not None
-    ((_, (item,)),) = copier._take([holding]).items()
-    copier.kept(kept(holding, item.tick), FOLLOWER)
+    ((_, (item,)),) = replication._take([holding]).items()
+    replication.kept(kept(holding, item.tick), FOLLOWER)
     holding.life.put_away()
-    copier.put_away(BALL)
+    replication.put_away(BALL)
     taken: Any = {}
     for _ in range(20):
         place.stage.environment.rounds.count += 1
-        copier._round += 1
-        if taken := copier._take([holding]):
+        replication._round += 1
+        if taken := replication._take([holding]):
             break
     ((_, (again,)),) = taken.items()
     assert (again.state, again.tick) == (holding.life.encoded(), holding.life.tick)
-    copier.kept(kept(holding, again.tick), FOLLOWER)
-    assert copier._copied[BALL].world is not None
+    replication.kept(kept(holding, again.tick), FOLLOWER)
+    assert replication._copied[BALL].world is not None
     assert holding.life.passive is not None
     # Woken and put away again it may have another state at the next turn, if it had a tick in between.
     holding.life.wake()
     holding.life.commit(holding.life.world, now_ns=1)
     holding.life.fall_asleep()
     holding.life.put_away()
-    assert copier._take([holding])
+    assert replication._take([holding])
 
 
 # --- with its actor --------------------------------------------------------------------------------------------------

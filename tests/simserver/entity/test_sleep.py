@@ -193,10 +193,10 @@ async def test_a_notice_wakes_it_so_that_its_world_hears_that_it_leaves(system: 
     actor = stage.start(stage.fresh("naps"))
     assert actor.life.sleep is not None
     holdings: Any = {BALL: SimpleNamespace(life=actor.life, fence=actor.life.fence)}
-    courier: Any = SimpleNamespace(tell_player=lambda player, message: None)
+    outbox: Any = SimpleNamespace(tell_player=lambda player, message: None)
     clock: Any = SimpleNamespace(monotonic_ns=stage.environment.monotonic_ns)
     plan = DeparturePlan("transfer-1", BALL, "alpha.s2", notice_ms=5000)
-    NoticeTimer(holdings, courier, clock, lambda keep_time, entity: True).begin(plan, lambda: None)
+    NoticeTimer(holdings, outbox, clock, lambda keep_time, entity: True).begin(plan, lambda: None)
     ticks(actor, 3)
     assert not (await inspect(actor))["asleep"], "until it has left, or stays"
     assert [left is not None for left in world.leaves_in_ms] == [True] * 3

@@ -196,7 +196,7 @@ def five(place: Place, *poisoned: int) -> list[Holding]:
 async def test_failures_row_41_one_that_cannot_be_encoded_ends_the_copies_of_no_other(
     place: Place, autojump_clock: MockClock, checkpoint_s: float
 ) -> None:
-    async with served(place.copier(checkpoint_s=checkpoint_s)):
+    async with served(place.replication(checkpoint_s=checkpoint_s)):
         holdings = five(place, 2)
         for _ in range(8):
             await trio.sleep(INTERVAL_S)
@@ -220,7 +220,7 @@ async def test_states_that_cannot_be_compared_are_copied_anew(place: Place, auto
         __hash__ = None
 
     holding = place.spawn()
-    async with served(place.copier()):
+    async with served(place.replication()):
         for _ in range(3):
             holding.life.commit(Odd(), 1)
             await trio.sleep(INTERVAL_S)
@@ -229,7 +229,7 @@ async def test_states_that_cannot_be_compared_are_copied_anew(place: Place, auto
 
 async def test_failures_row_41_a_server_that_stops_writes_all_others_down(place: Place) -> None:
     five(place, 0, 3)
-    place.copier(checkpoint_s=1.0).check_in_all()
+    place.replication(checkpoint_s=1.0).check_in_all()
     assert [entity for entity, _ in place.checkpoints] == [f"alpha.ball-{number}" for number in (1, 2, 4)]
 
 
@@ -245,7 +245,7 @@ def recovery(place: Place, sent: list[Any] | None = None) -> Adoption:
         send=lambda message, *_, **__: None if sent is None else sent.append(message),
     )
     return Adoption(
-        ports_of(courier=nobody), place.lease, place.holdings, place.copier(), nobody, nobody, nobody, PutAside()
+        ports_of(outbox=nobody), place.lease, place.holdings, place.replication(), nobody, nobody, nobody, PutAside()
     )
 
 

@@ -287,7 +287,7 @@ async def test_an_entity_has_an_actor_though_it_could_not_be_written_down_or_its
         (Stage(system), Full(), "OSError when it began here"),
     ):
         known, attended = Holdings(stage.environment, notes), list[Any]()
-        known.caretaker = cast(Any, SimpleNamespace(cast=attended.append))
+        known.actor_keeper = cast(Any, SimpleNamespace(cast=attended.append))
         holding = known.start(BALL, Fence(1), replace(stage.fresh(), parts={"engine": b"\x01"}))
         assert known.get(BALL) is holding
         assert attended == [holding.life]

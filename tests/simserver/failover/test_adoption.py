@@ -55,9 +55,7 @@ class Scene:
         self.handed_on = ReleasedEpochs()
         me: Any = self
         self.unsettled = me
-        self.recovery = Adoption(
-            ports_of(courier=me, counts=self.counts), me, self.holdings, me, me, me, me, PutAside()
-        )
+        self.recovery = Adoption(ports_of(outbox=me, counts=self.counts), me, self.holdings, me, me, me, me, PutAside())
 
     # As arrivals, departures, stages, courier, copier.
     def keep_own(self, entity: str, copy: Copy) -> None:
@@ -437,7 +435,7 @@ async def test_of_staged_states_that_home_was_told_of_the_oldest_are_forgotten_f
     scene = Scene(system)
     scene.table = CopyTable(10, 10, fresh_ns=10**9)
     me: Any = scene
-    scene.recovery = Adoption(ports_of(courier=me, counts=scene.counts), me, scene.holdings, me, me, me, me, PutAside())
+    scene.recovery = Adoption(ports_of(outbox=me, counts=scene.counts), me, scene.holdings, me, me, me, me, PutAside())
     for entity in ("alpha.e1", "alpha.e2", "alpha.e3"):
         scene.staged = [staged(Fence(3), state=b"12345")]
         items = [RaisedItem(entity=entity, epoch=4, sub=0)]
@@ -468,11 +466,11 @@ async def test_failures_row_41_it_says_of_whom_it_died_and_lets_stand_still_of_w
     scene.live()
     found = scene.collect(4)
     assert found is not None
-    scene.holdings.black_box.heard(BALL, [1])
+    scene.holdings.crash_guard.heard(BALL, [1])
     items = [RaisedItem(entity=BALL, epoch=4, sub=0), RaisedItem(entity="alpha.other", epoch=4, sub=0)]
     scene.recovery.collect(Collect(number=1, items=items), HOME)
     assert scene.sent.pop().deaths == {BALL: [1]}, "who has died of it may be silent by now, and was heard"
-    scene.holdings.black_box._deaths[BALL] = [_Death(0.0, 2)]
+    scene.holdings.crash_guard._deaths[BALL] = [_Death(0.0, 2)]
     scene.recovery.collect(Collect(number=1, items=items), HOME)
     assert scene.sent.pop().deaths == {BALL: [1, 2]}
     wanted = found.state_hash

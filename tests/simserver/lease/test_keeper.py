@@ -30,7 +30,7 @@ def keeper_of(
     directory: Path,
     home: Any,
     counts: Counter[str] | None = None,
-    home_log: LogWatermark | None = None,
+    log_watermark: LogWatermark | None = None,
     *,
     stepped_down: Callable[[], None] = lambda: None,
     find_way_back: Callable[[str], Awaitable[bool]] = no_way_back,
@@ -38,7 +38,7 @@ def keeper_of(
 ) -> LeaseKeeper:
     """A lease that is bound to a server which does this, and renewed by `home`."""
     ports = ports_of(home=home, renew=getattr(home, "renew", None), counts=counts)
-    keeper = LeaseKeeper(ports, Nonces(directory / "lease.json"), home_log or LogWatermark(TrioClock()))
+    keeper = LeaseKeeper(ports, Nonces(directory / "lease.json"), log_watermark or LogWatermark(TrioClock()))
     keeper.bind(
         stepped_down=stepped_down, find_way_back=find_way_back, has_shared=has_shared, home_is_back=lambda: None
     )
@@ -72,8 +72,8 @@ async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_ke
 ) -> None:
     gave_up: list[int] = []
     counts: Counter[str] = Counter()
-    home_log = LogWatermark(TrioClock(), tmp_path / "home_log")
-    keeper = keeper_of(tmp_path, None, counts, home_log, stepped_down=lambda: gave_up.append(1))
+    log_watermark = LogWatermark(TrioClock(), tmp_path / "home_log")
+    keeper = keeper_of(tmp_path, None, counts, log_watermark, stepped_down=lambda: gave_up.append(1))
     keeper._begin_as(1)
     now_ns = TrioClock().monotonic_ns()
 
@@ -91,11 +91,11 @@ async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_ke
     assert not gave_up
     assert counts["log_went_back"] == 1
     assert sum("log_went_back" in record.message for record in caplog.records) == 1
-    assert home_log.position == "first"
+    assert log_watermark.position == "first"
     # The operator has put the log back that was there.
     assert await keeper._take(reply("granted", position="second"), "alpha.h1", now_ns)
     assert keeper.may_act(now_ns)
-    assert (keeper.log_went_back, home_log.position) == ("", "second")
+    assert (keeper.log_went_back, log_watermark.position) == ("", "second")
 
 
 async def test_a_server_whose_home_has_another_release_says_so_with_both_numbers_and_keeps_what_it_has(
@@ -120,7 +120,7 @@ class Back:
     """A server that has followed a log which went back, and what it is asked to give up when another one counts."""
 
     def __init__(self, directory: Path) -> None:
-        self.home_log = LogWatermark(TrioClock(), directory / "home_log")
+        self.log_watermark = LogWatermark(TrioClock(), directory / "home_log")
         self.counts: Counter[str] = Counter()
         self.asked: list[str] = []
         self.is_astray = True
@@ -128,7 +128,7 @@ class Back:
         self.keeper = self.new(directory)
 
     def new(self, directory: Path) -> LeaseKeeper:
-        return keeper_of(directory, None, self.counts, self.home_log, find_way_back=self.find_way_back)
+        return keeper_of(directory, None, self.counts, self.log_watermark, find_way_back=self.find_way_back)
 
     async def find_way_back(self, position: str) -> bool:
         assert not self.keeper.may_act(TrioClock().monotonic_ns()), "nothing may go on meanwhile"
@@ -167,7 +167,7 @@ async def test_failures_row_42_who_followed_a_log_that_went_back_gives_up_what_i
     assert back.counts["came_back_astray"] == 1
     assert await back.hears("granted", position="newest")
     assert back.keeper.may_act(TrioClock().monotonic_ns())
-    assert (back.home_log.position, back.home_log.doubtful) == ("newest", "")
+    assert (back.log_watermark.position, back.log_watermark.doubtful) == ("newest", "")
     assert back.asked == ["older"] * 3
 
 
@@ -179,7 +179,7 @@ async def test_failures_row_42_who_has_followed_no_other_log_goes_on_as_it_is(tm
     assert not await back.hears("went_back", position_known=True)
     assert await back.hears("granted", position="newest")
     assert (back.keeper.incarnation, back.asked) == (1, ["common"])
-    assert (back.home_log.position, back.home_log.doubtful, back.keeper.log_went_back) == ("newest", "", "")
+    assert (back.log_watermark.position, back.log_watermark.doubtful, back.keeper.log_went_back) == ("newest", "", "")
 
 
 async def test_failures_row_42_whose_log_was_accepted_as_lost_gives_up_what_that_gave(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ class Place:
         self.counts: Counter[str] = Counter()
         self.at_hand: PublicIdentity | None = THERE.identity.public
         self.looked_up = 0
-        self.whereabouts = PeerAddresses()
-        self.whereabouts.heard_from("alpha.s2", WHERE)
-        self.courier = Outbox(HERE, cast(Any, self), cast(Any, self), TrioClock(), self.counts, self.whereabouts)
+        self.peer_addresses = PeerAddresses()
+        self.peer_addresses.heard_from("alpha.s2", WHERE)
+        self.outbox = Outbox(HERE, cast(Any, self), cast(Any, self), TrioClock(), self.counts, self.peer_addresses)
 
     # As the way home.
 
@@ -56,7 +56,7 @@ class Place:
 
     def send(self, *names: str) -> None:
         for name in names:
-            assert self.courier.send(OwnerRequest(entity=f"alpha.{name}"), Trace(name), "alpha.s2", on_path=False)
+            assert self.outbox.send(OwnerRequest(entity=f"alpha.{name}"), Trace(name), "alpha.s2", on_path=False)
 
     def arrived(self) -> list[list[str]]:
         """The parcels, each as the names that were sent in it."""
@@ -72,7 +72,7 @@ class Place:
 async def serving() -> AsyncIterator[Place]:
     place = Place()
     async with trio.open_nursery() as nursery:
-        await nursery.start(place.courier.serve)
+        await nursery.start(place.outbox.serve)
         yield place
         nursery.cancel_scope.cancel()
 
@@ -98,7 +98,7 @@ async def test_where_more_is_known_to_come_the_first_leaves_with_the_others(
     async with serving() as place:
         for name in "ab":
             message = OwnerRequest(entity=f"alpha.{name}")
-            assert place.courier.send(message, Trace(name), "alpha.s2", on_path=False, hurry=False)
+            assert place.outbox.send(message, Trace(name), "alpha.s2", on_path=False, hurry=False)
         assert place.posted == []
         await settle()
         assert place.arrived() == [["a", "b"]]
@@ -131,7 +131,7 @@ async def test_what_cannot_be_sealed_at_once_is_counted_and_harms_nobody(
     async with serving() as place:
         trace = Trace("a").leave("alpha.s1", "owner_request", 1)
         # Its last hop has not arrived, so it cannot leave for another one.
-        assert place.courier.send(OwnerRequest(entity="alpha.a"), trace, "alpha.s2", on_path=True)
+        assert place.outbox.send(OwnerRequest(entity="alpha.a"), trace, "alpha.s2", on_path=True)
         assert (place.posted, place.counts) == ([], {"internal_error": 1})
         place.send("b")
         await settle()
@@ -176,7 +176,7 @@ async def test_served_again_a_courier_gets_ready_as_before(autojump_clock: trio.
     async with serving() as place:
         place.send("a")
     async with trio.open_nursery() as nursery:
-        await nursery.start(place.courier.serve)
+        await nursery.start(place.outbox.serve)
         place.send("b")
         await trio.sleep(2 * module._READY_AFTER_S)
         assert is_ready()
@@ -185,7 +185,7 @@ async def test_served_again_a_courier_gets_ready_as_before(autojump_clock: trio.
 
 async def test_a_courier_whom_nobody_serves_sends_nothing() -> None:
     place = Place()
-    assert not place.courier.send(OwnerRequest(entity="alpha.a"), Trace("a"), "alpha.s2", on_path=False)
+    assert not place.outbox.send(OwnerRequest(entity="alpha.a"), Trace("a"), "alpha.s2", on_path=False)
     assert (place.posted, place.counts) == ([], {"unsent_no_courier": 1})
 
 
@@ -216,7 +216,7 @@ async def test_what_waits_while_nobody_says_where_to_send_it_is_bounded(
         place.at_hand = None
         place.send("a", "b", "c")
         request = OwnerRequest(entity="alpha.d")
-        assert not place.courier.send(request, Trace("d"), "alpha.s2", on_path=False)
+        assert not place.outbox.send(request, Trace("d"), "alpha.s2", on_path=False)
         assert place.counts["unsent_too_many"] == 1
         await trio.sleep(1)
         assert place.arrived() == [["a", "b", "c"]]

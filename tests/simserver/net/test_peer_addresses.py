@@ -29,34 +29,34 @@ NEWS = (PeerRestarted(), PeerUnreachable(), PeerReachable(), PeerClosed(), LinkE
 def test_a_server_is_where_it_was_heard_last_unless_it_has_fallen_silent_since(
     steps: list[Event | tuple[str, int] | str],
 ) -> None:
-    whereabouts, heard, silent = PeerAddresses(), None, False
+    peer_addresses, heard, silent = PeerAddresses(), None, False
     for step in steps:
         if isinstance(step, tuple):
-            whereabouts.heard_from(PEER, step)
+            peer_addresses.heard_from(PEER, step)
             heard, silent = step, False
         elif isinstance(step, str):
-            whereabouts.doubt(PEER)
+            peer_addresses.doubt(PEER)
             silent = True
         else:
-            whereabouts.on_news(PEER, step)
+            peer_addresses.on_news(PEER, step)
             silent = {PeerUnreachable: True, PeerReachable: False, LinkExpired: False}.get(type(step), silent)
-        assert whereabouts.of_server(PEER) == (None if silent else heard)
-        assert whereabouts.last_of(PEER) == heard, "no directory knows where a player is"
-        assert whereabouts.is_silent(PEER) == silent
+        assert peer_addresses.of_server(PEER) == (None if silent else heard)
+        assert peer_addresses.last_of(PEER) == heard, "no directory knows where a player is"
+        assert peer_addresses.is_silent(PEER) == silent
 
 
 def test_what_an_earlier_endpoint_said_of_silence_does_not_count_for_the_next() -> None:
-    whereabouts, listeners = PeerAddresses(), list[Any]()
+    peer_addresses, listeners = PeerAddresses(), list[Any]()
 
     class Endpoint:
         def listen(self, listener: Any) -> None:
             listeners.append(listener)
 
-    whereabouts.watching(cast(LinkEndpoint, Endpoint()))
+    peer_addresses.watching(cast(LinkEndpoint, Endpoint()))
     listeners[0](PEER, PeerUnreachable())
-    assert whereabouts.is_silent(PEER)
-    whereabouts.watching(cast(LinkEndpoint, Endpoint()))
-    assert not whereabouts.is_silent(PEER)
+    assert peer_addresses.is_silent(PEER)
+    peer_addresses.watching(cast(LinkEndpoint, Endpoint()))
+    assert not peer_addresses.is_silent(PEER)
 
 
 @pytest.mark.parametrize("is_home_away", [False, True])
@@ -82,16 +82,16 @@ async def test_what_is_sent_to_a_silent_server_goes_to_where_the_directory_has_i
         def post(self, _to: str, where: tuple[str, int], _data: bytes, *, channel: int = 0) -> None:
             went.append(where)
 
-    whereabouts, around = PeerAddresses(), cast(Any, Around())
+    peer_addresses, around = PeerAddresses(), cast(Any, Around())
     here = Sealer("alpha.s1", Identity.generate())
-    courier = Outbox(here, around, around, TrioClock(), Counter(), whereabouts)
+    outbox = Outbox(here, around, around, TrioClock(), Counter(), peer_addresses)
     async with trio.open_nursery() as nursery:
-        await nursery.start(courier.serve)
-        whereabouts.heard_from(PEER, BEFORE)
+        await nursery.start(outbox.serve)
+        peer_addresses.heard_from(PEER, BEFORE)
         for news in (None, PeerUnreachable(), PeerReachable()):
             if news is not None:
-                whereabouts.on_news(PEER, news)
-            courier.send(OwnerRequest(entity="alpha.ball"), Trace("t"), PEER, on_path=False)
+                peer_addresses.on_news(PEER, news)
+            outbox.send(OwnerRequest(entity="alpha.ball"), Trace("t"), PEER, on_path=False)
             await trio.sleep(1.0)
         nursery.cancel_scope.cancel()
     assert went == [BEFORE, BEFORE if is_home_away else SINCE, BEFORE]

@@ -26,22 +26,22 @@ class Watch:
         self.confirmed_at_s: list[float] = []
         holding = cast(Any, SimpleNamespace(id=BALL, life=self.life))
         clock = cast(Any, SimpleNamespace(monotonic_ns=lambda: int(self.now_s * 1e9)))
-        self.silences = Inactivity(ports_of(clock=clock), [holding], self.told.append)
-        self.silences.sweep()
+        self.inactivity = Inactivity(ports_of(clock=clock), [holding], self.told.append)
+        self.inactivity.sweep()
 
     def asked(self, until_s: int, timeout_s: int = 0) -> list[int]:
         """For how long it was silent each time that home was asked until then, which answers with this timeout."""
         silent = []
         while self.now_s < until_s:
             self.now_s += 1
-            for request in self.silences.sweep():
+            for request in self.inactivity.sweep():
                 assert (request.entity, request.owner_rev) == (BALL, self.life.ownership.rev)
                 if request.silent_s:
                     silent.append(request.silent_s)
                 else:
                     self.confirmed_at_s.append(self.now_s)
                 word = OwnerWord(entity=BALL, owner=ADA, owner_rev=request.owner_rev, timeout_s=timeout_s)
-                self.silences.answered(request, word)
+                self.inactivity.answered(request, word)
         return silent
 
 
@@ -59,9 +59,9 @@ def test_who_is_heard_of_is_not_silent() -> None:
     watch = Watch()
     for _ in range(20):
         assert watch.asked(int(watch.now_s) + FIRST_SILENCE_S - 1) == []
-        watch.silences.heard(ADA)
+        watch.inactivity.heard(ADA)
     assert watch.asked(int(watch.now_s) + 15, timeout_s=35) == [10]
-    watch.silences.heard(ADA)
+    watch.inactivity.heard(ADA)
     assert watch.asked(int(watch.now_s) + 36, timeout_s=35) == [10, 35]
 
 
@@ -70,7 +70,7 @@ def test_who_owns_it_is_asked_now_and_then_though_the_one_who_is_watched_is_hear
     watch = Watch()
     while watch.now_s < 1700:
         assert watch.asked(int(watch.now_s) + 5) == []
-        watch.silences.heard(ADA)
+        watch.inactivity.heard(ADA)
     assert watch.confirmed_at_s == [60, 180, 420, 900, 1500]
 
 
@@ -91,7 +91,7 @@ def test_another_owner_is_another_silence_and_nobody_is_none() -> None:
     assert watch.asked(36) == [10]
     watch.life.ownership = Ownership("", 3)
     assert watch.asked(99) == []
-    assert watch.silences._heard_ns == {}, "players are forgotten who own nothing here"
+    assert watch.inactivity._heard_ns == {}, "players are forgotten who own nothing here"
 
 
 def test_who_waited_while_it_stood_still_elsewhere_or_here_was_not_silent() -> None:

@@ -321,7 +321,7 @@ class Known(list[Any]):
 
 def loads_of(holdings: Any, departures: Any, post: Any, homes: list[Any]) -> Loads:
     home, link = SimpleNamespace(members=lambda: homes), SimpleNamespace(stats={})
-    ports = ports_of(home=home, link=link, courier=post, clock=Clock())
+    ports = ports_of(home=home, link=link, outbox=post, clock=Clock())
     return Loads(ports, held_lease(), holdings, departures, LoadMeter(1), lambda: 0, lambda: False, 3)
 
 
@@ -374,8 +374,8 @@ class Told:
         self.stage = Stage(system, world=world)
         self.known = Holdings(self.stage.environment, Written())
         self.reports: list[LoadReport] = []
-        stayers = SimpleNamespace(too_large=lambda _: 0)
-        departures = SimpleNamespace(under_way=0, may_be_moved=lambda _: True, stayers=stayers)
+        retry_backoff = SimpleNamespace(too_large=lambda _: 0)
+        departures = SimpleNamespace(under_way=0, may_be_moved=lambda _: True, retry_backoff=retry_backoff)
         post = SimpleNamespace(send=lambda message, *_, **__: self.reports.append(message))
         home = SimpleNamespace(name="alpha.h1", link_host="127.0.0.1", link_port=1)
         self.loads = loads_of(self.known, departures, post, [home])

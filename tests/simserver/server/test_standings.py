@@ -13,7 +13,7 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.standing import MAX_WHY_CHARS, At, StandingInquiry, StandingRow
 from batonpass.authority.wire.transfer import HandoffReply
 from batonpass.simserver.server.standings import StandingAnswers
-from batonpass.simserver.transfer.source import concurrency as turnstile
+from batonpass.simserver.transfer.source import concurrency as concurrency_limit
 from batonpass.simserver.transfer.source.reasons import MAX_WAITS, WaitReason, Waits
 from tests.simserver.ports import TrioClock
 from tests.simserver.stage import BALL
@@ -124,7 +124,7 @@ async def test_what_is_ordered_while_home_is_silent_says_so_until_it_is_handed_o
 
 
 async def test_what_waits_for_its_turn_says_so(scene: Scene) -> None:
-    for number in range(turnstile.AT_ONCE):
+    for number in range(concurrency_limit.AT_ONCE):
         entity = f"alpha.one-{number}"
         scene.holdings.spawn(entity, "ball", {}, Fence(1), Ownership("alpha.ada", 1))
         scene.departures.begin(replace(PLAN, transfer_id=f"{TRANSFER}-{number}", entity=entity))
@@ -174,7 +174,7 @@ async def test_what_its_world_wants_elsewhere_says_where_and_why_it_is_not_there
         await trio.sleep(1)
         scene.lease.answers = False
         assert row_of(scene).why.endswith(": its home instance does not answer, so nobody could decide")
-        scene.departures._borders.close(THERE)
+        scene.departures._circuit_breaker.close(THERE)
         assert row_of(scene).why.endswith(": the home of that instance does not say whether it would have it")
         life.wants = ""
         assert row_of(scene) == StandingRow(entity=BALL, at=At.RUNS), "its world has thought of something else"

@@ -387,7 +387,7 @@ async def test_copies_and_checkpoints_have_the_state_alone(system: Any) -> None:
     frozen = frozen_state(holding.life)
     holding.life.resume(Fence(2))
     assert holding.life.encoded() == frozen
-    ((follower, (item,)),) = place.copier()._take([holding]).items()
+    ((follower, (item,)),) = place.replication()._take([holding]).items()
     assert (follower, EntitySnapshot.decode(item.state).parts) == (FOLLOWER, {})
     assert holding.life.state_bytes == len(item.state), "nor is room asked for them"
 

@@ -38,50 +38,56 @@ def steward_of(follower: _Follower, leader: Leader) -> MembershipExecutor:
         answer = leader(len(asked))
         if answer is not None:
             code, sentence = answer
-            steward.take_answer({"round": message["round"], "code": code, "sentence": sentence})
+            membership_executor.take_answer({"round": message["round"], "code": code, "sentence": sentence})
         return True
 
-    steward = MembershipExecutor("b", lambda: cast(RaftCore, follower), send, lambda: None, answer_within_s=0.4)
-    return steward
+    membership_executor = MembershipExecutor(
+        "b", lambda: cast(RaftCore, follower), send, lambda: None, answer_within_s=0.4
+    )
+    return membership_executor
 
 
 async def test_a_removal_whose_answer_was_lost_is_done_although_it_is_refused_when_asked_for_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     follower = _Follower(A, B)  # it has applied the removal of c, which the first request brought about
-    steward = steward_of(follower, lambda number: None if number == 1 else ("unknown_member", "'c' is not a member"))
+    membership_executor = steward_of(
+        follower, lambda number: None if number == 1 else ("unknown_member", "'c' is not a member")
+    )
 
-    await steward.dismiss("c", timeout_s=5.0)
+    await membership_executor.dismiss("c", timeout_s=5.0)
 
 
 async def test_it_waits_for_its_own_log_to_say_that_what_it_is_in_doubt_about_is_done(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     follower = _Follower(A, B, C)
-    steward = steward_of(follower, lambda number: None if number == 1 else ("unknown_member", "'c' is not a member"))
+    membership_executor = steward_of(
+        follower, lambda number: None if number == 1 else ("unknown_member", "'c' is not a member")
+    )
 
     async def apply_late() -> None:
         await trio.sleep(2.0)
         follower.configuration = Configuration.initial([A, B])
-        steward.look()
+        membership_executor.look()
 
     nursery.start_soon(apply_late)
-    await steward.dismiss("c", timeout_s=5.0)
+    await membership_executor.dismiss("c", timeout_s=5.0)
     assert trio.current_time() == pytest.approx(2.0, abs=0.1)
 
 
 async def test_a_refusal_in_doubt_that_was_meant_is_told_when_the_time_is_over(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    steward = steward_of(_Follower(A, B, C), lambda number: None if number == 1 else ("no_majority", "no"))
+    membership_executor = steward_of(_Follower(A, B, C), lambda number: None if number == 1 else ("no_majority", "no"))
 
     with pytest.raises(ChangeNotFinished, match="no_majority"):
-        await steward.dismiss("c", timeout_s=5.0)
+        await membership_executor.dismiss("c", timeout_s=5.0)
 
 
 async def test_a_refusal_without_doubt_is_told_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    steward = steward_of(_Follower(A, B), lambda _: ("unknown_member", "'c' is not a member"))
+    membership_executor = steward_of(_Follower(A, B), lambda _: ("unknown_member", "'c' is not a member"))
 
     with pytest.raises(ChangeRefused, match="unknown_member"):
-        await steward.dismiss("c", timeout_s=5.0)
+        await membership_executor.dismiss("c", timeout_s=5.0)
     assert trio.current_time() < 0.1

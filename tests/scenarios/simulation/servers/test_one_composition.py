@@ -152,7 +152,7 @@ def test_what_runs_of_the_parts_runs_in_both(shipped: Shell, simulated: Simserve
         served = {type(serve.__self__) for _, serve in build.services(node) if isinstance(serve, MethodType)}
         parts = (vars(node).values(), vars(node.ports).values())
         # Sockets and actors are not simulated.
-        elsewhere = {type(node.ledger), type(node.link), type(node.courier), type(node.ports.home), SimserverNode}
+        elsewhere = {type(node.ledger), type(node.link), type(node.outbox), type(node.ports.home), SimserverNode}
         serving = {type(one) for some in parts for one in some if hasattr(type(one), "serve")}
         assert serving - elsewhere == served
 

@@ -136,7 +136,7 @@ def test_what_the_disk_of_the_last_one_alive_made_durable_is_waited_for() -> Non
     until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
     cluster.mail.heal()
     server = cluster.servers[TARGET]
-    until(cluster, lambda: server.node.lease.is_alive and server.node.copier.table.get(ENTITY) is not None)
+    until(cluster, lambda: server.node.lease.is_alive and server.node.replication.table.get(ENTITY) is not None)
     passing(cluster, 10.0)
     record = cluster.record(ENTITY)
     assert record is not None
@@ -154,7 +154,7 @@ def test_when_the_last_one_alive_is_removed_the_older_copies_count() -> None:
     cluster.crash(SOURCE)
     cluster.mail.heal()
     server, log = cluster.servers[TARGET], cluster.logs["alpha"]
-    until(cluster, lambda: server.node.lease.is_alive and server.node.copier.table.get(ENTITY) is not None)
+    until(cluster, lambda: server.node.lease.is_alive and server.node.replication.table.get(ENTITY) is not None)
     until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
     passing(cluster, 5.0)
     assert (record := cluster.record(ENTITY)) is not None
@@ -320,7 +320,7 @@ def test_what_a_takeover_brought_home_is_looked_for_abroad_where_it_had_been_bef
     log.run("server.remove", {"server": SOURCE, "drain_id": "removed"})
     cluster.mail.heal()
     come_to_rest(cluster)
-    (last,) = [one for one in home.parts.recoveries.recent if (one.entity, one.last) == (ENTITY, SOURCE)]
+    (last,) = [one for one in home.parts.takeovers.recent if (one.entity, one.last) == (ENTITY, SOURCE)]
     assert last.tick > there - COPY_TICKS, "it was gone on with from what there was before it had been abroad"
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
@@ -515,7 +515,7 @@ def orphan_whose_follower_knows_more(parts: ServersParts) -> ServersCluster:
 def test_what_waited_for_its_server_goes_on_from_the_latest_copy_and_is_handed_back_to_it() -> None:
     """A durable input may be with a follower alone: the server's own checkpoint is of before it."""
     cluster = orphan_whose_follower_knows_more(ServersParts())
-    reports = [report for home in cluster.homes.values() for report in home.parts.recoveries.recent]
+    reports = [report for home in cluster.homes.values() for report in home.parts.takeovers.recent]
     (report,) = [report for report in reports if report.entity == ENTITY]
     assert (report.last, report.source) == (SOURCE, "follower")
     assert report.target != SOURCE

@@ -61,7 +61,7 @@ def moved(cluster: ServersCluster, entity: str, *, direct: bool) -> None:
     until(cluster, lambda: target.holding(entity) is not None)
     held = target.holding(entity)
     assert held is not None
-    table, streams = cluster.servers[FOLLOWER].node.copier.table, [one.streams[entity] for one in cluster.players]
+    table, streams = cluster.servers[FOLLOWER].node.replication.table, [one.streams[entity] for one in cluster.players]
     until(cluster, lambda: (copy := table.get(entity)) is not None and copy.fence == held.fence)
     until(cluster, lambda: any(stream.fence == tuple(held.fence) for stream in streams))
 

@@ -81,7 +81,7 @@ class World:
     def waits_for(self) -> list[str]:
         """Whom operators see to be waited for, on the member that grants leases."""
         homes = [self.cluster.homes[name] for name in ("alpha.h1", "alpha.h2")]
-        rows = [row for home in homes for row in home.parts.recoveries.to_data()["waiting"]]
+        rows = [row for home in homes for row in home.parts.takeovers.to_data()["waiting"]]
         return sorted({name for row in rows if row["entity"] == self.entity for name in row["waits_for"]})
 
     def applied(self) -> int:

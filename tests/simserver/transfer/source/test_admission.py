@@ -49,7 +49,7 @@ class Pair:
         self.vacancies = Vacancies(max_entities)
         self.is_drained = False
         self.told_incarnation: int | None = 3
-        ports, lease = ports_of(courier=post), cast(Any, self)
+        ports, lease = ports_of(outbox=post), cast(Any, self)
         self.target = Reception(ports, lease, Versioned(), held, self.vacancies, 4096)
         self.waiting: list[Callable[[], None]] | None = None
         self.heard: list[tuple[int, str]] = []

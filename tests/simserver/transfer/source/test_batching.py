@@ -21,7 +21,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.nursery: trio.Nursery | None = None
-        self.convoys = DepartureBatching(TrioClock(), self.spawn, self.begin, ConcurrencyLimit(PLACES))
+        self.batching = DepartureBatching(TrioClock(), self.spawn, self.begin, ConcurrencyLimit(PLACES))
         self.began: list[list[str]] = [[]]
 
     def spawn(self, function: Any, *args: Any) -> bool:
@@ -30,10 +30,10 @@ class Scene:
         return self.nursery is not None
 
     def begin(self, plan: DeparturePlan) -> None:
-        if self.convoys.turnstile.enter(plan, 300):
+        if self.batching.concurrency_limit.enter(plan, 300):
             self.began[-1].append(plan.entity)
         else:
-            self.convoys.turnstile.wait(plan)
+            self.batching.concurrency_limit.wait(plan)
 
     def wants_to_go(self, *entities: str) -> None:
         for entity in entities:
@@ -41,14 +41,14 @@ class Scene:
 
     def arrives(self, *entities: str) -> None:
         for entity in entities:
-            self.convoys.turnstile.leave(entity)
-            self.convoys.place_free("alpha.s2")
+            self.batching.concurrency_limit.leave(entity)
+            self.batching.place_free("alpha.s2")
         self.began.append([])
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
         async with trio.open_nursery() as self.nursery:
-            self.convoys.go_on()
+            self.batching.go_on()
             yield
             self.nursery.cancel_scope.cancel()
         self.nursery = None

@@ -10,17 +10,22 @@ THERE, TOO, ELSEWHERE = "beta.s1", "beta.s2", "gamma.s1"
 
 
 async def test_after_a_refusal_nobody_goes_there_for_a_while_and_then_one_tries(autojump_clock: MockClock) -> None:
-    borders = CircuitBreaker(TrioClock())
-    assert all(borders.may_try(THERE) for _ in range(3))
-    borders.close(THERE)
-    assert [borders.may_try(name) for name in (THERE, TOO, ELSEWHERE, "no name at all")] == [False, False, True, True]
+    circuit_breaker = CircuitBreaker(TrioClock())
+    assert all(circuit_breaker.may_try(THERE) for _ in range(3))
+    circuit_breaker.close(THERE)
+    assert [circuit_breaker.may_try(name) for name in (THERE, TOO, ELSEWHERE, "no name at all")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     await trio.sleep(CLOSED_NS / 1e9)
-    assert [borders.may_try(name) for name in (TOO, THERE, TOO)] == [True, False, False], "one tries"
+    assert [circuit_breaker.may_try(name) for name in (TOO, THERE, TOO)] == [True, False, False], "one tries"
     await trio.sleep(TRIAL_NS / 1e9)
-    assert borders.may_try(THERE), "nothing was heard of that one"
-    borders.close(TOO)
-    assert not borders.may_try(THERE)
-    borders.open(ELSEWHERE)
-    assert not borders.may_try(THERE)
-    borders.open(TOO)
-    assert all(borders.may_try(THERE) for _ in range(3))
+    assert circuit_breaker.may_try(THERE), "nothing was heard of that one"
+    circuit_breaker.close(TOO)
+    assert not circuit_breaker.may_try(THERE)
+    circuit_breaker.open(ELSEWHERE)
+    assert not circuit_breaker.may_try(THERE)
+    circuit_breaker.open(TOO)
+    assert all(circuit_breaker.may_try(THERE) for _ in range(3))

@@ -30,40 +30,40 @@ class Doors(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.turnstile: ConcurrencyLimit[Leaver] = ConcurrencyLimit(PLACES, BYTES)
+        self.concurrency_limit: ConcurrencyLimit[Leaver] = ConcurrencyLimit(PLACES, BYTES)
         self.under_way: dict[str, Leaver] = {}
         self.queue: list[Leaver] = []
 
     @rule(entity=entities, where=targets, state_bytes=st.integers(0, 12))
     def wants_to_leave(self, entity: str, where: str, state_bytes: int) -> None:
         leaver = Leaver(entity, where, state_bytes)
-        if entity in self.under_way or self.turnstile.waits(entity):
+        if entity in self.under_way or self.concurrency_limit.waits(entity):
             return
-        if self.turnstile.enter(leaver, state_bytes):
+        if self.concurrency_limit.enter(leaver, state_bytes):
             self.under_way[entity] = leaver
         else:
-            self.turnstile.wait(leaver)
-            self.turnstile.wait(Leaver(entity, "elsewhere"))
+            self.concurrency_limit.wait(leaver)
+            self.concurrency_limit.wait(Leaver(entity, "elsewhere"))
             self.queue.append(leaver)
 
     @rule(entity=entities)
     def has_left(self, entity: str) -> None:
-        self.turnstile.leave(entity)
+        self.concurrency_limit.leave(entity)
         self.others_follow(self.under_way.pop(entity, Leaver(entity, "")).target)
 
     @rule(entity=entities)
     def has_sent_its_state(self, entity: str) -> None:
         leaver = self.under_way.get(entity, Leaver(entity, ""))
-        assert self.turnstile.lighten(entity) == (leaver.state_bytes > 0)
+        assert self.concurrency_limit.lighten(entity) == (leaver.state_bytes > 0)
         if entity in self.under_way:
             self.under_way[entity] = replace(leaver, state_bytes=0)
         self.others_follow(leaver.target)
 
     def others_follow(self, target: str) -> None:
-        while (following := self.turnstile.following(target)) is not None:
+        while (following := self.concurrency_limit.following(target)) is not None:
             assert following == next(leaver for leaver in self.queue if leaver.target == target)
             self.queue.remove(following)
-            assert self.turnstile.enter(following, following.state_bytes)
+            assert self.concurrency_limit.enter(following, following.state_bytes)
             self.under_way[following.entity] = following
 
     def is_full(self, target: str) -> bool:
@@ -78,25 +78,25 @@ class Doors(RuleBasedStateMachine):
             sizes = [leaver.state_bytes for leaver in self.under_way.values() if leaver.target == target]
             assert sum(sizes) - max(sizes) < BYTES or len(sizes) == 1, "but for one, all fit in"
         assert all(self.is_full(leaver.target) for leaver in self.queue)
-        assert all(self.turnstile.is_full(target) == self.is_full(target) for target in ("near", "far"))
-        assert self.turnstile.waiting == len(self.queue)
+        assert all(self.concurrency_limit.is_full(target) == self.is_full(target) for target in ("near", "far"))
+        assert self.concurrency_limit.waiting == len(self.queue)
 
 
 TestDoors = Doors.TestCase
 
 
 def test_of_large_states_few_are_under_way_and_others_follow_when_a_quarter_of_the_bytes_has_left() -> None:
-    turnstile: ConcurrencyLimit[Leaver] = ConcurrencyLimit(16, 8)
+    concurrency_limit: ConcurrencyLimit[Leaver] = ConcurrencyLimit(16, 8)
     leavers = [Leaver(entity, "near") for entity in "abcdefghij"]
-    assert [turnstile.enter(leaver, 1) for leaver in leavers] == [True] * 8 + [False] * 2
+    assert [concurrency_limit.enter(leaver, 1) for leaver in leavers] == [True] * 8 + [False] * 2
     for leaver in leavers[8:]:
-        turnstile.wait(leaver)
-    assert turnstile.enter(Leaver("k", "far"), 9), "each server has its own"
-    turnstile.leave("a")
-    assert not turnstile.is_worth_while("near")
-    turnstile.leave("b")
-    assert turnstile.is_worth_while("near")
-    assert turnstile.following("near") == leavers[8]
+        concurrency_limit.wait(leaver)
+    assert concurrency_limit.enter(Leaver("k", "far"), 9), "each server has its own"
+    concurrency_limit.leave("a")
+    assert not concurrency_limit.is_worth_while("near")
+    concurrency_limit.leave("b")
+    assert concurrency_limit.is_worth_while("near")
+    assert concurrency_limit.following("near") == leavers[8]
 
 
 @given(st.lists(st.integers(0, 10**11)))

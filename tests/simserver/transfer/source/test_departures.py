@@ -138,7 +138,7 @@ class Scene:
         self.stage = Stage(system)
         self.holdings = Holdings(self.stage.environment, Written())
         self.rooms, self.lease = Rooms(), HeldLease()
-        self.ports = ports_of(Sealer(HERE, IDENTITY), home=post, courier=post, counts=self.counts, spans=spans)
+        self.ports = ports_of(Sealer(HERE, IDENTITY), home=post, outbox=post, counts=self.counts, spans=spans)
         self.limit(DepartureLimits())
 
     def limit(self, limits: DepartureLimits) -> None:
@@ -249,7 +249,7 @@ async def test_failures_row_42_what_was_refused_before_the_log_raised_the_fence_
         send=lambda *_, **__: None,
     )
     recovery = Adoption(
-        ports_of(courier=rest, counts=scene.counts),
+        ports_of(outbox=rest, counts=scene.counts),
         rest,
         scene.holdings,
         rest,

@@ -42,11 +42,13 @@ class Here:
         self.holdings = Holdings(Stage(system).environment, Written())
         me: Any = self
         nothing: Any = None
-        ports, lease = ports_of(Sealer(HERE, IDENTITY), courier=me, counts=self.counts), held_lease()
+        ports, lease = ports_of(Sealer(HERE, IDENTITY), outbox=me, counts=self.counts), held_lease()
         self.arrivals = Arrivals(ports, lease, self.holdings, nothing, nothing, nothing)
         self.leaving: set[str] = set()
         self.is_crowded = False
-        self.births = EntitySpawns(ports, lease, self.holdings, me, me, self.arrivals.fence_raised, newborns=None)
+        self.births = EntitySpawns(
+            ports, lease, self.holdings, me, me, self.arrivals.fence_raised, creation_barrier=None
+        )
 
     def is_leaving(self, entity: str) -> bool:
         return entity in self.leaving

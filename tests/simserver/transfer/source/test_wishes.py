@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from batonpass.authority.errors import Reason
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.records import Role
-from batonpass.simserver.transfer.source import backoff as retry_backoff
+from batonpass.simserver.transfer.source import backoff
 from batonpass.simserver.transfer.source.backoff import FORGET_NS, LONGEST_WISH_NS, MAX_TARGETS, RetryBackoff
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from tests.simserver.stage import BALL
@@ -143,17 +143,17 @@ async def test_what_came_back_is_sent_on_at_once(scene: Scene) -> None:
     scene.spawn()
     scene.rooms.reason = Reason.CAPACITY.value
     scene.departures.wants_to_go(BALL, THERE)
-    assert scene.departures.stayers.stay(BALL, THERE) is not None
+    assert scene.departures.retry_backoff.stay(BALL, THERE) is not None
     scene.rooms.reason = ""
     scene.departures.begin(DeparturePlan("transfer-1", BALL, THERE, ordered=True))
     scene.departures.activated(*activated())
-    assert scene.departures.stayers.stay(BALL, THERE) is None
+    assert scene.departures.retry_backoff.stay(BALL, THERE) is None
 
 
 async def test_a_state_that_is_too_large_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     for _ in range(3):
-        assert scene.departures.stayers.is_too_large(BALL, MAX_STATE_BYTES + 1)
+        assert scene.departures.retry_backoff.is_too_large(BALL, MAX_STATE_BYTES + 1)
     assert len(lines(caplog)) == 1
 
 
@@ -214,13 +214,13 @@ async def test_of_names_that_are_no_servers_a_few_are_remembered(
 async def test_one_entity_too_many_makes_the_longest_refused_one_be_forgotten_and_no_other(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry_backoff, "MAX_ENTITIES", 3)
-    stayers = RetryBackoff(scene.departures._clock)
+    monkeypatch.setattr(backoff, "MAX_ENTITIES", 3)
+    retry_backoff = RetryBackoff(scene.departures._clock)
     names = [f"alpha.e{number}" for number in range(4)]
     for name in (*names[:3], names[0], names[3]):
-        stayers.refused(name)
-        stayers.wished_in_vain(name, THERE, Reason.CAPACITY)
-        stayers.is_too_large(name, MAX_STATE_BYTES + 1)
-    assert [stayers.may_be_moved(name) for name in names] == [False, True, False, False]
-    assert [stayers.stay(name, THERE) is None for name in names] == [False, True, False, False]
-    assert stayers.too_large(names) == 3
+        retry_backoff.refused(name)
+        retry_backoff.wished_in_vain(name, THERE, Reason.CAPACITY)
+        retry_backoff.is_too_large(name, MAX_STATE_BYTES + 1)
+    assert [retry_backoff.may_be_moved(name) for name in names] == [False, True, False, False]
+    assert [retry_backoff.stay(name, THERE) is None for name in names] == [False, True, False, False]
+    assert retry_backoff.too_large(names) == 3

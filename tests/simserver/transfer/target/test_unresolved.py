@@ -15,7 +15,7 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, Passed, ReportReply, StageWord, Stranded
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeUnreachable
-from batonpass.simserver.transfer.target import unresolved as loose_ends
+from batonpass.simserver.transfer.target import unresolved
 from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers, Unsettled
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import TrioClock, held_lease, ports_of
@@ -70,8 +70,8 @@ class Desk:
 
 @pytest.fixture
 async def desk(system: System, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr(loose_ends, "STATE_AFTER_NS", round(STATE_AFTER_S * 1e9))
-    monkeypatch.setattr(loose_ends, "CHAIN_AFTER_NS", round(CHAIN_AFTER_S * 1e9))
+    monkeypatch.setattr(unresolved, "STATE_AFTER_NS", round(STATE_AFTER_S * 1e9))
+    monkeypatch.setattr(unresolved, "CHAIN_AFTER_NS", round(CHAIN_AFTER_S * 1e9))
     return Desk(system)
 
 
@@ -136,7 +136,7 @@ async def test_leave_that_came_too_late_is_given_back_once_each_time_it_comes(de
 
 
 def test_the_table_forgets_the_oldest_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loose_ends, "MAX_LOOSE", 2)
+    monkeypatch.setattr(unresolved, "MAX_LOOSE", 2)
 
     class Stopped(TrioClock):
         def monotonic_ns(self) -> int:
