@@ -54,8 +54,8 @@ def test_of_all_that_were_simulated_the_one_at_work_is_known_and_only_once(
 def test_a_process_that_is_killed_in_a_step_leaves_the_name(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, signal, sys\n"
-        "from batonpass.simserver.entity.crash_guard import BlackBox\n"
-        "with BlackBox(pathlib.Path(sys.argv[1]), float).simulating('alpha.ball', 3):\n"
+        "from batonpass.simserver.entity.crash_guard import CrashGuard\n"
+        "with CrashGuard(pathlib.Path(sys.argv[1]), float).simulating('alpha.ball', 3):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=os.environ, check=False)

@@ -93,7 +93,7 @@ class Server:
         environment = self.stage.environment
         object.__setattr__(environment, "may_act", keeper.may_act)
         object.__setattr__(environment, "is_lost_by", keeper.is_lost_by)
-        object.__setattr__(environment, "black_box", box or CrashGuard(None, float))
+        object.__setattr__(environment, "crash_guard", box or CrashGuard(None, float))
         self.box = environment.crash_guard
         self.renewed()
 

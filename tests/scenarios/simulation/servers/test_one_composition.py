@@ -121,13 +121,13 @@ def test_whatever_is_wired_in_a_shipped_server_is_wired_in_a_simulated_one(
 def test_the_wires_that_a_simulation_lacked_once_are_there(simulated: SimserverNode) -> None:
     wires = wires_of(simulated)
     assert {
-        ("Passes._signed", "calls port certificates.signed"),
-        ("_Simulated.find_way_back", "calls Astray.find_way_back"),
-        ("Node.visitors", "Visitors"),
+        ("PassSigning._signed", "calls port certificates.signed"),
+        ("_Simulated.find_way_back", "calls LogRollback.find_way_back"),
+        ("SimserverNode.foreign_entities", "ForeignEntities"),
         ("Arrivals._lease", "LeaseKeeper"),
         ("port sealer", "calls LeaseKeeper.heard_log"),
         ("port home", "calls LeaseKeeper.why_not_asked"),
-        ("LeaseKeeper._home_log", "port home_log"),
+        ("LeaseKeeper._log_watermark", "port log_watermark"),
     } <= wires
 
 
