@@ -16,7 +16,7 @@ such tables itself and every other package may import it.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 __all__ = ["FifoTable", "LruTable"]
 
@@ -35,14 +35,14 @@ class FifoTable(OrderedDict[K, V]):
             What is deleted, popped or cleared is not displaced.
     """
 
-    __slots__ = ("_on_evict", "max_entries")
+    __slots__ = ("max_entries", "on_evict")
 
     def __init__(self, max_entries: int, on_evict: Callable[[K, V], object] | None = None) -> None:
         if max_entries < 0:
             raise ValueError(f"a table cannot hold {max_entries} entries")
         super().__init__()
         self.max_entries: Final = max_entries
-        self._on_evict: Final = on_evict
+        self.on_evict: Final = on_evict
 
     def __setitem__(self, key: K, value: V) -> None:
         # Not by `super()`, which takes as long again.
@@ -50,10 +50,14 @@ class FifoTable(OrderedDict[K, V]):
         if len(self) > self.max_entries:
             self._evict()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As `copy` and `pickle` make another one."""
+        return type(self), (self.max_entries, self.on_evict), None, None, iter(self.items())
+
     def _evict(self) -> None:
         key, value = self.popitem(last=False)
-        if self._on_evict is not None:
-            self._on_evict(key, value)
+        if self.on_evict is not None:
+            self.on_evict(key, value)
 
 
 class LruTable(FifoTable[K, V]):

@@ -37,10 +37,10 @@ _PRELOADED: Final = (
     "batonpass.simserver.server.main",
     "batonpass.scenarios.cli.main",
 )
-# Their APIs, whose OpenAPI documents are the same whichever server they serve.
+# Their APIs, whose OpenAPI documents are the same whichever server they serve, and what each is given of one.
 _APPS: Final = (
-    ("batonpass.homeserver.rest.api", "make_app"),
-    ("batonpass.simserver.server.http_status", "make_status_app"),
+    ("batonpass.homeserver.rest.api", "make_app", 1),
+    ("batonpass.simserver.server.http_status", "make_status_app", 3),
 )
 # A request or an answer: one packet, far above the environment and the arguments of any server.
 _MAX_PACKET_BYTES: Final = 512 * 1024
@@ -174,8 +174,8 @@ def prepare() -> None:
     """Import what servers import, and make what each of them would make again: their documents, their trust."""
     for module in _PRELOADED:
         importlib.import_module(module)
-    for module, maker in _APPS:
-        getattr(importlib.import_module(module), maker)(_Nobody())
+    for module, maker, given in _APPS:
+        getattr(importlib.import_module(module), maker)(*[_Nobody()] * given)
     importlib.import_module("batonpass.actors.http.client").trusted_authorities()
 
 

@@ -177,7 +177,7 @@ class Holdings:
         self._environment = environment
         self._notes = notes
         self._living: dict[str, Holding] = {}
-        self._gone: LruTable[str, Tombstone] = LruTable(MAX_TOMBSTONES, lambda entity, _: notes.forget(entity))
+        self._gone: LruTable[str, Tombstone] = LruTable(MAX_TOMBSTONES, self._forgotten)
         # Bounded by what has lived here and was neither handed over nor taken up again.
         self._lived: dict[str, Fence] = {}
         self._lived_since: dict[str, int] = {}
@@ -424,6 +424,9 @@ class Holdings:
         """Have an actor given to a life that has none."""
         if self.actor_keeper is not None:
             self.actor_keeper.cast(life)
+
+    def _forgotten(self, entity: str, _: Tombstone) -> None:
+        self._notes.forget(entity)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
         """Somebody else has authority now, under `fence`: the entity ends here. The players that should be told.

@@ -1,6 +1,7 @@
 """Tables with a bound, against a model that is a list of pairs, oldest first."""
 
 import ast
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,14 @@ def test_no_module_bounds_a_table_by_hand() -> None:
         for line in bounds_by_hand(ast.parse(path.read_text()))
     }
     assert by_hand == set()
+
+
+@pytest.mark.parametrize("kind", [FifoTable, LruTable])
+def test_a_copy_has_the_same_entries_in_the_same_order_and_the_same_bound(kind: type[FifoTable[int, int]]) -> None:
+    table = kind(3)
+    table.update({1: 1, 2: 2, 3: 3})
+    for made in (copy.copy(table), copy.deepcopy(table)):
+        assert (type(made), list(made.items())) == (kind, [(1, 1), (2, 2), (3, 3)])
+        made[4] = 4
+        assert list(made) == [2, 3, 4]
+    assert list(table) == [1, 2, 3]

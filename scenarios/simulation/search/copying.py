@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final
 
+from batonpass.crypto.bounded_tables import FifoTable
+
 __all__ = ["deep_copy"]
 
 _Memo = dict[int, Any]
@@ -34,10 +36,10 @@ def deep_copy(value: Any, memo: _Memo) -> Any:
     known = memo.get(id(value), _MISSING)
     if known is not _MISSING:
         return known
-    replication = _copiers.get(kind)
-    if replication is None:
-        replication = _copiers[kind] = _copier_of(kind)
-    made = replication(value, memo)
+    copier = _copiers.get(kind)
+    if copier is None:
+        copier = _copiers[kind] = _copier_of(kind)
+    made = copier(value, memo)
     memo[id(value)] = made
     return made
 
@@ -51,6 +53,8 @@ def _copier_of(kind: type) -> _Copier:
     }.get(kind)  # fmt: skip
     if known is not None:
         return known
+    if issubclass(kind, FifoTable):
+        return _copied_table
     if kind.__bases__ == (tuple,) and hasattr(kind, "_fields"):
         return _copied_named
     return _copier_of_slots(kind) if _is_plain(kind) else copy.deepcopy
@@ -110,6 +114,14 @@ def _copied_dict(value: Any, memo: _Memo) -> Any:
         made[key if type(key) in _ATOMS else deep_copy(key, memo)] = (
             held if type(held) in _ATOMS else deep_copy(held, memo)
         )
+    return made
+
+
+def _copied_table(value: FifoTable[Any, Any], memo: _Memo) -> Any:
+    made: FifoTable[Any, Any] = type(value)(value.max_entries, deep_copy(value.on_evict, memo))
+    memo[id(value)] = made
+    for key, held in value.items():
+        made[deep_copy(key, memo)] = deep_copy(held, memo)
     return made
 
 

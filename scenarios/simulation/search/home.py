@@ -85,6 +85,9 @@ class _Store:
     def kind_of(self, entity_id: str) -> str:
         return self.entity(entity_id).kind
 
+    def group(self, _group: str) -> None:
+        """Nothing moves in groups here."""
+
     def recovery(self, entity_id: str) -> RecoveryRow | None:
         data = self.data.get(("recoveries", entity_id))
         return None if data is None else RecoveryRow.from_data(data)

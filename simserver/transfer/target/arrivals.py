@@ -94,7 +94,7 @@ class Arrivals:
         self._stages = stages
         self._clock = clock
         self._counts = counts
-        self._machines: LruTable[str, Incoming] = LruTable(MAX_MACHINES, lambda entity, _: self._settle(entity))
+        self._machines: LruTable[str, Incoming] = LruTable(MAX_MACHINES, self._forgotten)
         # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
         self._contexts: LruTable[Permission, Context] = LruTable(MAX_CONTEXTS)
         self._staging = StagingQuota()
@@ -348,6 +348,9 @@ class Arrivals:
             self._clock.monotonic_ns(),
             source,
         )
+
+    def _forgotten(self, entity: str, _: Incoming) -> None:
+        self._settle(entity)
 
     def _settle(self, entity: str) -> None:
         """The offers held of an entity may be others than before: those for which there is no room are let go."""
