@@ -74,7 +74,7 @@ def _is_plain(kind: Any) -> bool:
     )
 
 
-def _copier_of_slots(kind: type) -> _Copier:
+def _copier_of_slots(kind: Any) -> _Copier:
     slots = tuple(name for name in _slots_of(kind) if name not in ("__dict__", "__weakref__"))
     new_one, set_attribute = kind.__new__, object.__setattr__
 
