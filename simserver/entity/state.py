@@ -1,18 +1,17 @@
 """The life of an entity on this server: everything that its actor must not take with it when it ends.
 
 An actor runs the world's code, and may crash or be killed at any time. What it has achieved is committed here after
-every tick, by reference and in one step that cannot fail half-way, so that the next actor of the same entity goes on
-after the last tick that anybody has seen: with the same state, inputs, cursors and fence, frozen or not. Freezing,
-resuming and retiring are decided by the hand-over machinery and change the life itself, at once and whether or not it
-has an actor at that moment; there is no message about them that could be lost.
+every tick, by reference and in one step that cannot fail half-way. So the next actor of the same entity continues after
+the last tick that was seen: with the same state, inputs, cursors and fence, frozen or not. Freezing, resuming and
+retiring are decided by the hand-over machinery and change the life itself, at once and whether or not it has an actor
+at that moment; there is no message about them that could be lost.
 
-Everything here is synchronous: whoever is ended by somebody else is ended before or after one of these steps.
+Everything here is synchronous: a task that is ended by another one is ended before or after one of these steps.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from batonpass.actors.base.errors import is_stopping, said
@@ -35,7 +34,7 @@ from batonpass.simserver.entity.sleep import Sleep, may_sleep
 from batonpass.simserver.entity.snapshot import EntitySnapshot, Frozen, state_hash
 from batonpass.simserver.world.api import schema_version, takes
 from batonpass.simserver.world.migration import UP_TO_DATE, brought_up_to_date, is_up_to_date
-from batonpass.simserver.world.participants import NO_PARTS, dehydrated, rehydrate, release, with_parts
+from batonpass.simserver.world.participants import release, with_parts
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried
 
@@ -51,13 +50,13 @@ class Life:
     """One entity, from its arrival on this server until it leaves; see the head of the module.
 
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
-    more, and no actor is to be started for it. `broken` says why it stands still, if it does, and moves with
-    it. `step_ns` is how long the world takes for a tick, lately, `state_bytes` the length of its last snapshot,
+    more, and no actor is to be started for it. `broken` says why it is quarantined, if it is, and moves with it.
+    `step_ns` is how long the world takes for a tick, lately, `state_bytes` the length of its last snapshot,
     `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
     `simserver.entity.sleep`. `passive` is there while it is put away, and has no actor: then state, inbox and what is
-    carried are in there, and are brought back, with an actor, by whoever wants one of them. `owes_tick` says that its
-    first actor since has to begin with a tick. `wants` names the server on which its world wants it, if that is another
-    one.
+    carried are in there, and are brought back, with an actor, by the first access to one of them. `owes_tick` says
+    that its first actor since has to begin with a tick. `wants` names the server on which its world wants it, if that
+    is another one.
     """
 
     __slots__ = (
@@ -101,7 +100,7 @@ class Life:
     ) -> None:
         """Begins from the snapshot: from here on this server is in custody.
 
-        Unless it `begins` at once, whoever makes it has it `begin` within the same step, and nobody looks before that.
+        Unless it `begins` at once, its maker calls `begin` within the same step, and it is not looked at before that.
         """
         self._env = environment
         self.id = entity
@@ -125,7 +124,7 @@ class Life:
         self.wants = ""
         self.state_bytes = 0
         self.leaves_at_ns = 0
-        self._parts = PartsAtRest(snapshot.tick, snapshot.parts)
+        self._parts = PartsAtRest(environment, snapshot)
         self._begun_ns = environment.monotonic_ns()
         if begins:
             self.begin()
@@ -166,10 +165,8 @@ class Life:
 
     def rehydrate(self) -> None:
         """Its world takes up the parts that came with it, before the first tick; see `simserver.world.participants`."""
-        parts = self._parts.kept
-        if parts is not None and not self.broken:
-            with self.at_work():
-                rehydrate(self._env.world, self.id, self.seen, parts.shown, self._env.count)
+        if not self.broken:
+            self._parts.rehydrate(self)
 
     # --- at work ---------------------------------------------------------------------------------------------------
 
@@ -213,8 +210,8 @@ class Life:
     def taken_up_by(self, ref: Ref) -> None:
         """An actor begins to simulate it, the first one or one in place of another that ended.
 
-        If actors crash on it again and again it stands still from here on: it is kept, can be looked at and handed
-        over, and does no more harm. An actor that somebody ended is nothing to hold against it.
+        If actors crash on it again and again it is quarantined from here on: it is kept, can be looked at and handed
+        over, and does no more harm. An actor that was ended from outside is nothing to hold against it.
         """
         before, self.ref = self.ref, ref
         if before is None or before.alive or cause_of(before.process.reason) is None:
@@ -248,7 +245,7 @@ class Life:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
 
         That is so wherever it goes. It takes a tick of its own, since copies are named by fence and tick: the one of
-        before is not to be gone on with. A frozen one is named already.
+        before is not to be continued. A frozen one is named already.
         """
         self.wake()
         self._tick += not self.frozen
@@ -261,14 +258,14 @@ class Life:
 
     @property
     def is_untaken(self) -> bool:
-        """Whether it stands still because the world here takes no such kind or form, which another's may.
+        """Whether it is quarantined because the world here takes no such kind or form, which another's may.
 
         Not if the world takes them and fails on this very state: that would be so elsewhere.
         """
         return self.quarantine.is_unread and not takes(self._env.world, self.kind, self.schema)
 
     def release(self, *, discard_inputs: bool = False) -> bool:
-        """Simulate it again, once people have looked at it; whether it stood still. It does so again if that fails.
+        """Simulate it again, once people have looked at it; whether it was quarantined. It is again if that fails.
 
         One that sleeps is woken, so that its world looks at it for a tick: true as well.
 
@@ -323,7 +320,7 @@ class Life:
         return applied
 
     def has(self, change: EntityChange) -> None:
-        """Something but a tick has changed it: whoever subscribes to that is told."""
+        """Something but a tick has changed it: the subscribers to that are told."""
         self._env.feed.changed(self.id, self.fence, self.tick, change)
 
     @property
@@ -351,8 +348,8 @@ class Life:
 
     def fall_asleep(self) -> None:
         """Its world says that nothing will change: no ticks from here on, until it wakes."""
-        stands_still = self.frozen or self.broken or self.ownership.suspended
-        if not (stands_still or self.over or self.leaves_at_ns or self.inbox.pending):
+        has_no_ticks = self.frozen or self.broken or self.ownership.suspended
+        if not (has_no_ticks or self.over or self.leaves_at_ns or self.inbox.pending):
             self.sleep = Sleep.begun(self._env.rounds.count, self.tick, self.carried.timers)
 
     def wake(self) -> None:
@@ -366,7 +363,7 @@ class Life:
         self._tick, self._ticks_here, self.sleep = self.tick, self.ticks_here, None
 
     def _sleep_if_it_may(self) -> None:
-        """It begins here, or goes on: without a tick, if its world has nothing to do in it.
+        """It begins here, or is resumed: without a tick, if its world has nothing to do in it.
 
         A state in another form than it came in needs one, to become its state.
         """
@@ -388,15 +385,15 @@ class Life:
     def put_away(self) -> bool:
         """Give back the memory of one that sleeps: its actor ends, and its bytes are kept; whether it was done.
 
-        Whoever calls this sees to it that nothing waits for the actor. Raises whatever encoding or reading raises, of
-        what is no CBOR data; it stays as it is then.
+        The caller sees to it that nothing waits for the actor. Raises whatever encoding or reading raises, of what is
+        no CBOR data; it stays as it is then.
         """
         if self.sleep is None or self.passive is not None or self.frozen or self.over or self.leaves_at_ns:
             return False
         if self._parts.present(self.tick) is not None:
             return False
         passive = PassivatedState.of(self._encoder.around_tick(self), self.inbox)
-        # What can be encoded need not be readable: a reader takes fewer levels. Nobody could bring it back.
+        # What can be encoded need not be readable: a reader takes fewer levels. It could not be brought back.
         EntitySnapshot.decode(passive.encoded(self.tick))
         self.passive = passive
         del self._encoder, self.carried, self.inbox, self.world
@@ -418,7 +415,7 @@ class Life:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Asked only for what is not there: who is not put away pays nothing, and nobody can forget to look.
+            # Asked only for what is not there: a life that is not put away pays nothing, and no caller forgets to look.
             if name in _BODY and self.passive is not None:
                 self._bring_back(self.passive)
                 return getattr(self, name)
@@ -486,26 +483,13 @@ class Life:
         """What a freeze at this moment would give; nothing is changed by it."""
         state = self.encoded_state()
         self.state_bytes = len(state)
-        encoded = with_parts(state, self._dehydrated(len(state)))
+        is_readable = not self.broken and self._migrated is UP_TO_DATE
+        encoded = with_parts(state, self._parts.ready(self, is_readable=is_readable))
         digest, now_ns = state_hash(encoded), self._env.monotonic_ns()
         return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns, self.schema)
 
-    def _dehydrated(self, state_bytes: int) -> Mapping[str, bytes]:
-        """The parts with which it is frozen, if it is before its next tick: asked for once, however often it is tried.
-
-        What nobody here could read goes on as it came. What a world that failed has made of its parts, nobody knows.
-        """
-        instead: Mapping[str, bytes] | None = None
-        if self.broken or self._migrated is not UP_TO_DATE:
-            instead = NO_PARTS if self.quarantine.wherever else self._parts.shown(self.tick)
-        return self._parts.ready(self.tick, partial(self._asked_for_parts, state_bytes), instead)
-
-    def _asked_for_parts(self, state_bytes: int) -> Mapping[str, bytes]:
-        with self.at_work():
-            return dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
-
     def thaw(self) -> None:
-        """Take back a freeze of which nobody else has heard."""
+        """Take back a freeze of which no other server has heard."""
         if self.frozen:
             self._env.custody.changed(self.stint.ended(0, "", 0))
             self._go_on()
@@ -547,7 +531,7 @@ class Life:
             self.state_bytes = len(state)
             digest = state_hash(self._parts.around(state, self.tick))
         except Exception as error:
-            # Whoever had it may have heard that it is here.
+            # The server that had it may have heard that it is here.
             self.cannot_be_encoded(error)
         fence = self.fence
         self.stint = Stint(self.id, self._env.server, fence.epoch, fence.sub, tick, digest, now_ns)
@@ -579,9 +563,9 @@ class Life:
         return self._encoder.encode(self) if self.passive is None else self.passive.encoded(self.tick)
 
     def encoded_if_portable(self, *, whole: bool = False) -> bytes | None:
-        """The same (with parts if it is the `whole`) for whoever goes through many; None if that cannot be had.
+        """The same (with parts if it is the `whole`) for a caller that goes through many; None if it cannot be had.
 
-        It stands still then, since nothing of what it does would outlive this server, and counts as
+        It is quarantined then, since nothing of what it does would outlive this server, and counts as
         `state_not_portable`.
         """
         try:

@@ -82,6 +82,9 @@ class _Store:
     def entity(self, entity_id: str) -> EntityRecord:
         return EntityRecord.from_data(self.data["entities", entity_id])
 
+    def group(self, group: str) -> None:
+        """No transfer here is of a group."""
+
     def kind_of(self, entity_id: str) -> str:
         return self.entity(entity_id).kind
 

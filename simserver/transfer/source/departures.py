@@ -1,29 +1,25 @@
 """The old authority at work: performs what the `Outgoing` machine of each leaving entity decides.
 
-Whatever a machine decides is performed in one step that does not wait: freezing, taking the journal, resuming, retiring
-are changes of the entity's life, and messages are handed to the courier. So nobody who is ended while he brings a
-message can leave a decision half performed. What takes time (timers, requests, reports) runs while this is served;
-served again, it goes on with every transfer that is under way.
+What a machine decides is performed in one step that does not wait: freezing, taking the journal, resuming, retiring
+are changes of the entity's life, and messages are handed to the outbox. So a task that is ended while it brings a
+message cannot leave a decision half performed. What takes time (timers, requests, reports) runs while this is served;
+served again, it continues every transfer that is under way. What precedes the freeze is in `preparation`.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import trio
 
-from batonpass.actors.base.clock import Tasks
 from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines import source as machine
-from batonpass.authority.machines.capacity import Need
 from batonpass.authority.machines.precopy import PRECOPY_BYTES
 from batonpass.authority.machines.source import Case, Mode, Outgoing
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.breakpoints import BREAKPOINT_OF, Breakpoint
-from batonpass.authority.trust.certificates import MAX_CHAIN
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.placement import MoveItem
 from batonpass.authority.wire.sealing import OpenedMessage
@@ -45,30 +41,20 @@ from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.net.timer import Alarm
 from batonpass.simserver.transfer.source.admission import TargetAdmission
-from batonpass.simserver.transfer.source.backoff import EACH_NS, CircuitBreaker, RetryBackoff, RetryTimeout
-from batonpass.simserver.transfer.source.batching import DepartureBatching
+from batonpass.simserver.transfer.source.backoff import EACH_NS, RetryTimeout
 from batonpass.simserver.transfer.source.concurrency import AT_ONCE, AT_ONCE_BYTES, ConcurrencyLimit
 from batonpass.simserver.transfer.source.departure import Departure, DeparturePlan
-from batonpass.simserver.transfer.source.notice import NoticeTimer
+from batonpass.simserver.transfer.source.guarded_tasks import GuardedTasks
 from batonpass.simserver.transfer.source.order_history import ReleasedEpochs, SeenOrders
 from batonpass.simserver.transfer.source.pass_signing import PassSigning
-from batonpass.simserver.transfer.source.precopy import PrecopySender
-from batonpass.simserver.transfer.source.reasons import Waits
+from batonpass.simserver.transfer.source.preparation import DeparturePreparation
 from batonpass.simserver.transfer.source.reports import Reports
 from batonpass.simserver.transfer.source.spans import DepartureSpans, begin_spans
-from batonpass.simserver.transfer.source.targets import Targets
-from batonpass.simserver.transfer.source.waiting_for_home import WaitingForHome
 from batonpass.simserver.world.portability import NotPortable
 
 __all__ = ["DepartureLimits", "Departures"]
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.departures")
-_HOME_SILENT: Final = "order_home_silent"
-# What keeps an order from being followed yet, and not for good.
-_WAITS: Final = {
-    _HOME_SILENT: "its home instance does not answer, so nobody could decide",
-    "order_without_lease": "its server has no lease at the moment",
-}
 
 # Large states take longer to be staged: time for 10 MB a second.
 STAGE_NS_PER_BYTE = 100
@@ -98,46 +84,47 @@ class Departures:
         *,
         limits: DepartureLimits = DepartureLimits(),
     ) -> None:
-        """`kept` is told of every state that is not needed here any more, because somebody else has begun with it."""
-        home, outbox, clock, counts, spans = ports.home, ports.outbox, ports.clock, ports.counts, ports.spans
+        """`kept` is told of every state that is not needed here any more, because another server has begun with it."""
+        home, clock, counts = ports.home, ports.clock, ports.counts
+        self._tasks: Final = GuardedTasks(counts)
         self._lease: Final = lease
         self._kept: Final = kept
         self.handed_on: Final = ReleasedEpochs()
-        self._spans: Final = spans
+        self._spans: Final = ports.spans
         self._reached = ports.reached
         self._sealer = ports.sealer
         self._home = home
-        self._outbox = outbox
+        self._outbox = ports.outbox
         self._holdings = holdings
         self._admission = admission
         self._clock = clock
-        self._tasks: Tasks | None = None
         self._counts = counts
-        # Entities that go on being simulated here while their targets are asked for room.
-        self._asking_for_room: set[str] = set()
-        self._notice_timer = NoticeTimer(holdings, outbox, clock, self._spawn)
         self._begun: Final = SeenOrders()
-        self.waits: Final = Waits()
-        self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
-        self.passes: Final = PassSigning(ports.sealer, clock, self._spawn, self._send_direct, ports.certificates.signed)
-        self._ahead = PrecopySender(holdings, outbox, clock, self._spawn, limits.least_bytes_ahead, spans)
-        self._new_id = ports.new_id
-        self._waiting_for_home: Final = WaitingForHome(clock, self._spawn, lease.may_act, lease.home_answers)
+        spawn = self._tasks.spawn
+        self.reports: Final = Reports(home, clock, counts, spawn, self._begun.decided)
+        self.passes: Final = PassSigning(ports.sealer, clock, spawn, self._send_direct, ports.certificates.signed)
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
-        # By transfer; only if anybody listens.
+        # By transfer; only of those that are listened to.
         self._open_spans: dict[str, DepartureSpans] = {}
-        self.retry_backoff = RetryBackoff(clock)
-        self._targets: Final = Targets(home, clock, self._spawn, self.went_wrong)
-        self._circuit_breaker: Final = CircuitBreaker(clock)
-        self._batching: Final = DepartureBatching(
-            clock,
-            self._spawn,
-            lambda plan: self._safely(self._enter, plan, True),
-            ConcurrencyLimit(limits.at_once, limits.at_once_bytes),
+        self._preparation: Final = DeparturePreparation(
+            ports,
+            lease,
+            holdings,
+            admission,
+            self._tasks,
+            self.reports,
+            self._begun,
+            self._leaving,
+            self._freeze,
+            limit=ConcurrencyLimit(limits.at_once, limits.at_once_bytes),
+            precopy_bytes=limits.least_bytes_ahead,
         )
+        self.waits: Final = self._preparation.waits
+        self.retry_backoff = self._preparation.retry_backoff
+        self._circuit_breaker: Final = self._preparation.circuit_breaker
         self._patience = RetryTimeout()
-        self._alarm: Final = Alarm(clock, self._spawn, self._next_timer_ns, self._ring)
+        self._alarm: Final = Alarm(clock, spawn, self._next_timer_ns, self._ring)
 
     def __len__(self) -> int:
         return len(self._leaving)
@@ -148,10 +135,10 @@ class Departures:
 
     def has_notice(self, entity: str) -> bool:
         """Whether an entity is about to leave, and those that were told of it may finish before."""
-        return entity in self._notice_timer
+        return self._preparation.has_notice(entity)
 
     def is_leaving(self, entity: str) -> bool:
-        """Whether an entity stands still because it is being handed over."""
+        """Whether an entity is frozen because it is being handed over."""
         return entity in self._leaving
 
     def home_is_back(self) -> None:
@@ -164,20 +151,20 @@ class Departures:
         return self._leaving.get(entity)
 
     def step_down(self) -> None:
-        """This server's lease is over: whatever is refused from here on is not gone on with here."""
+        """This server's lease is over: an entity whose transfer is refused from here on is not simulated here."""
         for departure in self._leaving.values():
             departure.stays_nowhere = True
 
     def taken_away(self, entity: str) -> None:
-        """The log has raised its fence, and asked what there is of it: what is refused is not gone on with here.
+        """The log has raised its fence, and asked what there is of it: if a transfer is refused, it stays nowhere.
 
-        Such a word may be of before that. If the entity is given to this server since, it is told from what to go on.
+        Such a word may be of before that. If the entity is given to this server since, it is told from what to begin.
         """
         if (departure := self._leaving.get(entity)) is not None:
             departure.stays_nowhere = True
 
     def give_up(self, entities: Collection[str]) -> None:
-        """These have never been this server's to hand over: whatever it has begun is not gone on with."""
+        """These have never been this server's to hand over: what it has begun is dropped."""
         for departure in [one for one in self._leaving.values() if one.plan.entity in entities]:
             self._forget(departure)
         for entity in entities:
@@ -187,16 +174,11 @@ class Departures:
     @property
     def under_way(self) -> int:
         """How many entities are on their way out, or wait for their turn."""
-        return len(self._leaving) + self._batching.concurrency_limit.waiting
+        return len(self._leaving) + self._preparation.queued
 
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
-        asking = (self._asking_for_room, self._notice_timer, self._ahead, self._waiting_for_home)
-        return (
-            any(entity in some for some in asking)
-            or self._batching.concurrency_limit.waits(entity)
-            or entity in self._leaving
-        )
+        return self._preparation.is_under_way(entity)
 
     def may_be_moved(self, entity: str) -> bool:
         """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""
@@ -205,167 +187,61 @@ class Departures:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with self._clock.tasks() as tasks:
-            self._tasks = tasks
+            self._tasks.running = tasks
             self.passes.forget()
             self._alarm.go_on()
             self.reports.resume()
-            self._notice_timer.go_on()
-            self._ahead.go_on()
-            self._batching.go_on()
-            self._targets.go_on()
+            self._preparation.go_on()
             task_status.started()
             try:
                 await self._clock.sleep_forever()
             finally:
-                self._tasks = None
+                self._tasks.running = None
 
-    # --- beginning -------------------------------------------------------------------------------------------------
-
-    def wants_to_go(self, entity: str, destination: str) -> None:
-        """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if self.is_under_way(entity) or self.retry_backoff.stay(entity, destination) is not None:
-            return
-        if not self._circuit_breaker.may_try(destination):
-            self._counts["departure_closed"] += 1
-            return
-        if self._batching.concurrency_limit.is_full(destination):
-            # Before the target is asked: its places are for those who can use them.
-            self._counts["departure_crowded"] += 1
-            return
-        direct = self._may_pass(entity, destination)
-        if not (direct or self._lease.home_answers(self._clock.monotonic_ns())):
-            # As in `_why_not`; said with each tick, so nothing is logged of it.
-            self._counts["departure_home_silent"] += 1
-            return
-        plan = DeparturePlan(self._new_id(), entity, destination, direct=direct)
-        # With its next tick the world says so again, or has thought of somewhere else.
-        self._safely(self.begin, plan, may_wait=False)
-
-    def why_it_stays(self, entity: str, destination: str) -> tuple[str, int]:
-        """Why an entity is here still that its world wants at `destination`, and for how many nanoseconds it is so.
-
-        Without a reason it is about to leave.
-        """
-        now_ns = self._clock.monotonic_ns()
-        if (stay := self.retry_backoff.stay(entity, destination)) is not None:
-            again_s = (stay.pause.until_ns - now_ns) / 1e9
-            return f"{stay.words}; it is tried again in {again_s:.0f} s", now_ns - stay.since_ns
-        if self.is_under_way(entity):
-            return f"{destination} is being asked whether it has room for it", 0
-        if self._circuit_breaker.is_closed(destination):
-            return "the home of that instance does not say whether it would have it", 0
-        if self._batching.concurrency_limit.is_full(destination):
-            return "as many as may be are on their way there", 0
-        return ("" if self._lease.home_answers(now_ns) else _WAITS[_HOME_SILENT]), 0
-
-    def _may_pass(self, entity: str, destination: str) -> bool:
-        holding = self._holdings.get(entity)
-        return holding is not None and holding.may_pass_to(destination)
+    # --- before the freeze -----------------------------------------------------------------------------------------
 
     def begin(self, plan: DeparturePlan, *, may_wait: bool = True) -> None:
         """Hand an entity over as soon as its target has a place for it, and it is its turn.
 
         A plan that makes no sense (now), or may not wait and would have to, is dropped; a refused one is declined.
         """
-        if (holding := self._sensible(plan, partial(self.begin, plan, may_wait=may_wait))) is None:
-            return
-        if plan.target == self._sealer.name:
-            # It came here since it was asked for. The log leaves as it is what brought it here and is ordered again.
-            self._admitted(plan, may_wait, Reason.SAME_SERVER)
-            return
-        self._asking_for_room.add(plan.entity)
-        self._wait(plan, f"{plan.target} has not said yet whether it has room for it")
-        need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
-        # Who may wait goes because home says so, not only its world.
-        ask = partial(self._admission.ask, plan.target, need, partial(self._admitted, plan, may_wait), afresh=may_wait)
-        if plan.is_wish and not plan.direct:
-            self._targets.ask(plan.target, partial(self._safely, self._known, plan, ask))
-        else:
-            ask()
+        self._preparation.begin(plan, may_wait=may_wait)
 
-    def _known(self, plan: DeparturePlan, ask_for_room: Callable[[], None], why_not: str) -> None:
-        """The target of a wish is a simulation server, or why it is none as far as anybody can say."""
-        if why_not:
-            self._admitted(plan, may_wait=False, reason=why_not)
-        else:
-            ask_for_room()
+    def wants_to_go(self, entity: str, destination: str) -> None:
+        """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
+        self._preparation.wants_to_go(entity, destination)
 
-    def _sensible(self, plan: DeparturePlan, again: Callable[[], None]) -> Holding | None:
-        """The entity, if the plan makes sense now. If it will once home answers, it is tried `again` then."""
-        holding = self._holdings.get(plan.entity)
-        if (reason := self._why_not(plan, holding)) or holding is None:
-            self._counts[reason] += 1
-            if holding is not None and reason in _WAITS:
-                self._wait(plan, _WAITS[reason])
-            if reason == _HOME_SILENT and plan.ordered:
-                self._waiting_for_home.hold(plan.entity, partial(self._safely, again))
-            _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
-            return None
-        return holding
+    def why_it_stays(self, entity: str, destination: str) -> tuple[str, int]:
+        """Why an entity is here still that its world wants at `destination`, and for how many nanoseconds it is so.
 
-    def _admitted(self, plan: DeparturePlan, may_wait: bool, reason: str) -> None:
-        """The target has room, or the reason why it does not take the entity: that stays, and home hears of it."""
-        self._asking_for_room.discard(plan.entity)
-        if not reason:
-            go = partial(self._safely, self._copy_ahead, plan, may_wait)
-            self._wait(plan, "its owner and its world have notice, or its state goes ahead of it")
-            self._safely(self._notice_timer.begin, plan, go)
-        else:
-            self._counts[f"declined_{reason}"] += 1
-            self._safely(self._decline, plan, reason)
+        Without a reason it is about to leave.
+        """
+        return self._preparation.why_it_stays(entity, destination)
 
-    def _copy_ahead(self, plan: DeparturePlan, may_wait: bool) -> None:
-        """Let a large state go ahead while the entity is simulated; then, or at once, it is the entity's turn."""
-        if (holding := self._sensible(plan, partial(self._copy_ahead, plan, may_wait))) is not None:
-            self._ahead.begin(plan, holding, partial(self._safely, self._copied_ahead, may_wait))
+    def relocate(self, moves: Iterable[MoveItem]) -> None:
+        """Hand these over, each when it is its turn, for the system's own reasons: drain and balance.
 
-    def _copied_ahead(self, may_wait: bool, plan: DeparturePlan, why_not: str) -> None:
-        if why_not:
-            self._counts[f"declined_{why_not}"] += 1
-            self._decline(plan, why_not)
-        else:
-            self._enter(plan, may_wait)
+        What is not here, under way already, or was refused a moment ago, is left out; a later census shows it.
+        """
+        for move in moves:
+            if self.retry_backoff.may_be_moved(move.entity):
+                # Over the link: it puts requests together, and no HTTP server is in the way.
+                plan = DeparturePlan(move.transfer_id, move.entity, move.target, transport="link", in_company=True)
+                self._tasks.safely(self.begin, plan)
 
     def copied_ahead(self, opened: OpenedMessage, message: Precopied) -> None:
         """A target has got a part of a state that goes ahead."""
-        self._ahead.answered(opened, message)
+        self._preparation.copied_ahead(opened, message)
 
     def ready_to_leave(self, entity: str) -> None:
         """The world has finished what it wanted to do before this entity leaves."""
-        self._notice_timer.ready(entity)
+        self._preparation.ready_to_leave(entity)
 
     def let_go(self, entity: str, player: str) -> None:
         """A player has finished; it counts if it owns the entity."""
-        self._notice_timer.let_go(entity, player)
+        self._preparation.let_go(entity, player)
 
-    def _decline(self, plan: DeparturePlan, reason: str) -> None:
-        if self._is_worth_a_line(plan, reason):
-            _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
-        self.waits.over(plan.entity, plan.transfer_id)
-        if plan.ordered:
-            self.reports.tell(plan.declined(self._sealer.name, reason))
-
-    def _is_worth_a_line(self, plan: DeparturePlan, reason: str) -> bool:
-        """The wish of a world comes again with each tick: it has a pause, and a line only if the reason is new."""
-        return not plan.is_wish or self.retry_backoff.wished_in_vain(plan.entity, plan.target, reason)
-
-    def _enter(self, plan: DeparturePlan, may_wait: bool) -> None:
-        """Freeze the entity now, or when it is its turn."""
-        if (holding := self._sensible(plan, partial(self._enter, plan, may_wait))) is None:
-            return
-        if not plan.grouped and not self._batching.concurrency_limit.enter(plan, holding.life.state_bytes):
-            self._counts["departure_crowded"] += 1
-            if may_wait:
-                self._wait(plan, f"as many as may be are on their way to {plan.target}: it waits for its turn")
-                self._batching.concurrency_limit.wait(plan)
-            else:
-                self.waits.over(plan.entity, plan.transfer_id)
-            return
-        try:
-            self._freeze(plan, holding)
-        finally:
-            if plan.entity not in self._leaving:
-                self._batching.concurrency_limit.leave(plan.entity)
+    # --- freezing --------------------------------------------------------------------------------------------------
 
     def _freeze(self, plan: DeparturePlan, holding: Holding) -> None:
         began_ns = self._clock.monotonic_ns() if plan.freeze_budget_ms else 0
@@ -374,7 +250,7 @@ class Departures:
         if plan.freeze_budget_ms:
             within = plan.within_budget(len(frozen.state), self._clock.monotonic_ns() - began_ns)
             if within is None:
-                # It is gone on with at once: nobody has been asked anything.
+                # It is simulated again at once: neither home nor the target has been asked anything.
                 self._thaw(plan, holding, Reason.FREEZE_BUDGET)
                 return
             plan = within
@@ -394,7 +270,7 @@ class Departures:
         self._alarm.by(departure.machine.next_timer_ns)
 
     def _frozen(self, plan: DeparturePlan, holding: Holding) -> Frozen | None:
-        """What it stands still with from now on; None if it goes on, and that was said to whoever is to hear it."""
+        """What it is frozen with from now on; None if it is simulated still, and that was said where it matters."""
         try:
             frozen = holding.life.freeze()
         except NotPortable as error:
@@ -402,7 +278,7 @@ class Departures:
             holding.life.cannot_be_encoded(error)
             self.retry_backoff.note(plan.entity, Reason.INCOMPATIBLE)
             self.retry_backoff.refused(plan.entity)
-            self._decline(plan, Reason.INCOMPATIBLE)
+            self._preparation.decline(plan, Reason.INCOMPATIBLE)
             return None
         if frozen is None:
             self._counts["order_busy"] += 1
@@ -415,7 +291,7 @@ class Departures:
     def _thaw(self, plan: DeparturePlan, holding: Holding, reason: Reason) -> None:
         holding.life.thaw()
         self._counts[reason.value] += 1
-        self._decline(plan, reason)
+        self._preparation.decline(plan, reason)
 
     def _depart(self, plan: DeparturePlan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
@@ -438,69 +314,14 @@ class Departures:
             departure.counters.update(precopy_rounds=plan.ahead.round, precopied_bytes=plan.ahead.sent_bytes)
         return departure
 
-    def _why_not(self, plan: DeparturePlan, holding: Holding | None) -> str:
-        if holding is None:
-            return "order_not_here"
-        if self._begun.is_repeated(plan, holding):
-            return "order_repeated"
-        if self.is_under_way(plan.entity):
-            return "order_busy"
-        now_ns = self._clock.monotonic_ns()
-        if not self._lease.may_act(now_ns):
-            # Whom a takeover does not ask, because he came after it, is not to be passed what it has taken. Whoever is
-            # known as a target under the lease has come before. Home orders again what is dropped.
-            return "order_without_lease"
-        if not (self._lease.home_answers(now_ns) or plan.grouped or self._goes_directly(plan, holding)):
-            # It would stand still until somebody there can decide. Those of a group are waited for by others.
-            return _HOME_SILENT
-        return ""
-
-    def _wait(self, plan: DeparturePlan, why: str) -> None:
-        """An order goes on as soon as this is over; what nobody ordered is nobody's question."""
-        if plan.ordered:
-            self.waits.note(plan.entity, plan.transfer_id, why, self._clock.monotonic_ns())
-
-    def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
-        """Run a part of one departure beside the others; what goes wrong in it stays its own.
-
-        False if nobody serves at the moment: whoever does so next finds what there is to do.
-        """
-        if self._tasks is None:
-            return False
-        self._tasks.start_soon(self._guarded, function, *args)
-        return True
-
-    async def _guarded(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
-        try:
-            await function(*args)
-        except Exception:
-            self.went_wrong()
-
-    def _safely(self, function: Callable[..., object], *args: Any, **how: Any) -> None:
-        """Do it; what goes wrong in it stays its own."""
-        try:
-            function(*args, **how)
-        except Exception:
-            self.went_wrong()
-
-    def went_wrong(self) -> None:
-        """Count an error of ours that kept a departure from going on as it should."""
-        self._counts["internal_error"] += 1
-        _log.exception("a departure ran into an error of ours")
-
     def _case(self, plan: DeparturePlan, holding: Holding) -> Case:
         here = instance_of(self._sealer.name)
-        if self._goes_directly(plan, holding):
+        if self._preparation.goes_directly(plan, holding):
             return Case.DIRECT
         if plan.direct:
             self._counts["direct_through_the_log"] += 1
         same = here == instance_of(plan.entity) == instance_of(plan.target)
         return Case.SAME_HOME if same else Case.DIFFERENT_HOMES
-
-    def _goes_directly(self, plan: DeparturePlan, holding: Holding) -> bool:
-        """Whether it may be passed on: the target is of its group, and nothing was passed for this plan before."""
-        is_allowed = plan.direct and holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN
-        return is_allowed and self._begun.may_be_passed(plan, holding)
 
     def _next_timer_ns(self) -> int | None:
         timers = (departure.machine.next_timer_ns for departure in self._leaving.values())
@@ -515,11 +336,10 @@ class Departures:
                 self._lighten(departure)
 
     def _lighten(self, departure: Departure) -> None:
-        """Who has sent its state, and waits for somebody who does not answer, keeps no other state from leaving."""
+        """An entity whose state is sent, and that waits for a silent target, keeps no other state from leaving."""
         plan = departure.plan
-        is_waiting = departure.machine.attempt > 1 and not self._outbox.is_under_way(plan.transfer_id, plan.target)
-        if is_waiting and self._batching.concurrency_limit.lighten(plan.entity):
-            self._batching.place_free(plan.target)
+        if departure.machine.attempt > 1 and not self._outbox.is_under_way(plan.transfer_id, plan.target):
+            self._preparation.lighten(plan)
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
@@ -575,7 +395,7 @@ class Departures:
             self._event(departure, machine.StateStaged())
 
     def superseded(self, entity: str, fence: Fence) -> None:
-        """What leaves here is of the past: the entity comes, or is gone on with, under `fence`."""
+        """What leaves here is of the past: the entity comes, or is continued, under `fence`."""
         departure = self._leaving.get(entity)
         if departure is not None:
             self._event(departure, machine.Superseded(fence))
@@ -598,7 +418,7 @@ class Departures:
             try:
                 self._perform_one(departure, effect)
             except Exception:
-                self.went_wrong()
+                self._tasks.went_wrong()
             self._reached(BREAKPOINT_OF[type(effect)], departure.plan.transfer_id)
         if spans is not None:
             spans.performed(effects, self._clock.monotonic_ns(), self._holdings.period_ns)
@@ -665,7 +485,9 @@ class Departures:
                 address = (member.link_host, member.link_port)
                 hurry = not departure.plan.in_company
                 self._outbox.send(request, base, member.name, on_path=on_path, address=address, hurry=hurry)
-        elif request.type not in departure.asking and self._spawn(self._ask_by_rest, departure, request, base, on_path):
+        elif request.type not in departure.asking and self._tasks.spawn(
+            self._ask_by_rest, departure, request, base, on_path
+        ):
             departure.asking.add(request.type)
 
     async def _ask_by_rest(
@@ -715,7 +537,7 @@ class Departures:
 
     def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
-        # It has heard that it is over; to let go of what stands here takes it a while, and nobody waits for that.
+        # It has heard that it is over; to let go of what is here takes it a while, which nothing waits for.
         retired_ns = self._clock.monotonic_ns()
         # First what it was, then that it is not here any more: the ledger never has neither.
         self._kept(entity, departure.frozen)
@@ -724,7 +546,7 @@ class Departures:
         self.retry_backoff.left(entity)
         self._forget(departure)
         if not departure.undecided:
-            # How long somebody was away says nothing of how long hand-overs take.
+            # How long a server was away says nothing of how long hand-overs take.
             self._patience.took(retired_ns - departure.frozen.frozen_ns)
         if departure.state_sent_ns:
             departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
@@ -736,7 +558,7 @@ class Departures:
     def _resume(self, departure: Departure, fence: Fence, reason: str) -> None:
         entity = departure.plan.entity
         reason = reason or Reason.DENIED
-        if self._is_worth_a_line(departure.plan, reason):
+        if self._preparation.is_worth_a_line(departure.plan, reason):
             _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason}"] += 1
         if reason == Reason.ATTACHED:
@@ -755,18 +577,7 @@ class Departures:
         self.waits.over(departure.plan.entity, departure.plan.transfer_id)
         if self._leaving.get(departure.plan.entity) is departure:
             del self._leaving[departure.plan.entity]
-            self._batching.concurrency_limit.leave(departure.plan.entity)
+            self._preparation.give_back(departure.plan.entity)
         self._by_transfer.pop(departure.plan.transfer_id, None)
         self._open_spans.pop(departure.plan.transfer_id, None)
-        self._batching.place_free(departure.plan.target)
-
-    def relocate(self, moves: Iterable[MoveItem]) -> None:
-        """Hand these over, each when it is its turn, for the system's own reasons: drain and balance.
-
-        What is not here, under way already, or was refused a moment ago, is left out; a later census shows it.
-        """
-        for move in moves:
-            if self.retry_backoff.may_be_moved(move.entity):
-                # Over the link: it puts requests together, and no HTTP server is in the way.
-                plan = DeparturePlan(move.transfer_id, move.entity, move.target, transport="link", in_company=True)
-                self._safely(self.begin, plan)
+        self._preparation.follow(departure.plan.target)

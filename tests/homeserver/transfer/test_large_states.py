@@ -121,7 +121,8 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert one.counts["internal_error"] == 0
 
     # The world's own wish to move it ends here: nothing is asked, and it goes on.
-    one.departures.retry_backoff = RetryBackoff(one.departures._clock)
+    forgetful = RetryBackoff(one.departures._clock)
+    one.departures.retry_backoff = one.departures._preparation.retry_backoff = forgetful
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     await until(lambda: one.counts["state_too_large"] == 2)

@@ -61,7 +61,7 @@ class _StrandedConvoys(Departures):
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
-        batching: Any = self._batching
+        batching: Any = self._preparation._batching
         batching.place_free = lambda _target: None
 
 
@@ -99,7 +99,7 @@ class _StaleAhead(PrecopySender):
 class _StaleDepartures(Departures):
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
-        self._ahead.__class__ = _StaleAhead
+        self._preparation._ahead.__class__ = _StaleAhead
 
 
 class _CarelessArrivals(Arrivals):

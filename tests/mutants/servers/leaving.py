@@ -37,13 +37,13 @@ class _Hasty(NoticeTimer):
 class _Patient(Departures):
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
-        self._notice_timer.__class__ = _WithoutEnd
+        self._preparation._notice_timer.__class__ = _WithoutEnd
 
 
 class _Hurried(Departures):
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
-        self._notice_timer.__class__ = _Hasty
+        self._preparation._notice_timer.__class__ = _Hasty
 
 
 def _all_or_none(rows: Rows, args: Mapping[str, Any], number: int, entity: str) -> TransferRecord:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from batonpass.authority.machines.target import Incoming
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.entity.inputs import Cursor
+from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -67,11 +68,9 @@ class _ForgetsOnArrival(Arrivals):
 class _GoesOnAfterFreezing(Departures):
     """Lets the entity tick on while it is on its way."""
 
-    def begin(self, plan: DeparturePlan, *, may_wait: bool = False) -> None:
-        super().begin(plan, may_wait=may_wait)
-        holding = self._holdings.get(plan.entity)
-        if holding is not None:
-            holding.life.frozen = False
+    def _freeze(self, plan: DeparturePlan, holding: Holding) -> None:
+        super()._freeze(plan, holding)
+        holding.life.frozen = False
 
 
 _MACHINES: Final = (

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.authority.fence import Fence
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.scenarios.simulation.search.copying import deep_copy
 
 
@@ -97,6 +99,18 @@ def test_a_copy_is_equal_and_shares_nothing_that_changes(value: Any) -> None:
     order = [id(part) for part in changeable(made)]
     usual = [id(part) for part in changeable(as_usual)]
     assert [order.index(one) for one in order] == [usual.index(one) for one in usual]
+
+
+@pytest.mark.parametrize("kind", [FifoTable, LruTable])
+def test_a_table_keeps_its_order_its_bound_and_its_callback(kind: type[FifoTable[str, list[int]]]) -> None:
+    displaced: list[str] = []
+    table = kind(2, lambda key, _: displaced.append(key))
+    table["a"], table["b"] = [1], [2]
+    made = deep_copy(table, {})
+    assert (type(made), list(made.items())) == (kind, [("a", [1]), ("b", [2])])
+    assert made["a"] is not table["a"]
+    made["c"] = [3]
+    assert (list(made), list(table), displaced) == (["b", "c"], ["a", "b"], ["a"])
 
 
 def test_what_holds_itself_and_what_is_shared_and_bound_methods_are_copied_as_usual() -> None:

@@ -24,6 +24,7 @@ from batonpass.simserver.net.home_client import HomeClient, HomeUnreachable
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures
+from batonpass.simserver.transfer.source.preparation import DeparturePreparation
 from batonpass.simserver.transfer.source.waiting_for_home import WaitingForHome
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.unresolved import StagedOutcomeQueries, UnresolvedTransfers
@@ -39,6 +40,7 @@ SOURCES = sorted(Path(simserver.__path__[0]).rglob("*.py"))
         Arrivals,
         EntitySpawns,
         Departures,
+        DeparturePreparation,
         EntityEnvironment,
         WaitingForHome,
         StagedOutcomeQueries,

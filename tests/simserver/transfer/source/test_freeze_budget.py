@@ -60,7 +60,7 @@ def slow_to_encode(scene: Scene, monkeypatch: pytest.MonkeyPatch, took_ns: int) 
         scene.stage.now_ns = clock.monotonic_ns()
         return encoded_state(life)
 
-    scene.departures._clock = scene.departures._ahead._clock = clock_of(clock)
+    scene.departures._clock = scene.departures._preparation._ahead._clock = clock_of(clock)
     monkeypatch.setattr(scene.departures._alarm, "_clock", clock)
     monkeypatch.setattr(Life, "encoded_state", slowly)
 

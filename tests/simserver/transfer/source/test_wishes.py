@@ -166,13 +166,13 @@ async def test_of_many_that_want_to_go_to_a_name_that_is_not_known_home_is_asked
     told: list[str] = []
     async with scene.served():
         for _ in range(100):
-            scene.departures._targets.ask(NOWHERE, told.append)
+            scene.departures._preparation._targets.ask(NOWHERE, told.append)
         await trio.sleep(0.5)
-        scene.departures._targets.ask(NOWHERE, told.append)
+        scene.departures._preparation._targets.ask(NOWHERE, told.append)
         assert (told, scene.mail.looked_up) == ([Reason.UNKNOWN_TARGET] * 101, [NOWHERE])
         await trio.sleep(0.6)
         scene.mail.roles[NOWHERE] = Role.SIMSERVER
-        scene.departures._targets.ask(NOWHERE, told.append)
+        scene.departures._preparation._targets.ask(NOWHERE, told.append)
         assert told[101:] == [""], "it has registered"
 
 
@@ -180,7 +180,7 @@ async def test_while_home_cannot_be_asked_who_that_is_its_entity_stays(scene: Sc
     told: list[str] = []
     scene.mail.is_open = False
     async with scene.served():
-        scene.departures._targets.ask(NOWHERE, told.append)
+        scene.departures._preparation._targets.ask(NOWHERE, told.append)
         await trio.sleep(0.1)
     assert told == [Reason.HOME_UNREACHABLE]
 
@@ -201,13 +201,13 @@ async def test_what_is_looked_up_while_nobody_serves_is_when_somebody_does(
 async def test_of_names_that_are_no_servers_a_few_are_remembered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(scene.departures._targets._unknown_until_ns, "max_entries", 4)
+    monkeypatch.setattr(scene.departures._preparation._targets._unknown_until_ns, "max_entries", 4)
     nobody: Any = lambda _reason: None  # noqa: E731
     async with scene.served():
         for number in range(20):
-            scene.departures._targets.ask(f"alpha.x{number}", nobody)
+            scene.departures._preparation._targets.ask(f"alpha.x{number}", nobody)
         await trio.sleep(0.1)
-    assert len(scene.departures._targets._unknown_until_ns) <= 4
+    assert len(scene.departures._preparation._targets._unknown_until_ns) <= 4
     assert HERE not in scene.mail.looked_up
 
 
