@@ -1,7 +1,8 @@
-"""When checkpoints are due: whose state the own store does not have yet, and by when it shall.
+"""When checkpoints are due: which entities' states the own store does not have yet, and by when it shall.
 
-Copies for followers follow changes, and what does not change is copied seldom. A checkpoint must not wait for the next
-copy: each state that is not in the store is due one interval after the last checkpoint, or after its stay began.
+Copies for backup replicas follow changes; what does not change is copied seldom. A checkpoint must not wait for the
+next copy: each state that is not in the store is due one interval after the last checkpoint, or after its custody term
+began.
 """
 
 from collections import OrderedDict
@@ -17,7 +18,7 @@ class CheckpointSchedule:
 
     Args:
         interval_ns: how long a state may be without a checkpoint.
-        ahead_ns: how much earlier it is due, because somebody looks only now and then.
+        ahead_ns: how much earlier it is due, because the caller looks only now and then.
     """
 
     def __init__(self, interval_ns: int, ahead_ns: int) -> None:
@@ -60,7 +61,7 @@ class CheckpointSchedule:
         self._owed.discard(entity)
 
     def due(self, now_ns: int) -> list[str]:
-        """Who is to be written now: for each, `tried` or `gone` has to be called next. Others' time is forgotten."""
+        """The entities to be written now: for each, `tried` or `gone` has to be called next; others are forgotten."""
         due: list[str] = []
         while self._since_ns:
             entity, since_ns = next(iter(self._since_ns.items()))

@@ -2,7 +2,7 @@
 
 A log that was restored from an older copy may not know what this server simulates, and says that it is not its own
 (`simserver.failover.log_rollback`, `simserver.failover.foreign_entities`). Then nothing may go on by it; but it may be
-the newest state there is, and nobody can have it back once it is deleted. So it is put aside. It counts as a copy as
+the newest state there is, and it cannot be had back once it is deleted. So it is put aside. It counts as a copy as
 soon as the log's own authority says that it handed the entity on (`RaisedItem.later_count`), as in any takeover. Else
 it stays here for people: `baton put-aside` shows it, and nothing but want of room removes it.
 
@@ -112,7 +112,7 @@ class PutAside:
             self._note(path, one)
 
     async def keep_many(self, some: Iterable[Aside]) -> None:
-        """As `keep`, of so many that nobody is to wait for the disk meanwhile."""
+        """As `keep`, of more than a task may wait for the disk meanwhile."""
         if self._directory is not None:
             await trio.to_thread.run_sync(self.keep, list(some))
 

@@ -1,8 +1,8 @@
 """Exactly-once inputs: each source numbers its inputs from 1, and an entity applies every number once, in order.
 
-No number is ever used for two inputs. Whoever owns an entity again may have given inputs under its former ownership
-that were refused, and that a state has all the same which is gone on with later. So it begins with a number that it has
-never used, and says from where on it counts (`floor`): a cursor that is not as far begins anew there, with a new fold.
+No number is ever used for two inputs. A player that owns an entity again may have given inputs under its former
+ownership that were refused, and that are all the same in a state that is resumed later. So it begins with a number that
+it has never used, and says from where on it counts (`floor`): a cursor below that begins anew there, with a new fold.
 
 The receiving side is a cursor per source. What is not the next number is not kept: a lower one was applied before, a
 higher one came through a gap, and its source will repeat everything after the last acknowledged number (go-back-N, as
@@ -189,7 +189,7 @@ class EntityInbox:
 def check_inbox(data: Any) -> None:
     """See that this is what `EntityInbox.to_data` writes; raises `ValueError`, `TypeError` or `KeyError` if not.
 
-    Its integrity is checked with the state's hash, but whoever has written that may be of another instance.
+    Its integrity is checked with the state's hash, but its author may be a server of another instance.
     """
     cursors, pending = data["cursors"], data["pending"]
     if type(cursors) is not dict or len(cursors) > MAX_SOURCES or not all(map(_is_cursor, cursors.items())):

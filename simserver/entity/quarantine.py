@@ -83,7 +83,7 @@ class Quarantine:
     # --- what may lead to it ---------------------------------------------------------------------------------------
 
     def world_failed(self, after_s: float) -> None:
-        """It is quarantined because its world failed on it, so long after it came."""
+        """It is quarantined because its world failed on it, `after_s` after it came."""
         self.failed_here = self._ran_before and after_s < FIRST_MOMENTS_S
 
     def fault(self, doing: str, error: BaseException, tick: int) -> None:

@@ -1,8 +1,8 @@
 """Coming back to the log that counts, after this server has followed one that was taken back.
 
-A home instance whose log was restored from an older copy grants leases by it and gives entities, until somebody shows
+A home instance whose log was restored from an older copy grants leases by it and gives entities, until a server shows
 that it went back (`authority.trust.signed_positions`). A server that it was granted one by has taken up, written down
-and copied entities under fences that the log which is put back has given to others, or to nobody. It cannot tell them
+and copied entities under fences that the log which is put back has given to others, or to none. It cannot tell them
 apart itself; so before it follows its home again it asks what of all that is its own
 (`authority.procedures.ownership_check`), gives up everything else, in memory and on disk, and is another incarnation
 then. What it has of entities of other instances is theirs to judge: it is kept as what any server has that was
@@ -12,7 +12,7 @@ What is given up is put aside first (`simserver.durability.put_aside`): the log 
 which an operator has accepted that it lacks something, and then what it does not know may be all that is left of an
 entity.
 
-Nothing is asked where the log has been at the last position that this server was told of, as is the case if nobody has
+Nothing is asked where the log has been at the last position that this server was told of, as is the case if none has
 granted it anything since the copy was made: then it has followed no other.
 """
 
@@ -82,11 +82,11 @@ class LogRollback:
         meanwhile.
 
         Raises:
-            HomeUnreachable, HomeRefused: nobody says what is to be kept, so nothing was given up.
+            HomeUnreachable, HomeRefused: it is not known what is to be kept, so nothing was given up.
             DiskFailed: what is to be given up cannot be put aside, so nothing was.
         """
         await self._ledger.flush()
-        # Of what it has itself, and of what others have staged here, whose states are named by who froze them.
+        # Of what it has itself, and of what others have staged here, whose states their sources name.
         stays: list[Staged] = sorted({(*stay, "") for stay in self._stays()} | self._staged())
         kept: set[Staged] = set()
         rest = iter(stays)
@@ -201,7 +201,7 @@ class LogRollback:
                 yield entity, new_copy(fence, tick, state, CopySource.CHECKPOINT)
 
     def _remember_what_left(self, own: set[Stay]) -> None:
-        """To whom this server has handed on what is its own by the log that is left: it is asked for that."""
+        """Note to which servers this one handed on what is its own by the log that is left; they are asked for it."""
         for entity, fence in sorted(own):
             gone = self._holdings.gone(entity)
             if gone is not None and gone.fence.epoch > fence.epoch:
@@ -220,7 +220,7 @@ class LogRollback:
         self._ledger.give_up(fences)
         for entity, of_ours in fences.items():
             self._holdings.give_up(entity, of_ours)
-        # Whoever hands an entity over keeps what it stands still with until it is gone, and longer.
+        # A source keeps the frozen state of an entity that it hands over until it is gone, and longer.
         self._departures.give_up(set(lost))
         self._replication.handed_over.give_up(self._is_ours, kept)
         self._replication.give_up(kept, self._is_ours)

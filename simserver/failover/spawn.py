@@ -37,11 +37,11 @@ class SpawnRefusal(NamedTuple):
 
 
 class EntitySpawns:
-    """One server's part. Who may say so is checked by whoever hands a message in.
+    """One server's part. The caller that hands a message in checks who may say so.
 
     Args:
         fence_raised: has arrivals listen to nothing of an entity under a lower fence.
-        newborns: have what begins here kept before anybody is told; without, it is told at once.
+        newborns: have what begins here kept before it is told of; without, it is told at once.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class EntitySpawns:
         """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
         epoch, refusal = self._refused.get(message.entity, (0, SpawnRefusal()))
         if epoch >= message.epoch:
-            # Whoever asked first may have taken the entity back by now: there must be one answer, whoever asks again.
+            # The first asker may have taken the entity back by now: every later question must get the same answer.
             return refusal
         entity, fence = message.entity, Fence(message.epoch)
         holding, gone, lived = self._holdings.get(entity), self._holdings.gone(entity), self._holdings.lived(entity)
@@ -115,7 +115,7 @@ class EntitySpawns:
         except ValueError as error:
             return self._keep(message, SpawnRefusal(_sentence(error) or "the world would not have it"))
         except WorldFailed as error:
-            # Without an answer the record would stay, of an entity that nobody simulates.
+            # Without an answer the record would stay, of an entity that no server simulates.
             self._counts["spawn_failed"] += 1
             text = "the world failed to spawn %s, a %s\n%s"
             _log.error(text, message.entity, message.kind, traceback_of(error))
@@ -132,7 +132,7 @@ class EntitySpawns:
     def despawn(self, message: Despawn, opened: OpenedMessage) -> None:
         """The entity was deleted: it ends here, and never begins under an earlier fence.
 
-        Unless it is on its way out: then the log says so to who asks, and home hears of it when it says so again.
+        Unless it is on its way out: then the log tells the asker, and home hears of it when it says so again.
         """
         fence = Fence(message.epoch)
         if not self._ended(message.entity, fence):

@@ -108,7 +108,7 @@ class Timers:
         return iter(sorted(self._timers))
 
     def set(self, name: str, in_ticks: int) -> None:
-        """`name` ends in so many ticks (1 is the next), and not when it would have ended before.
+        """`name` ends in `in_ticks` ticks (1 is the next), and not when it would have ended before.
 
         Raises:
             ValueError: the name or the number makes no sense, or there would be more than `MAX_TIMERS`.

@@ -45,7 +45,7 @@ Decided = Callable[[str], None]
 
 
 class TargetAdmission(Protocol):
-    """Who says whether a target would take an entity; see `TargetAdmissions`."""
+    """Says whether a target would take an entity; see `TargetAdmissions`."""
 
     def ask(self, target: str, need: Need, decided: Decided, *, afresh: bool = False) -> None:
         """Find out whether `target` has a place for this; `decided` hears it once, perhaps before this returns.
@@ -173,8 +173,8 @@ class TargetAdmissions:
 class Reception:
     """The side of the target: what this server takes.
 
-    That it is drained may be over when somebody asks, and whoever ended the drain was told that it takes entities
-    again. So home is asked before anybody is refused for it.
+    The drain may be over when a source asks, and the operator that ended it was told that the server takes entities
+    again. So home is asked before a source is refused for it.
 
     Args:
         lease: says whether this server is drained, and as which incarnation it takes them.

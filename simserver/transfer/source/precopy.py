@@ -57,7 +57,7 @@ class PrecopySender:
         least_bytes: int = PRECOPY_BYTES,
         spans: Spans = SILENT,
     ) -> None:
-        """`spawn` runs what waits beside everything else, if anybody serves; states of `least_bytes` go ahead."""
+        """`spawn` runs what waits beside everything else, if it is served; states of `least_bytes` go ahead."""
         self._spawn = spawn
         self._least_bytes: Final = least_bytes
         self._spans: Final = spans
@@ -89,7 +89,7 @@ class PrecopySender:
         return self._spans.start(PRECOPY, self._clock.monotonic_ns(), size, fence=holding.fence, **metadata)
 
     def go_on(self) -> None:
-        """Somebody serves again: keep the time of what is under way."""
+        """It is served again: keep the time of what is under way."""
         for entity in self._copying:
             self._spawn(self._keep_time, entity)
 

@@ -1,7 +1,7 @@
 """The new authority at work: verifies what is offered and performs what each entity's `Incoming` machine decides.
 
-Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not: nobody who
-is ended on the way can leave an entity that the log has given to this server, and that nobody begins to simulate.
+Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not: no task
+that is ended on the way can leave an entity without simulation that the log has given to this server.
 """
 
 import hashlib
@@ -159,7 +159,7 @@ class Arrivals:
         self._offer(message, message.fence, opened)
 
     async def stage(self, message: StageMessage, opened: OpenedMessage) -> None:
-        """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
+        """Staged mode: a frozen state that is to be on disk before the source asks for the commit."""
         message = self._whole(message, opened)
         snapshot = self._checked(message, opened)
         if not self._has_lease():
@@ -169,7 +169,7 @@ class Arrivals:
             effect = self._machine(message.entity).offered(self._offer_of(message, message.fence, opened.sender))
             self._perform(message.entity, effect)
             if isinstance(effect, machine.Drop):
-                # Of an attempt that is over (FAILURES row 16): whoever sent it knows better by now.
+                # Of an attempt that is over (FAILURES row 16): its sender knows better by now.
                 return
             self._reached(Breakpoint.STAGING, message.transfer_id)
             reason = await self._keep(message, opened.sender)
@@ -228,7 +228,7 @@ class Arrivals:
         self._granted(await self._commit_certificate(message.certificate), opened)
 
     def grant_at_hand(self, message: Grant, opened: OpenedMessage) -> bool:
-        """As `grant`, if nobody has to be asked for keys; whether it was."""
+        """As `grant`, if no key has to be asked for; whether it was."""
         read = self.certificates.at_hand_untrusted(message.certificate, CommitCertificate, Role.HOMESERVER)
         if read is not None:
             self._granted(self._checked_commit(message.certificate, *read), opened)
@@ -260,7 +260,7 @@ class Arrivals:
         self._passed(self._whole(message, opened), opened, chain)
 
     def direct_at_hand(self, message: DirectHandoff, opened: OpenedMessage) -> bool:
-        """As `direct`, if nobody has to be asked for keys; whether it was."""
+        """As `direct`, if no key has to be asked for; whether it was."""
         chain = self.certificates.chain_at_hand_untrusted(message.chain, message.entity)
         if chain is not None:
             self._passed(self._whole(message, opened), opened, chain)
@@ -361,10 +361,10 @@ class Arrivals:
             self._spans.looked(entity, None)
 
     def _has_lease(self) -> bool:
-        """Whether anything may begin here now; if not, whoever offers it repeats it.
+        """Whether anything may begin here now; if not, the source repeats its offer.
 
-        Who hears that an entity has begun here drops the state that he has. Without a lease it may be somebody else's
-        at any moment, and nobody asks this server for it then.
+        A source that hears that an entity has begun here drops its own state. Without a lease it may be another
+        server's at any moment, and this server is not asked for it then.
         """
         has_lease = self._lease.may_act(self._clock.monotonic_ns())
         self._counts["arrival_without_lease"] += not has_lease
@@ -401,7 +401,7 @@ class Arrivals:
         return known is not None and known.waits_with == permission
 
     def adopt(self, entity: str, fence: Fence, snapshot: EntitySnapshot, ownership: Ownership) -> None:
-        """Go on with an entity whose authority is dead: the log has given it to this server."""
+        """Take over an entity whose authority is dead: the log has given it to this server."""
         self.fence_raised(entity, fence)
         self._clear_the_way(entity, fence)
         self._holdings.start(entity, fence, snapshot, ownership=ownership)
@@ -503,7 +503,7 @@ class Arrivals:
             self._counts["not_active_yet"] += 1
 
     def _answer(self, entity: str, permission: Permission, context: Context) -> None:
-        """Say that it has begun here, unless this server stood still since and its lease is over: it is asked again."""
+        """Say that it has begun here, unless this server's lease ran out meanwhile: it is asked again then."""
         if not self._has_lease():
             return
         answer = made(

@@ -1,15 +1,16 @@
 """What this server was given and what has not come to its end: asking the home instance about it.
 
-Three ends may be loose. An entity lives here by a chain of direct passes, and no grant has come since: whoever passed
-it may have died before he told the log. The log gave an entity to this server, and its state does not come: whoever had
-it may have died with it. Or this server was given one that it will never begin with, because it has heard of a higher
-fence meanwhile. In good times all is said by others within milliseconds, and nobody asks.
+Three ends may be loose. An entity lives here by a chain of direct passes, and no grant has come since: the server that
+passed it may have died before it told the log. The log gave an entity to this server, and its state does not come: the
+source may have died with it. Or this server was given one that it will never begin with, because it has heard of a
+higher fence meanwhile. In good times others say all within milliseconds, and nothing is asked.
 
 Asking what became of states that were staged here and of which nothing was heard since.
 
 Usually the certificate comes a moment after the state, or word that nothing comes of it. Either may be lost, with a
-message or with the server that would have repeated it; and whoever starts again with staged states on its disk has
-heard nothing yet. The log knows: the state is this server's to begin with, or to be thrown away, or nobody has decided.
+message or with the server that would have repeated it; and a target that starts again with staged states on its disk
+has heard nothing yet. The log knows: the state is this server's to begin with, or to be thrown away, or not decided
+yet.
 """
 
 import logging
@@ -42,12 +43,12 @@ __all__ = [
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.unresolved")
 
-# Others tell the log of a pass, without a word to who has got the entity; if they die before that, home asks for it
+# Others tell the log of a pass, without a word to the new authority; if they die before that, home asks for it
 # when their leases are over (`Unsettled.hurry`). Only if they give up, this is what the log hears of it.
 CHAIN_AFTER_NS: Final = 30_000_000_000
 # Longer than any healthy hand-over takes.
 STATE_AFTER_NS: Final = 5_000_000_000
-# Of each kind; of more, the oldest are forgotten: what they are about is found when somebody asks for it.
+# Of each kind; of more, the oldest are forgotten: what they are about is found when it is asked for.
 MAX_LOOSE: Final = 16_384
 _LOOK_S: Final = 0.5
 
@@ -62,7 +63,7 @@ class _Wanting:
 
 
 class Unsettled:
-    """The table of loose ends; whoever takes entities in writes it."""
+    """The table of loose ends; `Arrivals` writes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
@@ -77,7 +78,7 @@ class Unsettled:
             self._chains[entity] = self._clock.monotonic_ns() + CHAIN_AFTER_NS
 
     def hurry(self, entity: str) -> None:
-        """Somebody asks who has it: the log does not know of its chain, or not yet."""
+        """A server asks which one has it: the log does not know of its chain, or not yet."""
         if entity in self._chains:
             self._chains[entity] = 0
 
@@ -108,7 +109,7 @@ class Unsettled:
             yield entity, one.permission, one.never
 
     def forget_wanting(self, entity: str) -> None:
-        """Nobody waits for it here any more."""
+        """It is not waited for here any more."""
         self._wanting.pop(entity, None)
 
 
@@ -188,7 +189,7 @@ class UnresolvedTransfers:
 
 _outcome_log = logging.getLogger("batonpass.simserver.transfer.target.unresolved")
 
-# Longer than any healthy hand-over takes, so that nobody asks in good times.
+# Longer than any healthy hand-over takes, so that nothing is asked in good times.
 AFTER_NS: Final = 5_000_000_000
 _OUTCOME_LOOK_S: Final = 1.0
 
