@@ -33,7 +33,7 @@ class CheckpointSchedule:
         self._owed.add(entity)
 
     def hurry(self, entity: str) -> None:
-        """It is due now, however short ago its stay began."""
+        """It is due now, however short ago its custody term began."""
         self._since_ns[entity] = -self._after_ns
         self._since_ns.move_to_end(entity, last=False)
         self._owed.add(entity)

@@ -90,7 +90,7 @@ class LedgerRows(ABC):
         self._note(entity, None)
 
     def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
-        """Keep the state of an entity that lives here, to go on from after a restart; whether it is not too large."""
+        """Keep the state of an entity that lives here, to resume from after a restart; whether it is not too large."""
         if len(state) > MAX_WRITE_BYTES:
             return False
         self._note(entity, {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}, CHECKPOINTS)
@@ -135,7 +135,7 @@ class LedgerRows(ABC):
             yield entity, Fence(row["epoch"], row["sub"])
 
     def give_up(self, entities: Mapping[str, Collection[Fence]]) -> None:
-        """Forget what is written of entities but for stays under the fences kept of each: none may resume from it."""
+        """Forget what is written of entities but for terms under the fences kept of each: none may resume from it."""
         for entity, kept in entities.items():
             row = self._written_row(ENTITIES, entity)
             if row is not None and ("moved_to" in row or Fence(row["epoch"], row["sub"]) not in kept):

@@ -352,7 +352,7 @@ class Replication:
     async def _check_in_late(self, due: Sequence[Holding]) -> None:
         """Write checkpoints of what no copy was made of when it was time; nothing is durable by them alone."""
         for entity in [holding.id for holding in due]:
-            # It may have left while others had their turn, and another stay may have begun.
+            # It may have left while others had their turn, and another custody term may have begun.
             holding = self._holdings.get(entity)
             if holding is None or holding.life.over:
                 self._times.gone(entity)
@@ -493,7 +493,7 @@ class Replication:
         self._tell_of_room()
 
     def give_up(self, kept: Collection[tuple[str, Fence]], is_ours: Callable[[str], bool]) -> None:
-        """Forget the copies of all entities that are ours, but for stays of this server itself that are `kept`."""
+        """Forget the copies of all entities that are ours, but for custody terms of this server that are `kept`."""
         own = [
             (entity, copy)
             for entity, fence in kept

@@ -1,11 +1,11 @@
-"""What left this server a moment ago, as it was when it left: in memory, and in the ledger.
+"""Retained states: entities that left this server a moment ago, as they left: in memory, and in the ledger.
 
 The next authority sends copies at once, and writes a checkpoint within an interval. Until then this may be the only
 state there is: if that server dies before there is a copy, or if all servers lose power at once. So it is kept for a
 while, which is several times as long as either takes. What an earlier life of this server kept is kept for longer: the
 authority of that time may take as long to come back, and is waited for (`authority.machines.stay_order`).
 
-It is a copy of an earlier stay by then: later ones count before it, and it counts only when no server is silent
+It is a copy of an earlier custody term by then: later ones count before it, and it counts only when no server is silent
 that may have one.
 """
 
@@ -90,7 +90,7 @@ class RetainedStates:
             # A file that is written and synced as a whole: no more often than checkpoints are, and no older than they.
             size_bytes, written_ns = known.size_bytes, known.written_ns
         elif not self._ledger.handed_over(entity, copy.fence, copy.tick, copy.state):
-            # What there is of an earlier stay is still there, until it is its time.
+            # What there is of an earlier custody term is still there, until it is its time.
             self._counts["handed_over_too_large"] += 1
             return
         self._written.pop(entity, None)
@@ -131,7 +131,7 @@ class RetainedStates:
         for entity, fence, tick, state in self._ledger.all_handed_over():
             if entity in self._written:
                 continue
-            # A small one of an earlier stay may stand beside a large one.
+            # A small one of an earlier custody term may be beside a large one.
             self._of_before[entity] = self._of_before.get(entity, 0) + len(state)
             self._written_bytes += len(state)
             if self._is_too_much():
@@ -140,7 +140,7 @@ class RetainedStates:
                 yield entity, Copy(fence, tick, state, state_hash(state), CopySource.CHECKPOINT)
 
     def give_up(self, is_ours: Callable[[str], bool], kept: Collection[tuple[str, Fence]]) -> None:
-        """Keep nothing of these entities but stays that are among the `kept`."""
+        """Keep nothing of these entities but custody terms that are among the `kept`."""
         stays = [(entity, copy.fence) for entity, (_, copy) in self._kept.items()]
         stays += [(entity, fence) for entity, fence, _, _ in self._ledger.all_handed_over()]
         for entity in {entity for entity, fence in stays if is_ours(entity) and (entity, fence) not in kept}:

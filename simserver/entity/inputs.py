@@ -11,7 +11,7 @@ in TCP's simplest form). So nothing needs reordering buffers that a peer could f
 The fold `digest` over everything applied makes the promise checkable: the source computes the same fold over what it
 sent, and a lost, repeated or swapped input changes it.
 
-The inputs that arrive while an entity is frozen: they go with it, or are taken when it goes on.
+The inputs that arrive while an entity is frozen: they go with it, or are taken when it is resumed.
 """
 
 import hashlib

@@ -134,7 +134,7 @@ class Holding:
     def delegated(self, chain: tuple[str, ...], group: tuple[str, ...], leads_to: Fence) -> None:
         """From now on it may be passed on directly within `group`, by a chain that was verified to lead to a fence.
 
-        One that leads to another fence than the present one is leave for another stay here, and changes nothing.
+        A chain to another fence than the present one is of another custody term here, and changes nothing.
         """
         if leads_to == self.fence:
             self.chain, self.group, self.leads_to = chain, group, leads_to
@@ -144,7 +144,7 @@ class Holding:
         return server in self.group and self.leads_to == self.fence
 
     def stays(self, fence: Fence) -> None:
-        """It was not handed over after all: it goes on under a fence of the log's, which ends every delegation."""
+        """It was not handed over after all: it is resumed under a fence of the log's, which ends every delegation."""
         self.life.resume(fence)
         self.chain, self.group, self.leads_to = (), (), None
 

@@ -1,4 +1,4 @@
-"""This server's part when a server has died, itself included: saying what copies it has, and going on from one.
+"""This server's part when a server has died, itself included: saying what copies it has, and resuming from one.
 
 When its own lease is over, what it simulated becomes a copy like any other: the latest there is, as a rule.
 """
@@ -75,7 +75,7 @@ class Adoption:
     # --- giving up -------------------------------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """The lease is over: nothing that lives here goes on here by itself. What it came to is kept as a copy.
+        """End what lives here when the lease is over, and keep its state as a copy.
 
         A departure under way continues: its entity is frozen anyway, and the log has decided about it, or will.
         """
@@ -165,12 +165,12 @@ class Adoption:
             self._replication.table.drop(item.entity)
 
     def _went_on(self, entity: str, epoch: int) -> bool:
-        """Whether this server's stay under an epoch went on under a later one: elsewhere, or here ever since."""
+        """Whether this server's custody term under an epoch has a later one after it: elsewhere, or here."""
         if self._departures.handed_on.has(entity, epoch):
             return True
         gone = self._holdings.gone(entity)
         if gone is not None and 0 < epoch < gone.fence.epoch:
-            # Also of before this process: it is written down. The log of this server gave the asking one that stay.
+            # Also of before this process: it is written down. The log of this server gave the asking one that term.
             return True
         holding, lived, copy = (
             self._holdings.get(entity),
@@ -191,7 +191,7 @@ class Adoption:
     def _take_away(self, item: RaisedItem) -> None:
         """End what lives here under an earlier epoch: by the log no server has it, and any may be given it next.
 
-        So it is if this server was given leave, and the log, which did not hear that it had been used, took it back.
+        So it is if this server had permission to begin, and the log, which did not hear of its use, took it back.
         A leaving entity is frozen and may have left: it stays until that is decided. It is not resumed here then: the
         log may have refused it before it raised the fence, and that may be heard only now.
         """
@@ -336,7 +336,7 @@ class Adoption:
         self._staged.drop(item.entity)
         self._replication.resumed(item.entity, copy.tick)
         if copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
-            # Its own stay goes on here.
+            # Its own custody term is continued here.
             self._departures.handed_on.note(item.entity, copy.fence.epoch)
             self._holdings.goes_on(item.entity, min(since or copy.fence.epoch, copy.fence.epoch))
         self._counts["adopted"] += 1

@@ -173,7 +173,7 @@ class LogRollback:
             yield entity, fence
 
     def _asides(self, given_up: set[Stay], kept: set[Staged], why: str) -> Iterator[Aside]:
-        """The newest state of each stay that is given up, and what was staged for stays that will not be."""
+        """The newest state of each custody term that is given up, and what was staged for terms that will not be."""
         newest: dict[Stay, Copy] = {}
         for entity, copy in self._all_copies({entity for entity, _ in given_up}):
             known = newest.get((entity, copy.fence))
@@ -211,7 +211,7 @@ class LogRollback:
         return instance_of(entity) == self._instance
 
     def _give_up(self, entities: set[str], kept: set[Stay]) -> None:
-        """Nothing goes on here, and only what is `kept` is a copy: of the last stay by the log, as after a restart."""
+        """Resume nothing, and count only what is `kept` as a copy: of the last custody term by the log."""
         self._recovery.step_down()
         fences: dict[str, set[Fence]] = {entity: set() for entity in entities}
         for entity, fence in kept:

@@ -41,7 +41,7 @@ class EntitySpawns:
 
     Args:
         fence_raised: has arrivals listen to nothing of an entity under a lower fence.
-        newborns: have what begins here kept before it is told of; without, it is told at once.
+        creation_barrier: has what begins here kept before it is told of; without, it is told at once.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class EntitySpawns:
         self._outbox.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
 
     def _ended(self, entity: str, fence: Fence) -> bool:
-        """See that nothing of it goes on here under a lower fence; whether that is so."""
+        """See that nothing of it is simulated here under a lower fence; whether that is so."""
         holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
         if holding is not None and holding.fence < fence and self._departures.is_leaving(entity):
             return False

@@ -463,7 +463,7 @@ class LeaseKeeper:
         self._not_granted(self.log_went_back)
 
     async def _is_the_way_found(self, sender: str) -> bool:
-        """Whether this server can go on as it is: it has followed no other log than this home's.
+        """Whether this server can continue as it is: it has followed no other log than this home's.
 
         Else what was given to it by another one is gone now, and it is another incarnation from here on.
         """
@@ -509,7 +509,7 @@ class LeaseKeeper:
             self._begin_as(known + 1)
 
     def _not_granted(self, why: str) -> None:
-        """Nothing was granted this time; the term goes on running out."""
+        """Nothing was granted this time; the lease term runs out further."""
         self.why_not, self._was_renewed = why[:MAX_WHY_CHARS], False
         before = self.holder.phase
         after = self.holder.handle(RanOut(), self._clock.monotonic_ns())

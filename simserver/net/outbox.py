@@ -1,7 +1,7 @@
 """Sealing for, and sending to, other servers and players over the link, with keys and addresses looked up on the way.
 
 Nothing here waits for an answer, and nothing fails: what could not be sent is counted, and the machines that asked for
-it ask again when their timers run out. So a courier that is restarted has nothing to recover: what it was about to send
+it ask again when their timers run out. So an outbox that is restarted has nothing to recover: what it was about to send
 is lost as if on the way.
 """
 

@@ -40,7 +40,7 @@ _NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class _WatchedOwnership:
-    """One ownership during one stay: since when it is watched, and after how long a silence home is asked (again)."""
+    """One ownership in one custody term: watched since when, and the silence after which home is asked (again)."""
 
     fence: Fence
     owner_rev: int
@@ -108,8 +108,8 @@ class Inactivity:
             watched = before.get(holding.id)
             fence = holding.life.fence
             if watched is not None and fence == watched.fence.raised():
-                # A leave was refused, which raises the fence by one epoch; an entity that begins anew is two above, or
-                # more.
+                # A hand-over was refused, which raises the fence by one epoch; an entity that begins anew is two above,
+                # or more.
                 watched.fence = fence
             # It may have left, or been unleased, and begun anew between two sweeps: no player could be heard meanwhile.
             if watched is None or watched.owner_rev != owner_rev or watched.fence != fence:

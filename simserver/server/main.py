@@ -204,7 +204,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
 async def _serve_ledger(node: SimserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """The ledger; when it is opened for the first time, what it knows of earlier lives of this server is remembered.
 
-    When the server is stopped, everything that lives here is written to it, so that it goes on from there.
+    When the server is stopped, everything that lives here is written to it, so that it is resumed from there.
     """
     await node.ledger.serve_to_the_end(partial(remember, node), node.replication.check_in_all, task_status=task_status)
 

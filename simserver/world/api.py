@@ -29,8 +29,8 @@ What a world may have beside `World`'s methods:
 `participants: Mapping[str, Participant]`
     What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
     `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
-    the entity goes on, `release(entity)` frees it once the entity has left or ended. Never is the right result of a
-    step to depend on it: copies and checkpoints do not have it, and a part that fails or is too large is left behind.
+    the entity is activated, `release(entity)` frees it once the entity has left or ended. Never is the right result of
+    a step to depend on it: copies and checkpoints do not have it, and a part that fails or is too large is left behind.
     See `simserver.world.participants`. Nothing but the state moves, if absent.
 """
 

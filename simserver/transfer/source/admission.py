@@ -29,7 +29,7 @@ __all__ = ["MAX_UNSURE", "PATIENCE_NS", "Reception", "TargetAdmission", "TargetA
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.admission")
 
-# Longer than a server takes to restart: the entity goes on meanwhile, so there is no hurry to give up.
+# Longer than a server takes to restart: the entity is simulated meanwhile, so there is no hurry to give up.
 PATIENCE_NS: Final = 5_000_000_000
 FIRST_REPEAT_NS: Final = 250_000_000
 MAX_REPEAT_NS: Final = 1_000_000_000

@@ -1,4 +1,4 @@
-"""How many entities leave for one server at a time: the others go on being simulated until there is a place.
+"""How many entities leave for one server at a time: the others are simulated until there is a place.
 
 A freeze should last as long as one hand-over takes, not as long as all that were begun at the same moment. What is
 frozen and waits for its turn is not simulated, and is repeated when it takes too long, which makes all of them
@@ -68,7 +68,7 @@ class ConcurrencyLimit(Generic[L]):
         return True
 
     def wait(self, leaver: L) -> None:
-        """Wait for a place; what waits already goes on waiting for what it waits for."""
+        """Wait for a place; a plan that waits already keeps its place in the queue."""
         if leaver.entity not in self._waits_for:
             self._waits_for[leaver.entity] = leaver.target
             self._waiting.setdefault(leaver.target, OrderedDict())[leaver.entity] = leaver
@@ -98,7 +98,7 @@ class ConcurrencyLimit(Generic[L]):
     def is_worth_while(self, target: str) -> bool:
         """Whether nothing waits for this target, or half the places are free, or enough for all that wait.
 
-        And a quarter of the bytes: company is of less use to large states, and the way should not stand empty.
+        And a quarter of the bytes: a batch is of less use to large states, and the way should not be empty.
         """
         free = self._at_once - self._taken[target]
         if free < min(self._at_once // 2, len(self._waiting.get(target, ()))):

@@ -91,7 +91,7 @@ class DeparturePlan:
     def others(self, leaving: int) -> int:
         """With how many others it has to share the servers' time, if `leaving` are leaving already.
 
-        In company as many as may be: what one of them is answered comes with what all are. Those of a group are not
+        In a batch as many as may be: what one of them is answered comes with what all are. Those of a group are not
         answered before all of them are frozen, and each has to wait for those before it.
         """
         return max(leaving, AT_ONCE) if self.in_company else leaving
@@ -105,7 +105,7 @@ class DeparturePlan:
 
 @dataclass
 class Departure:
-    """One entity on its way out. `base` is the trace that the request goes on from."""
+    """One entity on its way out. `base` is the trace that the request extends."""
 
     plan: DeparturePlan
     source: str
@@ -119,7 +119,7 @@ class Departure:
     target_incarnation: int = 0
     # What the home instance is being asked over REST at the moment, by the type of the message.
     asking: set[str] = field(default_factory=set)
-    # The lease under which it began is over, or the log has taken it away: whatever is decided, it does not go on here.
+    # The lease under which it began is over, or the log has taken it away: whatever is decided, it is not resumed here.
     stays_nowhere: bool = False
     # Its home instance has said that it could not decide, or was not there to be asked.
     undecided: bool = False

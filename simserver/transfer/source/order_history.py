@@ -11,12 +11,12 @@ That is remembered by one life of the server, and not for ever. What the log com
 servers have forgotten; a direct pass would happen again. So a source that follows an order directly does not go by what
 it remembers, but by what the order and the entity themselves prove (`was_passed`).
 
-Which stays of entities went on from here under a later epoch: handed on, or here, when that was refused.
+Which custody terms were followed by one of a later epoch: elsewhere, or here when the hand-over was refused.
 
 Or here, after a restart or a takeover, from what this server had of them.
 
-A server that follows a log restored from an older copy may take an entity to be here that was handed on since, by
-the log that was lost: what others have of it under later epochs is then what came of this server's stay, and not of
+A server that follows a log restored from an older copy may take an entity to be here that was handed on since, by the
+log that was lost: what others have of it under later epochs is then what came of this server's custody term, and not of
 another history altogether (`authority.procedures.foreign_custody.is_possible`). Remembered in memory alone; where what
 left went last is in the ledger, too (`simserver.entity.table.Tombstone`).
 """
@@ -123,7 +123,7 @@ MAX_STAYS: Final = 128
 
 
 class ReleasedEpochs:
-    """The epochs of the last `MAX_STAYS` such stays of the last `MAX_REMEMBERED` entities."""
+    """The epochs of the last `MAX_STAYS` such custody terms of the last `MAX_REMEMBERED` entities."""
 
     def __init__(self) -> None:
         self._to: Final[dict[str, str]] = {}
@@ -132,7 +132,7 @@ class ReleasedEpochs:
         )
 
     def note(self, entity: str, epoch: int, to: str = "") -> None:
-        """A stay under this epoch went on under a later one, by the next server: `to` which, if it left."""
+        """A custody term of this epoch was followed by a later one, `to` which server if the entity left."""
         if to:
             self._to[entity] = to
         epochs = self._epochs.get(entity) or array("q")
@@ -155,5 +155,5 @@ class ReleasedEpochs:
         return [one for one in self._epochs.get(entity, ()) if one < epoch][-MAX_WENT_ON:]
 
     def has(self, entity: str, epoch: int) -> bool:
-        """Whether the stay of an entity under this epoch is one of them, as far as they are remembered."""
+        """Whether the custody term of an entity under this epoch is one of them, as far as they are remembered."""
         return epoch in self._epochs.get(entity, ())

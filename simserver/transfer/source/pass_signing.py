@@ -80,7 +80,7 @@ class PassSigning:
             self._sign_waiting()
 
     def _pace(self) -> tuple[bool, bool, int]:
-        """Whether no entity was passed a moment ago, and none in company lately; and the time."""
+        """Whether no entity was passed a moment ago, and none in a batch lately; and the time."""
         now_ns = self._clock.monotonic_ns()
         return now_ns - self._signed_ns >= _QUIET_NS, now_ns - self._company_ns >= _LATELY_NS, now_ns
 

@@ -1,4 +1,4 @@
-"""What the old authority tells of one departure while it goes on: the spans that are open, and how they end.
+"""What the old authority tells of one departure while it is under way: the open spans, and how they end.
 
 `authority.node.spans` says what they mean. There is one of these for a departure if spans are wanted when it begins.
 """

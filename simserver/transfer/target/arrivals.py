@@ -126,7 +126,7 @@ class Arrivals:
         grant = await self.certificates.grant_untrusted(message.grant, message.entity)
         holding = self._holdings.get(message.entity)
         if holding is None or grant.holder != self._name or grant.fence != holding.fence:
-            # The entity went on meanwhile; its next holder gets a grant of its own.
+            # The entity was passed on meanwhile; its next authority gets a grant of its own.
             self._counts["stale_grant"] += 1
             self._renewals.keep(message.entity, message.grant, grant)
             if holding is not None:
@@ -293,7 +293,7 @@ class Arrivals:
             self._checked(message, opened)
             effect = known.offered(self._offer_of(message, Fence(last.epoch, last.sub - 1), opened.sender))
             self._reached(Breakpoint.OFFERED, message.transfer_id)
-            # What waits for leave has it with the next line.
+            # A state that waits for permission has it with the next line.
             if not isinstance(effect, machine.AwaitOtherHalf):
                 self._perform(message.entity, effect)
         self._perform(message.entity, known.permitted(permission))
@@ -371,7 +371,7 @@ class Arrivals:
         return has_lease
 
     def _is_for_this_life(self, incarnation: int) -> bool:
-        """Whether leave given to this incarnation holds: what an earlier one was given may be taken from it."""
+        """Whether permission given to this incarnation holds: that of an earlier one may have been taken back."""
         if incarnation and incarnation != self._lease.incarnation:
             self._counts["leave_of_another_life"] += 1
             return False
@@ -396,7 +396,7 @@ class Arrivals:
             self._settle(entity)
 
     def still_wants(self, entity: str, permission: Permission) -> bool:
-        """Whether there is leave to begin with an entity, and its state is waited for."""
+        """Whether there is permission to begin with an entity, and its state is waited for."""
         known = self._machines.get(entity)
         return known is not None and known.waits_with == permission
 
@@ -434,8 +434,8 @@ class Arrivals:
                 self._answer_again(entity, permission, context)
             case machine.Drop(reason):
                 self._counts[reason] += 1
-            case machine.AwaitOtherHalf() if (leave := self._machines[entity].waits_with) is not None:
-                self.unsettled.wants(entity, leave)
+            case machine.AwaitOtherHalf() if (waits_with := self._machines[entity].waits_with) is not None:
+                self.unsettled.wants(entity, waits_with)
             case _:
                 pass
 
@@ -496,7 +496,7 @@ class Arrivals:
             self._counts["answered_again"] += 1
             self._answer(entity, permission, context)
         elif permission.fence < self._machine(entity).seen:
-            # It came after word of a higher fence, so this is not the place where it will go on.
+            # It came after word of a higher fence, so this is not the server that will resume it.
             self._counts["never_active"] += 1
             self.unsettled.wants(entity, permission, never=True)
         else:

@@ -1,9 +1,9 @@
-"""Reading the states that are offered, and keeping the last ones as they were read until there is leave to begin.
+"""Reading the states that are offered, and keeping the last ones as they were read until there is permission to begin.
 
 To read a state takes a while in which its entity is frozen: those of a batch come together, and so do the permissions
 for them, a moment later.
 
-Leave to begin with an entity, as it was given: what is needed to answer it, and what goes with it.
+Permission to begin with an entity, as it was given: what is needed to answer it, and what goes with it.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from batonpass.simserver.world.portability import Glance, glance, portable
 
 __all__ = ["MAX_CONTEXTS", "Context", "OfferedStates", "remember"]
 
-# Of two convoys. A larger state is kept alone.
+# Of two batches. A larger state is kept alone.
 MAX_READ: Final = 256
 MAX_READ_BYTES: Final = 4096
 

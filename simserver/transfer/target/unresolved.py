@@ -1,8 +1,8 @@
-"""What this server was given and what has not come to its end: asking the home instance about it.
+"""Asking the home instance about unresolved transfers: of entities that this server was given.
 
-Three ends may be loose. An entity lives here by a chain of direct passes, and no grant has come since: the server that
-passed it may have died before it told the log. The log gave an entity to this server, and its state does not come: the
-source may have died with it. Or this server was given one that it will never begin with, because it has heard of a
+Three cases may be unresolved. An entity lives here by a chain of direct passes, and no grant has come since: the server
+that passed it may have died before it told the log. The log gave an entity to this server, and its state does not come:
+the source may have died with it. Or this server was given one that it will never begin with, because it has heard of a
 higher fence meanwhile. In good times others say all within milliseconds, and nothing is asked.
 
 Asking what became of states that were staged here and of which nothing was heard since.
@@ -63,7 +63,7 @@ class _Wanting:
 
 
 class Unsettled:
-    """The table of loose ends; `Arrivals` writes it."""
+    """The table of unresolved transfers; `Arrivals` writes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
@@ -83,7 +83,7 @@ class Unsettled:
             self._chains[entity] = 0
 
     def wants(self, entity: str, permission: Permission, *, never: bool = False) -> None:
-        """There is leave to begin with an entity, and no state yet; or `never` one that could be used."""
+        """There is permission to begin with an entity, and no state yet; or `never` one that could be used."""
         known = self._wanting.get(entity)
         if known is not None and (known.permission, known.never) == (permission, never):
             return
@@ -114,11 +114,11 @@ class Unsettled:
 
 
 class UnresolvedTransfers:
-    """Asks the home instance about loose ends, one after the other, while it is served.
+    """Asks the home instance about unresolved transfers, one after the other, while it is served.
 
     Args:
         lease: without one, home is not asked.
-        still_wants: whether leave is waited with for a state still.
+        still_wants: whether there is permission to begin that still waits for its state.
     """
 
     def __init__(
