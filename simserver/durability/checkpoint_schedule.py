@@ -28,7 +28,7 @@ class CheckpointSchedule:
         self._owed: set[str] = set()
 
     def begun(self, entity: str, now_ns: int) -> None:
-        """A stay has begun, of which there is no checkpoint. What is owed already is not put off by it."""
+        """A custody term has begun, without a checkpoint yet. One that is owed already is not put off by it."""
         self._since_ns.setdefault(entity, now_ns)
         self._owed.add(entity)
 

@@ -158,7 +158,7 @@ class CreationBarrier:
     def _look(self) -> None:
         """Give up silent backup replicas, try again what could not be written, and forget what is not here.
 
-        What was handed over is kept elsewhere. What was deleted, or taken from here, may be nowhere: an asker hears
+        An entity handed over is kept elsewhere. One deleted, or taken from here, may be nowhere: an asker hears
         what became of it when it asks again.
         """
         now_ns = self._clock.monotonic_ns()

@@ -109,7 +109,7 @@ class LedgerRows(ABC):
         return True
 
     def let_go(self, entity: str) -> None:
-        """What an entity was when it left is not kept any more."""
+        """Keep no more what an entity was when it left."""
         self._note(entity, None, HANDED_OVER)
 
     def all_handed_over(self) -> Iterator[tuple[str, Fence, int, bytes]]:
@@ -336,7 +336,7 @@ class Ledger(LedgerRows):
             await self._written.wait()
             number, written = self._last_write
             if number > begun:
-                # What was being written when this was called may be older than what was noted by then.
+                # A write that was under way when this was called may be older than what was noted by then.
                 waiting -= written
             waiting &= self._noted()
 
@@ -461,7 +461,7 @@ class Ledger(LedgerRows):
             await trio.sleep(0.1)
             return
         for path, row in rows:
-            # What was noted while this was written is newer, and stays.
+            # A row that was noted while this was written is newer, and stays.
             if self._unwritten.get(path, row) is row:
                 self._unwritten.pop(path, None)
         if not (self._unwritten or self._unwritten_large):

@@ -2,8 +2,8 @@
 
 An authority sends what has changed to its backup replicas every `interval_s`, not all at one moment. It writes it to
 its own store (`Ledger.checkpoint`) more slowly, also what is not copied just then
-(`simserver.durability.checkpoint_schedule`). What a replica says to keep is durable: the sources of inputs are told.
-`authority.machines.replica_choice` has the rules of keeping, and of what happens when the authority is dead.
+(`simserver.durability.checkpoint_schedule`). A state that a replica says to keep is durable: the sources of inputs are
+told. `authority.machines.replica_choice` has the rules of keeping, and of what happens when the authority is dead.
 """
 
 import logging
@@ -53,15 +53,15 @@ _AT_ONCE: Final = 128
 # are made less often, and not instead of simulating them.
 _REST: Final = 4
 _MAX_REST_S: Final = 1.0
-# What was spawned here or has come here since the last part is copied with the next one: until then no other server has
-# it, or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own
-# part.
+# An entity that was spawned here or came since the last part is copied with the next one: until then no other server
+# has it, or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its
+# own part.
 _NEW_IN_A_PART: Final = 64
 # A round of very many takes longer than its interval. No entity is copied again later than after this many times what
 # its rounds are meant to take: its backup replica would think that no authority relies on its copy any more.
 _AGAIN_LATE: Final = 2
 # A replica thinks so after this many times as long as all that takes, and the lease term of an authority that has died
-# since. What is older makes room for others.
+# since. Older copies make room for others.
 _STALE_AFTER: Final = 4
 # Others may send copies at another interval than this server, or it none at all.
 _LEAST_INTERVAL_S: Final = 0.5
@@ -124,10 +124,10 @@ class Replication:
         self.table.fresh_ns = _STALE_AFTER * self._renewed_ns
         self._looked_ns = self._without_lease_ns = 0
         self._warn_from_ns = 0
-        # What lived here when this interval began, and what has begun (again) since it was last looked at.
+        # The entities that lived here when this interval began, and those that have begun (again) since the last look.
         self._turn: list[Holding] = []
         self._begun: dict[str, None] = {}
-        # What may have changed since it was copied last. Of everything else it is known that nothing has but its tick.
+        # The entities that may have changed since they were copied last; of all others only the tick has.
         self._changed: set[str] = set()
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
@@ -321,7 +321,7 @@ class Replication:
     def _check_in(self, life: Life, copied: LastCopy, state: bytes, applied: dict[str, int]) -> None:
         """Write a checkpoint, if the last one is long enough ago, or if no other server gets a copy.
 
-        Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
+        A new arrival is not written at once: the disk would be synced in the midst of the next hand-over.
 
         It makes something durable only while this disk counts by the log (`authority.procedures.single_survivor`).
         Another server may come back with an older copy, from which the entity would resume if this server died then.
@@ -431,7 +431,7 @@ class Replication:
                     copied.round = self._round - copied.again_after
 
     def _heard_since_ns(self) -> int:
-        """What was sent before this is too old to be heard of now: its replica may have died since."""
+        """The time before which a copy was sent too long ago to count now: its replica may have died since."""
         now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
         return now_ns - terms.certain_ns if terms is not None and self._lease.may_act(now_ns) else now_ns
 

@@ -1,8 +1,8 @@
 """Which inputs an entity takes, what becomes of those that come while it is frozen, and what their sources are told.
 
-The owner by the log gives inputs, under the revision of the ownership. What comes while the entity is frozen waits in
-the journal, because its snapshot has been taken: it goes along with the entity, or is judged when that resumes. So does
-word of another owner.
+The owner by the log gives inputs, under the revision of the ownership. An input that comes while the entity is frozen
+waits in the journal, because its snapshot has been taken: it goes along with the entity, or is judged when that
+resumes. So does word of another owner.
 """
 
 from collections.abc import Iterable, Mapping

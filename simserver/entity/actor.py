@@ -110,7 +110,7 @@ class Entity(Server[Life]):
             # itself, the entity may be stopped for it now.
             self._env.count("ticks_without_lease")
             return
-        # What comes after the commit may fail: the tick is done then all the same, and is not done again.
+        # The work after the commit may fail: the tick is done then all the same, and is not done again.
         if applied := life.commit(world, now_ns, carried, done_ns):
             self._acknowledge(life, applied)
         if life.leaves_at_ns and self._is_ready:

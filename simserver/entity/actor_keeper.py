@@ -89,6 +89,6 @@ class ActorKeeper(Server[None]):
             if self.system.closing:
                 # The server stops: no entity gets an actor any more.
                 return
-            # Whatever keeps it from starting is over when the supervisor, and this, have been restarted.
+            # The cause that keeps it from starting is over when the supervisor, and this, have been restarted.
             _log.error("%s has no actor: %s", life.id, error)
             raise

@@ -1,6 +1,6 @@
 """The entity that this server simulated when it died, or lost its lease: so that it does not kill the next server too.
 
-A world that raises is caught (`simserver.entity.actor`). What ends the process is not: a fault in C code, the
+A world that raises is caught (`simserver.entity.actor`). An end of the process is not: a fault in C code, the
 out-of-memory killer, a loop without end. Another server resumes the entity, with the inputs that it died of, and is
 killed next. From outside it is not to be seen which of thousands of entities it was, so the server writes down
 whose step it has begun before it begins it, and takes that back afterwards, in a page of memory that outlives the

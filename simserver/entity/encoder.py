@@ -57,7 +57,7 @@ class _Encodable(Protocol):
 class LifeEncoder:
     """Encodes one life: the same as `Snapshot.encode` of it, as it stands.
 
-    What is carried and the world are known by their identity, since they are replaced and never changed; a world that
+    The carried part and the world are known by their identity, since they are replaced and never changed; a world that
     changes its state in place does so with a tick. The inbox counts its changes.
 
     Raises `NotPortable` of a world that cannot be written, or could not be read again.

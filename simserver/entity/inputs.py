@@ -4,7 +4,7 @@ No number is ever used for two inputs. A player that owns an entity again may ha
 ownership that were refused, and that are all the same in a state that is resumed later. So it begins with a number that
 it has never used, and says from where on it counts (`floor`): a cursor below that begins anew there, with a new fold.
 
-The receiving side is a cursor per source. What is not the next number is not kept: a lower one was applied before, a
+The receiving side is a cursor per source. Only the next number is kept: a lower one was applied before, a
 higher one came through a gap, and its source will repeat everything after the last acknowledged number (go-back-N, as
 in TCP's simplest form). So nothing needs reordering buffers that a peer could fill, and nothing is dropped for good.
 
@@ -85,7 +85,7 @@ class EntityInbox:
     def offer(self, source: str, seq: int, data: bytes, base: int = 0, floor: int = 0) -> InputAdmission:
         """Accept an input if it is its source's next one and there is room.
 
-        What is not above `floor` is of ownerships that are over: the next one after it may come, and what waits of
+        Numbers up to `floor` are of ownerships that are over: the next one after it may come, and what waits of
         those is refused.
 
         One that is not known begins after `base`, up to which it never gives anything again, if it may have been

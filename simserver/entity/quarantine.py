@@ -21,7 +21,7 @@ _log = logging.getLogger("batonpass.simserver.entity.quarantine")
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
-# What is stopped so soon, by its ticks, has not run here.
+# An entity that is stopped this soon, by its ticks, has not run here.
 FIRST_MOMENTS_S: Final = 5.0
 
 

@@ -102,5 +102,5 @@ class Frozen:
 
 def shortened(why: str) -> str:
     """Why an entity is quarantined, as it can be encoded."""
-    # What a world raises may say anything, at any length; and not all of it can be encoded.
+    # An error of a world may say anything, at any length; and not all of it can be encoded.
     return why[:MAX_BROKEN_CHARS].encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""What a world did wrong, in the log of its server: the first of each kind at once, and then one line a minute.
+"""Faults of a world, in the log of its server: the first of each kind at once, and then one line a minute.
 
 A world that fails fails on thousands of entities, with every tick or whenever one is asked for. Each of them would be a
 traceback, and the lines that an operator needs would drown in them. All are counted.

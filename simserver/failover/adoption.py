@@ -67,7 +67,7 @@ class Adoption:
         self._outbox = ports.outbox
         self._counts = ports.counts
         self._taken_away: LruTable[str, Fence] = LruTable(MAX_TAKEN_AWAY)
-        # What home was told of is not staged any more as soon as the log says that nothing comes of the hand-over.
+        # A state that home was told of is not staged any more as soon as the log says that its hand-over is off.
         # Not among the copies: a state that has not been asked for yet displaces none that an authority sent.
         self._staged: Final = CopyTable(replication.table.max_bytes, MAX_STAGED)
         self._put_aside: Final = put_aside
@@ -92,7 +92,7 @@ class Adoption:
         try:
             life.freeze()
         except NotPortable as error:
-            # What others have copies of is older, and all that is left of it.
+            # The copies of others are older, and all that is left of it.
             life.cannot_be_encoded(error)
         else:
             self._keep_own(life)

@@ -8,9 +8,9 @@ apart itself; so before it follows its home again it asks what of all that is it
 then. What it has of entities of other instances is theirs to judge: it is kept as what any server has that was
 restarted.
 
-What is given up is put aside first (`simserver.durability.put_aside`): the log that is left may be the older one, of
-which an operator has accepted that it lacks something, and then what it does not know may be all that is left of an
-entity.
+Entities that are given up are put aside first (`simserver.durability.put_aside`): the log that is left may be the older
+one, of which an operator has accepted that it lacks something, and then what it does not know may be all that is left
+of an entity.
 
 Nothing is asked where the log has been at the last position that this server was told of, as is the case if none has
 granted it anything since the copy was made: then it has followed no other.
@@ -78,8 +78,8 @@ class LogRollback:
     async def find_way_back(self, position: str) -> bool:
         """Give up what the log of this home has not given, if it has not been at `position`; whether that was so.
 
-        What is given up is put aside, and gone from where it was, when this returns; nothing of this server may act
-        meanwhile.
+        Entities that are given up are put aside, and gone from where they were, when this returns; nothing of this
+        server may act meanwhile.
 
         Raises:
             HomeUnreachable, HomeRefused: it is not known what is to be kept, so nothing was given up.

@@ -98,10 +98,10 @@ class EntitySpawns:
             return (
                 None if is_over else self._keep(message, SpawnRefusal("an earlier entity of its name is still leaving"))
             )
-        # What is known of lower fences is of an earlier one of this name, which the log has forgotten.
+        # Words of lower fences are of an earlier entity of this name, which the log has forgotten.
         if gone is not None and gone.fence >= fence:
             return SpawnRefusal() if gone.moved_to else SpawnRefusal("it has ended")
-        # What lived here before a restart is given back by its home instance, with what is left of it.
+        # An entity that lived here before a restart is given back by its home instance, from a copy that is left.
         return SpawnRefusal() if lived is not None and lived >= fence else None
 
     def _begun(self, message: Spawn) -> SpawnRefusal:

@@ -164,7 +164,7 @@ class LeaseKeeper:
     def is_lost_by(self, began_ns: int, done_ns: int) -> bool:
         """Whether what kept this server busy from then until then has cost it the lease, which it had before.
 
-        What takes less than the time between two renewals has not: one was due before it, and was not granted.
+        Work shorter than the time between two renewals has not: one was due before it, and was not granted.
         """
         terms = self.holder.terms
         if terms is None or done_ns - began_ns < terms.renew_every_ns:
@@ -504,7 +504,7 @@ class LeaseKeeper:
             _log.error("the lease of %s (incarnation %d) is over: it gives up", self._server, self.incarnation)
         else:
             # Nothing was simulated under it: the log's number was another one, or the word that it holds was lost.
-            # What was given to this one meanwhile is unleased, and is not the next one's.
+            # Entities given to this incarnation meanwhile are unleased, and are not the next one's.
             self._bound().stepped_down()
             self._begin_as(known + 1)
 

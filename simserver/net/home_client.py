@@ -3,7 +3,7 @@
 Any member can answer. The leader is asked first, because it spares the log one more step; when it is gone, the others
 are asked in turn. Requests are idempotent, so asking twice is safe.
 
-What is asked at the same moment travels as one parcel, and few parcels are under way at a time: what is asked meanwhile
+Questions of the same moment travel as one parcel, and few parcels are under way at a time: what is asked meanwhile
 gathers, and leaves together, or not at all if no task waits for it any more. There is a lane for each set of instances
 that have to do with it: one that does not answer keeps only its own waiting. Renewals of the lease are in no lane, and
 so never wait for anything else that is asked.
@@ -61,7 +61,7 @@ MAX_ROWS: Final = 100_000
 # Parcels under way in one lane, of `MAX_BATCH` messages each: enough to keep home busy, and what it was asked by those
 # that have given up is little.
 AT_ONCE: Final = 4
-# Of names that worlds have made up. What waits in a lane that is forgotten is asked all the same.
+# Of names that worlds have made up. A question in a lane that is forgotten is asked all the same.
 MAX_LANES: Final = 64
 # Directory rows that are looked up at a time; those of homeservers are not counted, since renewals wait for them.
 MAX_LOOKUPS: Final = 16
@@ -393,7 +393,7 @@ class HomeClient:
     ) -> OpenedMessage | None:
         """Send a sealed message to a member and return its sealed answer, opened; None when it takes another way.
 
-        What is asked at the same moment travels as one parcel, and so do the answers. When it is its turn to leave and
+        Questions of the same moment travel as one parcel, and so do the answers. When it is its turn to leave and
         it is not wanted any more, it is not asked.
 
         Raises:
@@ -495,8 +495,8 @@ class HomeClient:
     async def _are_keys_of_before(self, sealed_with: str, keys: PublicIdentity, member: str) -> bool:
         """Whether we, or the member, have other keys by now than those with which something was sealed.
 
-        What was on its way when one of them was revoked cannot be opened any more, and is not at fault: sealed anew it
-        can.
+        A parcel that was on its way when one of them was revoked cannot be opened any more, and is not at fault: sealed
+        anew it can.
         """
         if sealed_with != self._sealer.identity.public.signing_kid:
             return True

@@ -81,7 +81,7 @@ class Outbox:
         """Send what there is to send, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            # What an earlier life of this left behind is lost, as if on the way.
+            # Messages that an earlier life of this left behind are lost, as if on the way.
             self._outbox = BatchQueue()
             self._wants_key.clear()
             self._large.forget()
@@ -112,7 +112,7 @@ class Outbox:
     ) -> bool:
         """Seal a message and send it, now or after looking up its receiver.
 
-        What is sent to one receiver at the same moment leaves as one parcel; without `hurry`, when it is known that
+        Messages to one receiver of the same moment leave as one parcel; without `hurry`, when it is known that
         more comes at this moment, so does the first of them. `sent` is told about how many bytes of it
         are this message. False when it is not sent: it is not served, too much waits, or it is large and on its way.
         """

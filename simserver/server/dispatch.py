@@ -97,13 +97,13 @@ _log = logging.getLogger("batonpass.simserver")
 MAX_CONCURRENT_PARCELS: Final = 256
 # Messages for which an entity is frozen until they have been taken: the permission to begin, and the answer.
 _AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
-# What one simulation server says to another, and what is acted on before any certificate proves that it may.
+# Messages from one simulation server to another that are acted on before any certificate proves that they may.
 _OF_SERVERS: Final = (StateTransfer, StageState, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Durable:
-    """What of a server outlives its process."""
+    """The parts of a server that outlive its process."""
 
     ledger: Ledger
     stages: Stages
@@ -232,7 +232,7 @@ class SimserverNode:
         """Whether anything is done that others decided; counted if not."""
         if not self.lease.log_went_back:
             return True
-        # What others decide by that log would be done under fences that were given before.
+        # Decisions of others by that log would be carried out under fences that were given before.
         self.counts["dropped_log_went_back"] += 1
         return False
 
@@ -256,7 +256,7 @@ class SimserverNode:
                 self.counts["unexpected_message"] += 1
 
     def _failed(self, received: Received, error: Exception) -> None:
-        """What taking a message has raised: it is a bad one, cannot be taken now, or ran into an error of ours."""
+        """Sort an error of taking a message: it is a bad one, cannot be taken now, or ran into an error of ours."""
         if isinstance(error, MessageError | CryptoError):
             self.counts["bad_message"] += 1
             self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
@@ -420,7 +420,7 @@ class SimserverNode:
                 await self._dispatch_of_home(opened)
 
     async def _dispatch_of_home(self, opened: OpenedMessage) -> None:
-        """What only homeservers of an entity's instance say."""
+        """Take a message that only homeservers of an entity's instance may send."""
         match opened.message:
             case Order() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))

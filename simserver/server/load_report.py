@@ -42,7 +42,7 @@ __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_r
 _log = logging.getLogger("batonpass.simserver.server.load_report")
 
 REPORT_EVERY_S: Final = 1.0
-# What was just stopped is reported so soon, with all that were meanwhile.
+# An entity that was just stopped is reported this soon, with all that were stopped meanwhile.
 STILL_S: Final = 0.05
 # While some are stopped the log says so as often as this.
 SAY_NS: Final = 60_000_000_000
@@ -166,7 +166,7 @@ def census_rows(
     untaken: list[_Placed] = []
     if not is_drained and any(one.life.is_untaken for one in candidates):
         untaken = [("", one) for one in _each_kind_in_turn(candidates) if stays(one.id)]
-        # What is taken nowhere must not keep a hot server from being relieved.
+        # Entities that no server takes must not keep a hot server from being relieved.
         untaken = untaken[: min(limit, MAX_CENSUS // 2)]
         limit -= len(untaken)
         candidates = [one for one in candidates if not one.life.is_untaken] if limit else []
@@ -197,7 +197,7 @@ def census_rows(
 def _each_kind_in_turn(candidates: list[Holding]) -> list[Holding]:
     """Those that are not taken here: one of each kind and form, then the next of each.
 
-    What is taken nowhere, however many there are of it, leaves room for what is taken elsewhere.
+    Kinds that no server takes, however many entities they have, leave room for those taken elsewhere.
     """
     alike: dict[tuple[str, int], list[Holding]] = defaultdict(list)
     for one in candidates:

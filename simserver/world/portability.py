@@ -217,8 +217,8 @@ def _members_of(value: Any, most: int) -> int:
 def portable(value: Any) -> bytes:
     """Its canonical CBOR, which can be read again.
 
-    What contains the same list many times, or itself, has many members where it takes little memory: not more of them
-    are looked through than a state can have bytes.
+    A value that contains the same list many times, or itself, has many members where it takes little memory: not more
+    of them are looked through than a state can have bytes.
 
     Raises:
         NotPortable: there is none, or no server could read it.

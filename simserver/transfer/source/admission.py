@@ -206,7 +206,7 @@ class Reception:
             return
         need = Need(message.kind, message.schema_version, message.state_bytes)
         key = opened.sender, need
-        # What finds no room, or waits already, is repeated, and the entity simulated.
+        # A question that finds no room, or waits already, is repeated, and the entity simulated.
         if key not in self._unsure and len(self._unsure) < MAX_UNSURE:
             self._unsure.add(key)
             self._lease.once_renewed(partial(self._answer_surely, opened, message, key))

@@ -9,7 +9,7 @@ say.
 To instances whose home does not say whether it would have an entity no world's wish is followed.
 
 To find out takes a freeze of five seconds (`homeserver.names.foreign_admission`), which players see. So after it no
-entity goes there by the wish of a world for a while, and then one, to try. What is ordered goes all the same.
+entity goes there by the wish of a world for a while, and then one, to try. An ordered entity goes all the same.
 
 How long a hand-over may take before it is worth repeating: longer than they take at the moment.
 
@@ -227,7 +227,7 @@ def _instance_of(server: str) -> str:
 
 
 MAX_FIRST_RETRY_NS: Final = 4_000_000_000
-# What one hand-over more takes all servers together, on cores that have other work too.
+# The time that one hand-over more takes all servers together, on cores that have other work too.
 EACH_NS: Final = 10_000_000
 
 

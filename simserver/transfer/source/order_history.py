@@ -1,11 +1,11 @@
 """Which transfers have begun at a server, so that a late repetition of an order moves nothing twice.
 
-Home orders a transfer until the log has its result. An order that comes in the epoch in which its transfer was begun
-is a repetition: the transfer is under way, or was a direct pass that has been used, and the entity came back by others.
-In another epoch only the log knows. It may have learned of that pass before it raised the epoch; or it may have given
-the entity away, and back, and the transfer waits to be begun. So it is begun again, but through the log,
-which refuses what it has decided. What it is known to have decided is dropped in every epoch: a refusal costs the
-entity a standstill, and ends its delegation.
+Home orders a transfer until the log has its result. An order that comes in the epoch in which its transfer was begun is
+a repetition: the transfer is under way, or was a direct pass that has been used, and the entity came back by others. In
+another epoch only the log knows. It may have learned of that pass before it raised the epoch; or it may have given the
+entity away, and back, and the transfer waits to be begun. So it is begun again, but through the log, which refuses what
+it has decided. An order that it is known to have decided is dropped in every epoch: a refusal costs the entity a
+standstill, and ends its delegation.
 
 That is remembered by one life of the server, and not for ever. What the log commits it commits once, whatever
 servers have forgotten; a direct pass would happen again. So a source that follows an order directly does not go by what

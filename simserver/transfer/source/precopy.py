@@ -121,7 +121,7 @@ class PrecopySender:
         if holding is None or holding.life.frozen:
             self._end(copying)
             return
-        # What goes along beside it is asked for at the freeze.
+        # The participants' parts are asked for at the freeze.
         began_ns, is_first = self._clock.monotonic_ns(), not copying.ahead.round
         state = holding.life.encoded_if_portable()
         chunks = None if state is None or len(state) > MAX_STATE_BYTES else copying.ahead.next_round(state)

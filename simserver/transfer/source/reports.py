@@ -28,7 +28,7 @@ TRIES: Final = 7
 """How often each is offered to the home instance, in about a minute: again after `_AGAIN_S`, then after twice that."""
 _AGAIN_S: Final = 2.0
 _SELDOM_S: Final = 16.0
-# What comes alone is told at once, what comes soon after it with all that comes until then: a request costs the home
+# A report that comes alone is told at once, later ones with all that come until then: a request costs the home
 # instance as much as a hundred reports in it do.
 _PACE_NS: Final = 50_000_000
 

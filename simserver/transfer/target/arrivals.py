@@ -329,7 +329,7 @@ class Arrivals:
 
         A machine answers for what it acted on, so nothing may fail for the state's sake later.
         """
-        # What travelled beside its message has been hashed; what was put together from parts has not.
+        # A state that travelled beside its message has been hashed; one put together from parts has not.
         hashed = opened.state_hash if message is opened.message else ""
         if hashed != message.state_hash and hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
@@ -449,7 +449,7 @@ class Arrivals:
             self._reached(Breakpoint.ACTIVATED, permission.transfer_id)
             context.trace = context.trace.mark(self._name, "staged", offer.staged_ns)
             context.trace = context.trace.mark(self._name, "activated", now_ns)
-            # What else follows from it need not be waited for.
+            # The other effects need not be waited for.
             self._answer(entity, permission, context)
         finally:
             self._see_to(holding, offer, permission, context)
@@ -554,7 +554,7 @@ class Arrivals:
             known = Incoming()
         self._machines[entity] = known
         holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
-        # Whatever this server did itself also raises the fence below which nothing is listened to.
+        # Acts of this server itself also raise the fence below which nothing is listened to.
         if holding is not None:
             known.fence_raised(holding.fence)
         elif gone is not None:

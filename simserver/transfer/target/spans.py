@@ -1,6 +1,6 @@
 """What the new authority tells of entities that come, while they do: one span for each transfer that is waited for.
 
-What is waited for is what an entity's machine holds: states that were offered, and permission to begin. It is looked at
+An arrival waits for what its entity's machine holds: states that were offered, and permission to begin. It is looked at
 after whatever may have changed it, so that each span that has started stops when the machine holds nothing of it any
 more, for whichever reason. `authority.node.spans` says what the spans mean.
 """

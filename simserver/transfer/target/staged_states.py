@@ -26,7 +26,7 @@ __all__ = ["MAX_DISK_BYTES", "MAX_STAGES", "StagedState", "Stages", "StagesFull"
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.staged_states")
 
-# What a target keeps for others. A state that finds no room is refused (`capacity`); the source resumes it.
+# The states that a target keeps for others. A state that finds no room is refused (`capacity`); the source resumes it.
 MAX_STAGES: Final = 16_384
 MAX_DISK_BYTES: Final = 1024 * 1024 * 1024
 _SUFFIX: Final = ".stage"

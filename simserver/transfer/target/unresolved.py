@@ -158,7 +158,7 @@ class UnresolvedTransfers:
                 questions.append(Passed(transfer_id=f"passed-{name}", entity=entity, chain=list(holding.chain)))
         for entity, permission, never in self._unsettled.wanting():
             if never or not self._still_wants(entity, permission):
-                # What comes again is noted again.
+                # An entity that comes again is noted again.
                 self._unsettled.forget_wanting(entity)
             if never or self._still_wants(entity, permission):
                 questions.append(self._stranded(entity, permission, never=never))
@@ -218,7 +218,7 @@ class StagedOutcomeQueries:
         self._counts = ports.counts
         self._told = told
         self._lease: Final = lease
-        # What was on disk at the start is asked about at once. Bounded like the stages.
+        # States that were on disk at the start are asked about at once. Bounded like the stages.
         self._ask_at_ns = dict.fromkeys((stage.transfer_id for stage in stages.waiting()), 0)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
