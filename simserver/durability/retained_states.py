@@ -47,7 +47,7 @@ class RetainedStates:
     """The last states of what has left. `sweep` lets go of what need not be kept any more.
 
     Args:
-        checkpoint_ns: the time within which the next authority writes a checkpoint; 0 for never: none is kept here.
+        checkpoint_ns: the time within which the next authority writes a checkpoint; 0: never, and nothing is written.
     """
 
     def __init__(self, ledger: LedgerRows, clock: Clock, counts: Counter[str], *, checkpoint_ns: int) -> None:

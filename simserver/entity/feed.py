@@ -65,7 +65,7 @@ class EntityChange(StrEnum):
 class Committed(NamedTuple):
     """One tick of an entity.
 
-    `before` and `after` are the world's states, by reference: nobody may change them. They are the same object if the
+    `before` and `after` are the world's states, by reference: they must not be changed. They are the same object if the
     world gave back what it was given. `before` is in an earlier form of the world if this is the first tick after an
     upgrade. `inputs` are those that were applied, in their order.
     """

@@ -236,7 +236,7 @@ class HomeClient:
             await self.refresh_members()
             self.is_registered = any(row.name == name for row in await self._directory({"name": name}))
         except (HomeUnreachable, HomeRefused) as error:
-            _log.info("there are other homeservers, and nobody says where: %s", error)
+            _log.info("there are other homeservers, and it is not known where: %s", error)
 
     async def _is_believed(self, row: DirectoryRow) -> bool:
         try:
@@ -262,7 +262,7 @@ class HomeClient:
         """The directory row of a server or player of any instance, or None; with keys that follow from the pinned ones.
 
         Raises:
-            HomeUnreachable: nobody can say now.
+            HomeUnreachable: no homeserver answers now.
         """
         try:
             check_name(name)
@@ -323,7 +323,7 @@ class HomeClient:
         """The role of a server or player of any instance, or None. What it once was, it stays, so any row tells.
 
         Raises:
-            HomeUnreachable: nobody can say now.
+            HomeUnreachable: no homeserver answers now.
         """
         if (role := self.role_at_hand(name)) is not None:
             return role

@@ -164,8 +164,8 @@ class SimserverNode:
         """Tick every entity at whole multiples of the period of the monotonic clock.
 
         Servers of one machine therefore tick together, and a hand-over that fits between two ticks costs none. No tick
-        begins before the entities have had the last one: those that are due meanwhile are skipped. Who has just
-        arrived or been woken, or is busy with its inputs, may have it a moment later than the others, unmeasured.
+        begins before the entities have had the last one: those that are due meanwhile are skipped. An entity that
+        has just arrived or woken, or is busy with inputs, may have it a moment later than the others, unmeasured.
         """
         period_ns = round(1e9 / self.config.tick_hz)
         task_status.started()
