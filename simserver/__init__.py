@@ -2,7 +2,7 @@
 
     server           the composition root (`main`), dispatch of messages, status, load; start reading here
     failover         takeovers, creation, logs that were restored from an older copy
-    transfer/source  the old authority at work: who leaves, when, and how often it is tried
+    transfer/source  the old authority at work: which entities leave, when, and how often it is tried
     transfer/target  the new authority at work: offers, staged states, activation
     durability       copies on other servers, checkpoints, what was put aside
     owners           who owns what, and players of whom nothing is heard

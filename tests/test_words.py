@@ -9,7 +9,13 @@ import pytest
 ROOT: Final = Path(__file__).parent.parent
 PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 # Their words follow.
-NOT_YET: Final = ("homeserver/server", "homeserver/transfer", "scenarios/simulation", "simserver")
+NOT_YET: Final = (
+    "homeserver/server",
+    "homeserver/transfer",
+    "scenarios/simulation",
+    "simserver/entity/state.py",
+    "simserver/transfer/source/departures.py",
+)
 SOURCES: Final = sorted(
     path
     for package in ("actors", "authority", "crypto", "homeserver", "scenarios", "simserver", "tree")

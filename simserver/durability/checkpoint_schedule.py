@@ -1,7 +1,8 @@
-"""When checkpoints are due: whose state the own store does not have yet, and by when it shall.
+"""When checkpoints are due: which entities' states the own store does not have yet, and by when it shall.
 
-Copies for followers follow changes, and what does not change is copied seldom. A checkpoint must not wait for the next
-copy: each state that is not in the store is due one interval after the last checkpoint, or after its stay began.
+Copies for backup replicas follow changes; what does not change is copied seldom. A checkpoint must not wait for the
+next copy: each state that is not in the store is due one interval after the last checkpoint, or after its custody term
+began.
 """
 
 from collections import OrderedDict
@@ -17,7 +18,7 @@ class CheckpointSchedule:
 
     Args:
         interval_ns: how long a state may be without a checkpoint.
-        ahead_ns: how much earlier it is due, because somebody looks only now and then.
+        ahead_ns: how much earlier it is due, because the caller looks only now and then.
     """
 
     def __init__(self, interval_ns: int, ahead_ns: int) -> None:
@@ -27,12 +28,12 @@ class CheckpointSchedule:
         self._owed: set[str] = set()
 
     def begun(self, entity: str, now_ns: int) -> None:
-        """A stay has begun, of which there is no checkpoint. What is owed already is not put off by it."""
+        """A custody term has begun, without a checkpoint yet. One that is owed already is not put off by it."""
         self._since_ns.setdefault(entity, now_ns)
         self._owed.add(entity)
 
     def hurry(self, entity: str) -> None:
-        """It is due now, however short ago its stay began."""
+        """It is due now, however short ago its custody term began."""
         self._since_ns[entity] = -self._after_ns
         self._since_ns.move_to_end(entity, last=False)
         self._owed.add(entity)
@@ -60,7 +61,7 @@ class CheckpointSchedule:
         self._owed.discard(entity)
 
     def due(self, now_ns: int) -> list[str]:
-        """Who is to be written now: for each, `tried` or `gone` has to be called next. Others' time is forgotten."""
+        """The entities to be written now: for each, `tried` or `gone` has to be called next; others are forgotten."""
         due: list[str] = []
         while self._since_ns:
             entity, since_ns = next(iter(self._since_ns.items()))

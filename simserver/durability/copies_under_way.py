@@ -1,4 +1,4 @@
-"""What an authority knows of the copies of one entity: the last one, those on their way, and who has said to keep one.
+"""What an authority knows of the copies of one entity: the last one, those on their way, and the servers that keep one.
 
 An entity that sleeps is copied ever more seldom; one whose copy only a drained server keeps *leans on* that server.
 """
@@ -10,29 +10,29 @@ from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.sleep import Sleep
 from batonpass.simserver.entity.state import Life
 
-__all__ = ["AGAIN_AFTER", "ASLEEP_AGAIN_AFTER", "MAX_UNDER_WAY", "PUT_AWAY", "LastCopy", "SentCopy"]
+__all__ = ["AGAIN_AFTER", "ASLEEP_AGAIN_AFTER", "MAX_UNDER_WAY", "PASSIVATED", "LastCopy", "SentCopy"]
 
-# What has not changed is copied again after so many intervals, for its tick; and if its follower has forgotten it.
+# The intervals after which an unchanged state is copied again: for its tick, and if its replica has forgotten it.
 AGAIN_AFTER: Final = 10
-# Who sleeps on is copied ever more seldom, down to once in so many intervals. That is for how long a follower that was
+# A sleeper is copied ever more seldom, down to once in this many intervals. That is for how long a replica that was
 # restarted within its lease may be without the copy, and how late a timer of a sleeper may end after a takeover.
 ASLEEP_AGAIN_AFTER: Final = 60
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 MAX_UNDER_WAY: Final = 8
-PUT_AWAY: Final = object()
-"""In place of the state that was copied last, of an entity that is put away: it is not the same as any other."""
+PASSIVATED: Final = object()
+"""In place of the state that was copied last, of a passivated entity: it is not the same as any other."""
 
 
 @dataclass(slots=True)
 class SentCopy:
-    """A copy on its way: who has not said yet that it keeps it, and what was applied by then."""
+    """A copy on its way: which servers have not said yet that they keep it, and what was applied by then."""
 
     fence: Fence
     tick: int
     sent_ns: int
     applied: dict[str, int]
     waits_for: set[str]
-    followers: tuple[str, ...] = ()
+    replicas: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class LastCopy:
 
     world: Any
     marks: tuple[Any, ...]
-    followers: tuple[str, ...]
+    replicas: tuple[str, ...]
     peers: tuple[str, ...]
     round: int
     taken_ns: int
@@ -49,23 +49,23 @@ class LastCopy:
     again_after: int = AGAIN_AFTER
     under_way: list[SentCopy] = field(default_factory=list)
     kept_by: tuple[str, ...] = ()
-    """Who keeps the last copy that all of its followers have said to keep; nobody if no other one can be made."""
+    """The servers of the last copy that all of its replicas have said to keep; none if no other one can be made."""
 
     def leans_on(self, aside: frozenset[str], peers: tuple[str, ...], heard_since_ns: int) -> bool:
         """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet.
 
         Or may be about to say so of one that is under way: that is durable then, by this copy alone.
         """
-        if self.peers is peers and self.kept_by == self.followers:
+        if self.peers is peers and self.kept_by == self.replicas:
             return False
         sent = [one for one in self.under_way if one.sent_ns >= heard_since_ns]
-        return not aside.isdisjoint({*self.kept_by, *(name for one in sent for name in one.followers)})
+        return not aside.isdisjoint({*self.kept_by, *(name for one in sent for name in one.replicas)})
 
     def lasts(self, life: Life, peers: tuple[str, ...]) -> bool:
-        """Whether the entity has slept since, so that nothing has changed but its tick, and the followers are these."""
+        """Whether the entity has slept since, so that nothing has changed but its tick, and the replicas are these."""
         return self.sleep is not None and self.sleep is life.sleep and self.peers is peers
 
     def again_of_sleeper(self) -> int:
-        """After how many intervals it is copied again if it sleeps on: ever more, once all who follow have it."""
+        """After how many intervals it is copied again if it sleeps on: ever more, once all replicas have it."""
         is_kept = not self.under_way or not self.under_way[-1].waits_for
         return min(2 * self.again_after, ASLEEP_AGAIN_AFTER) if is_kept else AGAIN_AFTER

@@ -1,12 +1,12 @@
-"""New entities of which nobody has been told yet that they live: home hears of it once they would outlive this server.
+"""The creation barrier: home hears that a new entity lives once it would outlive this server.
 
 A creation is acknowledged when it is durable, as every other write is (R3 in FAILURES): when the entity is in the own
-store, and all of its followers have said that they keep a copy. For that nobody waits for his turn: what is born is
-copied and written down `TOGETHER_S` later, with all that was born meanwhile. A follower that does not say so within
+store, and all of its backup replicas have said that they keep a copy. A new entity does not wait for its turn: it is
+copied and written down `TOGETHER_S` later, with all that were born meanwhile. A replica that does not say so within
 `PATIENCE_NS`, since it is full or dead, is not waited for, and the own store has to do.
 
 A new entity costs one copy and one row of the store, which it would have cost within a second in any case; a creation
-takes so much longer as a follower and a disk take to answer: 15 ms, of 25, on a machine of half speed.
+takes as much longer as a backup replica and a disk take to answer: 15 ms, of 25, on a machine of half speed.
 """
 
 from collections import Counter, OrderedDict
@@ -24,27 +24,27 @@ __all__ = ["MAX_ASKERS", "PATIENCE_NS", "CheckpointStore", "CreationBarrier"]
 
 PATIENCE_NS: Final = 1_000_000_000
 TOGETHER_S: Final = 0.005
-# So many are copied in one go; others have their turn in between.
+# The entities that are copied in one go; others have their turn in between.
 _AT_ONCE: Final = 128
 _LOOK_AGAIN_S: Final = 0.25
-# Whoever asks about one entity: the homeservers of its instance, of which there are a handful.
+# The askers about one entity: the homeservers of its instance, of which there are a handful.
 MAX_ASKERS: Final = 16
 
 
 class EntityCopies(Protocol):
-    """Who copies entities to other servers, and writes them to the own store (`replication.Copier`)."""
+    """Copies entities to other servers, and writes them to the own store (`replication.Copier`)."""
 
     def first_of(self, entity: str) -> None:
         """What it begins with stands in no other ledger."""
 
     def awaited_of(self, entity: str) -> tuple[bool, bool]:
-        """Whether its followers are going to have a copy, and the own store a checkpoint."""
+        """Whether its backup replicas are going to have a copy, and the own store a checkpoint."""
 
     def tell_of_kept(self, kept: Callable[[str, Fence, int, Mapping[str, int]], None]) -> None:
-        """Call this of every copy that all followers have, as of `replication.Kept`."""
+        """Call this of every copy that all backup replicas have, as of `replication.Kept`."""
 
     async def copy_now(self, due: list[Holding]) -> None:
-        """Copy these to their followers, and note them for the own store."""
+        """Copy these to their backup replicas, and note them for the own store."""
 
     def owes_checkpoint(self, entity: str) -> bool:
         """Whether something of it was not given to the own store yet."""
@@ -59,7 +59,7 @@ class CheckpointStore(Protocol):
 
 @dataclass(slots=True)
 class _Birth:
-    """One that is waited for: where it is not kept yet, and who is to hear that it is."""
+    """One that is waited for: where it is not kept yet, and which servers are to hear that it is."""
 
     fence: Fence
     since_ns: int
@@ -106,7 +106,8 @@ class CreationBarrier:
     def when_kept(self, entity: str, asker: str, tell: Callable[[], None]) -> None:
         """Have `tell` called once the entity is kept; at once if that is so, or nothing is ever kept here.
 
-        Whoever asks again is told once. Of more than `MAX_ASKERS` the later ones are not told, and may ask again.
+        An asker that repeats itself is told once. Of more than `MAX_ASKERS` the later ones are not told, and may ask
+        again.
         """
         birth = self._births.get(entity)
         if birth is None:
@@ -115,7 +116,7 @@ class CreationBarrier:
             birth.askers[asker] = tell
 
     def kept(self, entity: str, fence: Fence, _tick: int, _applied: Mapping[str, int]) -> None:
-        """All followers of an entity have a copy of it, under this fence or one of before it."""
+        """All backup replicas of an entity have a copy of it, under this fence or one of before it."""
         birth = self._births.get(entity)
         if birth is not None and fence >= birth.fence:
             birth.by_copy = False
@@ -155,10 +156,10 @@ class CreationBarrier:
                 self._told_if_kept(entity, birth)
 
     def _look(self) -> None:
-        """Give up followers that say nothing, try again what could not be written, and forget what is not here.
+        """Give up silent backup replicas, try again what could not be written, and forget what is not here.
 
-        What was handed over is kept elsewhere. What was deleted, or taken from here, may be nowhere: whoever asks once
-        more hears what became of it.
+        An entity handed over is kept elsewhere. One deleted, or taken from here, may be nowhere: an asker hears
+        what became of it when it asks again.
         """
         now_ns = self._clock.monotonic_ns()
         for entity, birth in list(self._births.items()):

@@ -3,8 +3,8 @@
 It is the same replicated tree as the homeservers', as an instance of one member: `entities/<id>` tells of each entity
 whether it lives here, under which fence, or where it went. Writes follow events at a distance, all that happened
 meanwhile as one command, so that no hand-over waits for this disk. The ledger is therefore a record and not a guard:
-who has authority is the home instance's business, and nothing is simulated because the ledger says so. After a crash it
-tells which entities the server was simulating, up to `LINGER_S` and a few milliseconds before the end.
+which server has authority is the home instance's business, and nothing is simulated because the ledger says so. After a
+crash it tells which entities the server was simulating, up to `LINGER_S` and a few milliseconds before the end.
 
 Checkpoints that are too large for a command of the tree are files beside it (`simserver.durability.large_checkpoints`).
 
@@ -58,7 +58,7 @@ class Interrupted:
 
 
 class LedgerRows(ABC):
-    """What is told to a ledger and asked of it. Whoever keeps the rows says how one is noted and found."""
+    """What is told to a ledger and asked of it. The subclass that keeps the rows says how one is noted and found."""
 
     interrupted: tuple[Interrupted, ...] = ()
     """What lived here when the process began."""
@@ -81,16 +81,16 @@ class LedgerRows(ABC):
         self._note(entity, {**row, "since": since} if since else row)
 
     def left(self, entity: str, moved_to: str, fence: Fence) -> None:
-        """Somebody else has authority now, under this fence."""
+        """Another server has authority now, under this fence."""
         self._note(entity, {"moved_to": moved_to, "epoch": fence.epoch, "sub": fence.sub})
         self._note(entity, None, CHECKPOINTS)
 
     def forget(self, entity: str) -> None:
-        """It left so long ago that nobody asks any more."""
+        """Forget that it left: that is too long ago to be asked for."""
         self._note(entity, None)
 
     def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
-        """Keep the state of an entity that lives here, to go on from after a restart; whether it is not too large."""
+        """Keep the state of an entity that lives here, to resume from after a restart; whether it is not too large."""
         if len(state) > MAX_WRITE_BYTES:
             return False
         self._note(entity, {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}, CHECKPOINTS)
@@ -109,7 +109,7 @@ class LedgerRows(ABC):
         return True
 
     def let_go(self, entity: str) -> None:
-        """What an entity was when it left is not kept any more."""
+        """Keep no more what an entity was when it left."""
         self._note(entity, None, HANDED_OVER)
 
     def all_handed_over(self) -> Iterator[tuple[str, Fence, int, bytes]]:
@@ -118,7 +118,7 @@ class LedgerRows(ABC):
             yield entity, Fence(row["epoch"], row["sub"]), row["tick"], row["state"]
 
     def moved(self) -> Iterator[tuple[str, str, Fence]]:
-        """The entities that left: who has each, under which fence."""
+        """The entities that left: which server has each, under which fence."""
         for entity, row in self._written_rows():
             if "moved_to" in row:
                 yield entity, row["moved_to"], Fence(row["epoch"], row["sub"])
@@ -135,7 +135,7 @@ class LedgerRows(ABC):
             yield entity, Fence(row["epoch"], row["sub"])
 
     def give_up(self, entities: Mapping[str, Collection[Fence]]) -> None:
-        """Forget what is written of entities but for stays under the fences kept of each: nobody may go on by it."""
+        """Forget what is written of entities but for terms under the fences kept of each: none may resume from it."""
         for entity, kept in entities.items():
             row = self._written_row(ENTITIES, entity)
             if row is not None and ("moved_to" in row or Fence(row["epoch"], row["sub"]) not in kept):
@@ -151,7 +151,8 @@ class LedgerRows(ABC):
 
     @staticmethod
     def _later_stay(row: Mapping[str, Any], kept: Collection[Fence]) -> dict[str, Any] | None:
-        """The row of what lives here under a later fence, if that is kept: who stays after a refusal writes none.
+        """The row of what lives here under a later fence, if that is kept: an entity that stays after a refusal writes
+        none.
 
         Without a row its checkpoint would not be found after a restart.
         """
@@ -180,7 +181,7 @@ MAX_UNWRITTEN_BYTES: Final = 512 * 1024 * 1024
 LINGER_S: Final = 0.05
 # How long a server that is stopped may write for: thousands of entities take less, and its supervisor waits for 5 s.
 CLOSING_S: Final = 3.0
-# There is nobody to elect but itself, and nobody to send heartbeats to.
+# There is no other member to elect, or to send heartbeats to.
 _ALONE: Final = Timing(heartbeat_s=1.0, election_min_s=4.0, election_max_s=8.0)
 _WRITE: Final = "ledger.write"
 
@@ -217,7 +218,7 @@ class Ledger(LedgerRows):
         )
         self._replica = Replica(self._config, _PROCEDURES)
         self._is_used = False
-        # Whose checkpoint is a row of the tree, or about to be; None until the tree has been read.
+        # The entities whose checkpoint is a row of the tree, or about to be; None until the tree has been read.
         self._with_checkpoint: set[str] | None = None
         self._has_started = False
         # The latest of each entity that is not written yet; bounded by how many entities there are.
@@ -272,7 +273,7 @@ class Ledger(LedgerRows):
                 await self._wake.wait()
                 with trio.move_on_after(LINGER_S):
                     await self._hurry.wait()
-                # Whoever is in a hurry says so again, if what he waits for is not in this one.
+                # A caller in a hurry says so again, if what it waits for is not in this one.
                 self._hurry = trio.Event()
                 await self._write()
 
@@ -311,7 +312,7 @@ class Ledger(LedgerRows):
                     await nursery.start(self.serve)
                     task_status.started(scope)
             finally:
-                # If it failed, nobody would write what is noted.
+                # If it failed, what is noted would never be written.
                 scope.cancel()
 
     def _warn_of_interrupted(self) -> None:
@@ -335,7 +336,7 @@ class Ledger(LedgerRows):
             await self._written.wait()
             number, written = self._last_write
             if number > begun:
-                # What was being written when this was called may be older than what was noted by then.
+                # A write that was under way when this was called may be older than what was noted by then.
                 waiting -= written
             waiting &= self._noted()
 
@@ -416,7 +417,7 @@ class Ledger(LedgerRows):
         known = self._with_checkpoint
         if known is None:
             return True
-        # In bulk nobody stays until one is due, and there is none to delete.
+        # In bulk no entity stays until one is due, and there is none to delete.
         is_news = row is not None or entity in known
         (known.discard if row is None else known.add)(entity)
         return is_news
@@ -460,7 +461,7 @@ class Ledger(LedgerRows):
             await trio.sleep(0.1)
             return
         for path, row in rows:
-            # What was noted while this was written is newer, and stays.
+            # A row that was noted while this was written is newer, and stays.
             if self._unwritten.get(path, row) is row:
                 self._unwritten.pop(path, None)
         if not (self._unwritten or self._unwritten_large):
@@ -481,7 +482,7 @@ class Ledger(LedgerRows):
 
 
 def _secret(path: Path) -> bytes:
-    """What proves that a connection is the member itself; nobody else ever needs it."""
+    """What proves that a connection is the member itself; no other process ever needs it."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

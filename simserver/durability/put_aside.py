@@ -1,12 +1,12 @@
 """What this server had of entities and was told to give up: kept on its disk, beside everything that it works with.
 
 A log that was restored from an older copy may not know what this server simulates, and says that it is not its own
-(`simserver.failover.log_rollback`, `simserver.failover.foreign_entities`). Then nothing may go on by it; but it may be
-the newest state there is, and nobody can have it back once it is deleted. So it is put aside. It counts as a copy as
+(`simserver.failover.log_rollback`, `simserver.failover.foreign_entities`). Then nothing may resume from it; but it may
+be the newest state there is, and it cannot be had back once it is deleted. So it is put aside. It counts as a copy as
 soon as the log's own authority says that it handed the entity on (`RaisedItem.later_count`), as in any takeover. Else
 it stays here for people: `baton put-aside` shows it, and nothing but want of room removes it.
 
-One file for each stay of an entity, in a directory of its own. The oldest go first if there are too many.
+One file for each custody term of an entity, in a directory of its own. The oldest go first if there are too many.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ _DIGEST_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A state that was given up: of which stay, of which tick, when (Unix time), and why, for people."""
+    """A state that was given up: of which custody term and tick, when (Unix time), and why, for people."""
 
     entity: str
     epoch: int
@@ -112,7 +112,7 @@ class PutAside:
             self._note(path, one)
 
     async def keep_many(self, some: Iterable[Aside]) -> None:
-        """As `keep`, of so many that nobody is to wait for the disk meanwhile."""
+        """As `keep`, of more than a task may wait for the disk meanwhile."""
         if self._directory is not None:
             await trio.to_thread.run_sync(self.keep, list(some))
 
@@ -161,7 +161,7 @@ class PutAside:
 
 
 def _name(one: Aside) -> str:
-    """One name for one stay: what is put aside again of it takes the place of what was before."""
+    """One name for one custody term: what is put aside again of it takes the place of what was before."""
     return hashlib.sha256(f"{one.entity}\n{one.fence}".encode()).hexdigest()[:32] + _SUFFIX
 
 

@@ -1,9 +1,9 @@
 """Copies of entities: those of this server's entities that others keep, and those of others' that it keeps itself.
 
-An authority sends what has changed to its followers every `interval_s`, not all at one moment, and writes it to its
-own store (`Ledger.checkpoint`) more slowly, also what is not copied just then
-(`simserver.durability.checkpoint_schedule`). What a follower says to keep is durable: the sources of inputs are told.
-`authority.machines.replica_choice` has the rules of keeping, and of what happens when the authority is dead.
+An authority sends what has changed to its backup replicas every `interval_s`, not all at one moment. It writes it to
+its own store (`Ledger.checkpoint`) more slowly, also what is not copied just then
+(`simserver.durability.checkpoint_schedule`). A state that a replica says to keep is durable: the sources of inputs are
+told. `authority.machines.replica_choice` has the rules of keeping, and of what happens when the authority is dead.
 """
 
 import logging
@@ -26,7 +26,7 @@ from batonpass.simserver.durability.copies_under_way import (
     AGAIN_AFTER,
     ASLEEP_AGAIN_AFTER,
     MAX_UNDER_WAY,
-    PUT_AWAY,
+    PASSIVATED,
     LastCopy,
     SentCopy,
 )
@@ -45,22 +45,23 @@ __all__ = ["Replication", "new_copy"]
 
 _log = logging.getLogger("batonpass.simserver.durability.replication")
 
-# An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
+# The parts of an interval, so that copies do not all leave between the same two ticks.
 _PARTS: Final = 10
-# After so many copies the others have their turn: each takes tens of microseconds, and a part may have thousands.
+# After this many copies other tasks have their turn: each takes tens of microseconds, and a part may have thousands.
 _AT_ONCE: Final = 128
-# And they have it for so many times as long as the copies took, at most for so long: of very many entities copies are
-# made less often, and not instead of simulating them.
+# They have it for `_REST` times as long as the copies took, at most for `_MAX_REST_S`: of very many entities copies
+# are made less often, and not instead of simulating them.
 _REST: Final = 4
 _MAX_REST_S: Final = 1.0
-# What was spawned here or has come here since the last part is copied with the next one: until then nobody else has it,
-# or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own part.
+# An entity that was spawned here or came since the last part is copied with the next one: until then no other server
+# has it, or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its
+# own part.
 _NEW_IN_A_PART: Final = 64
-# A round of very many takes longer than its interval. Nobody is copied again later than after so many times what its
-# rounds are meant to take: its follower would think that nobody relies on its copy any more.
+# A round of very many takes longer than its interval. No entity is copied again later than after this many times what
+# its rounds are meant to take: its backup replica would think that no authority relies on its copy any more.
 _AGAIN_LATE: Final = 2
-# So it thinks after so many times as long as all that takes, and the term of the lease of an authority that has died
-# since. What is older makes room for others.
+# A replica thinks so after this many times as long as all that takes, and the lease term of an authority that has died
+# since. Older copies make room for others.
 _STALE_AFTER: Final = 4
 # Others may send copies at another interval than this server, or it none at all.
 _LEAST_INTERVAL_S: Final = 0.5
@@ -85,7 +86,7 @@ class Replication:
         table: the copies that are kept here.
         interval_s: how often what has changed is copied; 0 for never.
         checkpoint_s: within which time what has begun or changed is written to the own store; 0 for never.
-        followers: to how many other servers.
+        backup_replicas: to how many other servers.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Replication:
         *,
         interval_s: float,
         checkpoint_s: float,
-        followers: int,
+        backup_replicas: int,
     ) -> None:
         clock, counts = ports.clock, ports.counts
         self._server = ports.name
@@ -114,7 +115,7 @@ class Replication:
         self._checkpoint_ns = round(checkpoint_s * 1e9)
         # Two parts ahead: it may be due just after one, and the store takes a moment.
         self._times: Final = CheckpointSchedule(self._checkpoint_ns, round(2 * interval_s / _PARTS * 1e9))
-        self._count = followers
+        self._count = backup_replicas
         self._copied: dict[str, LastCopy] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
         self._round = 0
@@ -123,10 +124,10 @@ class Replication:
         self.table.fresh_ns = _STALE_AFTER * self._renewed_ns
         self._looked_ns = self._without_lease_ns = 0
         self._warn_from_ns = 0
-        # What lived here when this interval began, and what has begun (again) since it was last looked at.
+        # The entities that lived here when this interval began, and those that have begun (again) since the last look.
         self._turn: list[Holding] = []
         self._begun: dict[str, None] = {}
-        # What may have changed since it was copied last. Of everything else it is known that nothing has but its tick.
+        # The entities that may have changed since they were copied last; of all others only the tick has.
         self._changed: set[str] = set()
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
@@ -170,37 +171,37 @@ class Replication:
                 for gone in table.keys() - living:
                     del table[gone]
 
-    def put_away(self, entity: str) -> None:
-        """The entity is put away: keep nothing of its state, nor of copies before the last."""
+    def passivated(self, entity: str) -> None:
+        """Keep nothing of the state of an entity that was passivated, nor of copies before the last."""
         copied = self._copied.get(entity)
         if copied is not None:
-            copied.world = PUT_AWAY
+            copied.world = PASSIVATED
             del copied.under_way[:-1]
 
     def _has_begun(self, entity: str) -> None:
-        """A stay of an entity has begun here: nobody else has a copy under its fence."""
+        """A custody term of an entity has begun here: no other server has a copy under its fence."""
         self._begun[entity] = None
         if self._checkpoint_ns:
             self._times.begun(entity, self._clock.monotonic_ns())
 
     def first_of(self, entity: str) -> None:
-        """An entity has begun here that nobody handed over: what it begins with stands in no ledger but this one's."""
+        """An entity has begun here without a hand-over: what it begins with is in no ledger but this one's."""
         if self._interval_s and self._checkpoint_ns:
             self._times.hurry(entity)
 
     def awaited_of(self, entity: str) -> tuple[bool, bool]:
-        """Whether followers are going to have a copy of what begins here, and the own store a checkpoint."""
+        """Whether backup replicas are going to have a copy of what begins here, and the own store a checkpoint."""
         if not self._interval_s:
             return False, False
-        followers = backup_replicas_of(entity, self._server, self._lease.may_follow, self._count)
-        return bool(followers), self._checkpoint_ns > 0
+        replicas = backup_replicas_of(entity, self._server, self._lease.may_follow, self._count)
+        return bool(replicas), self._checkpoint_ns > 0
 
     def tell_of_kept(self, kept: Kept) -> None:
-        """Have this told, too, of every copy that all followers have: of its entity, fence and tick, and its inputs."""
+        """Have this told, too, of every copy that all backup replicas have: its entity, fence, tick and inputs."""
         self._told_of_kept.append(kept)
 
     async def copy_now(self, due: Sequence[Holding]) -> None:
-        """Copy these, and note checkpoints of them, whose turn it is not; without a lease there are no copies."""
+        """Copy these before their turn, and note checkpoints of them; without a lease there are no copies."""
         await self._copy(due)
         if late := [holding for holding in due if self._times.owes(holding.id)]:
             await self._check_in_late(late)
@@ -215,7 +216,7 @@ class Replication:
             self.handed_over.keep(entity, frozen)
 
     def _due(self, part: int) -> list[Holding]:
-        """Whose turn it is: those of this part of the interval, and those that are new."""
+        """The entities whose turn it is: those of this part of the interval, and those that are new."""
         if part == 0:
             self._turn = list(self._holdings)
         due = [holding for holding in self._turn[part::_PARTS] if _is_simulated(holding.life)]
@@ -248,7 +249,7 @@ class Replication:
         await self._send(self._take(due))
 
     def _take(self, due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
-        """What is to be sent now, by follower."""
+        """What is to be sent now, by backup replica."""
         outgoing: dict[str, list[CopyItem]] = defaultdict(list)
         if not self._lease.may_act(self._clock.monotonic_ns()):
             return outgoing
@@ -270,14 +271,14 @@ class Replication:
         heard = life.heard
         marks = (life.fence, life.ownership, life.broken, *heard)
         if copied is not None and copied.peers is peers:
-            followers = copied.followers
+            replicas = copied.replicas
         else:
-            followers = backup_replicas_of(holding.id, self._server, peers, self._count)
-            if copied is not None and copied.followers == followers:
+            replicas = backup_replicas_of(holding.id, self._server, peers, self._count)
+            if copied is not None and copied.replicas == replicas:
                 copied.peers = peers
         if (
             copied is not None
-            and (copied.marks, copied.followers) == (marks, followers)
+            and (copied.marks, copied.replicas) == (marks, replicas)
             and self._is_recent(copied, AGAIN_AFTER)
             and life.passive is None
             and _are_equal(copied.world, life.world)
@@ -288,8 +289,8 @@ class Replication:
         state = life.encoded_if_portable()
         under_way, kept_by = (list[SentCopy](), ()) if copied is None else (copied.under_way, copied.kept_by)
         now_ns, sleep = self._clock.monotonic_ns(), life.sleep
-        world = PUT_AWAY if life.passive is not None else life.world
-        copied = LastCopy(world, marks, followers, peers, self._round, now_ns, sleep, again_after, under_way, kept_by)
+        world = PASSIVATED if life.passive is not None else life.world
+        copied = LastCopy(world, marks, replicas, peers, self._round, now_ns, sleep, again_after, under_way, kept_by)
         self._copied[holding.id] = copied
         if state is None:
             # Nor is that tried again before it has changed, or its time has come.
@@ -301,31 +302,31 @@ class Replication:
             self._counts["copy_too_large"] += 1
             copied.kept_by = ()
             return
-        if followers:
-            copied.under_way.append(SentCopy(life.fence, life.tick, now_ns, applied, set(followers), followers))
+        if replicas:
+            copied.under_way.append(SentCopy(life.fence, life.tick, now_ns, applied, set(replicas), replicas))
             del copied.under_way[:-MAX_UNDER_WAY]
         item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
-        for follower in followers:
-            outgoing[follower].append(item)
+        for replica in replicas:
+            outgoing[replica].append(item)
 
     def _is_as_copied(self, entity: str, copied: LastCopy, peers: tuple[str, ...]) -> bool:
-        """Whether nothing has changed since it was copied, not long ago, for followers that are chosen from these."""
+        """Whether nothing has changed since it was copied, not long ago, for replicas that are chosen from these."""
         return copied.peers is peers and entity not in self._changed and self._is_recent(copied, AGAIN_AFTER)
 
     def _is_recent(self, copied: LastCopy, again_after: int) -> bool:
-        """Whether it was copied less than so many intervals ago, and if those take long, not too long ago either."""
+        """Whether it was copied within `again_after` intervals, and if those take long, not too long ago either."""
         is_late = self._clock.monotonic_ns() - copied.taken_ns >= self._again_ns
         return self._round - copied.round < again_after and not is_late
 
     def _check_in(self, life: Life, copied: LastCopy, state: bytes, applied: dict[str, int]) -> None:
-        """Write a checkpoint, if the last one is long enough ago, or if nobody else gets a copy.
+        """Write a checkpoint, if the last one is long enough ago, or if no other server gets a copy.
 
-        Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
+        A new arrival is not written at once: the disk would be synced in the midst of the next hand-over.
 
         It makes something durable only while this disk counts by the log (`authority.procedures.single_survivor`).
-        Another server may come back with an older copy, which would be gone on with if this server died then.
+        Another server may come back with an older copy, from which the entity would resume if this server died then.
         """
-        alone = not copied.followers
+        alone = not copied.replicas
         if not self._checkpoint_ns:
             return
         if not self._times.changed(life.id, self._clock.monotonic_ns()) and not alone:
@@ -336,9 +337,9 @@ class Replication:
             self._writing.append((life, applied))
 
     def _without_checkpoint(self) -> list[Holding]:
-        """Whose state has to be written now, because there may be no copy of it to send for long.
+        """The entities whose state has to be written now, because there may be no copy of it to send for long.
 
-        Also who stands still for a hand-over, and while this server has no lease: it may be needed all the same.
+        Also those that are frozen or unleased: their state may be needed all the same.
         """
         entities = self._times.due(self._clock.monotonic_ns())
         if not entities:
@@ -351,7 +352,7 @@ class Replication:
     async def _check_in_late(self, due: Sequence[Holding]) -> None:
         """Write checkpoints of what no copy was made of when it was time; nothing is durable by them alone."""
         for entity in [holding.id for holding in due]:
-            # It may have left while others had their turn, and another stay may have begun.
+            # It may have left while others had their turn, and another custody term may have begun.
             holding = self._holdings.get(entity)
             if holding is None or holding.life.over:
                 self._times.gone(entity)
@@ -368,7 +369,7 @@ class Replication:
         return is_written
 
     async def _written(self) -> None:
-        """Wait until the checkpoints of those of whom nobody else can have a copy are on the disk: durable then."""
+        """Wait until the checkpoints of entities without another copy are on the disk: durable then."""
         writing, self._writing = self._writing, []
         if writing:
             await self._ledger.flush()
@@ -384,18 +385,18 @@ class Replication:
                 self._counts["checkpoint_too_large"] += 1
 
     async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:
-        for follower, items in outgoing.items():
+        for replica, items in outgoing.items():
             try:
-                row = await self._home.row(follower)
+                row = await self._home.row(replica)
             except (HomeUnreachable, HomeRefused) as error:
-                _log.info("no copies for %s now: %s", follower, error)
+                _log.info("no copies for %s now: %s", replica, error)
                 continue
             if row is None or not row.link_port:
                 # It has registered, but not where its link is.
                 continue
             for together in _in_messages(items):
                 self._counts["copies_sent"] += len(together)
-                self._post(follower, (row.link_host, row.link_port), Copies(items=together))
+                self._post(replica, (row.link_host, row.link_port), Copies(items=together))
 
     def _post(self, to: str, where: tuple[str, int], message: LinkMessage) -> None:
         try:
@@ -404,11 +405,11 @@ class Replication:
             self._counts["copies_unsent"] += 1
             _log.info("no copies for %s now: %s", to, error)
 
-    def kept(self, message: CopiesKept, follower: str) -> None:
-        """A follower keeps copies: what was applied by then is durable, once all followers say so.
+    def kept(self, message: CopiesKept, replica: str) -> None:
+        """A backup replica keeps copies: what was applied by then is durable, once all of them say so.
 
         Only if both certainly have their leases at this moment. Else it may be the word of a dead server, or a dead one
-        may be what hears it, and who is asked for copies need not have this one.
+        may be what hears it, and the servers that are asked for copies need not have this one.
         """
         heard_since_ns = self._heard_since_ns()
         for item in message.items:
@@ -417,25 +418,25 @@ class Replication:
                 continue
             for sent in [one for one in copied.under_way if (one.fence, one.tick) == (item.fence, item.tick)]:
                 if sent.sent_ns >= heard_since_ns:
-                    is_last = sent.waits_for == {follower}
-                    sent.waits_for.discard(follower)
+                    is_last = sent.waits_for == {replica}
+                    sent.waits_for.discard(replica)
                     if not sent.waits_for and holding.fence == sent.fence:
                         if is_last:
-                            copied.kept_by = sent.followers
+                            copied.kept_by = sent.replicas
                         self._is_kept(holding, sent)
                 else:
-                    # The follower had its lease after this was sent, which is too long ago to say that it still has it.
+                    # The replica had its lease after this was sent, which is too long ago to say that it still has it.
                     self._counts["copies_kept_too_late"] += 1
                     copied.under_way.remove(sent)
                     copied.round = self._round - copied.again_after
 
     def _heard_since_ns(self) -> int:
-        """What was sent before this is too old to be heard of now: its follower may have died since."""
+        """The time before which a copy was sent too long ago to count now: its replica may have died since."""
         now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
         return now_ns - terms.certain_ns if terms is not None and self._lease.may_act(now_ns) else now_ns
 
     def _is_kept(self, holding: Holding, sent: SentCopy) -> None:
-        """All followers have a copy, and would be asked for it."""
+        """All backup replicas have a copy, and would be asked for it."""
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
             del self._on_disk[holding.id]
         holding.life.acceptance.made_durable(holding.life, sent.applied)
@@ -450,21 +451,21 @@ class Replication:
         since_ns = self._heard_since_ns()
         return sum(copied.leans_on(aside, peers, since_ns) for copied in self._copied.values())
 
-    def gone_on_with(self, entity: str, tick: int) -> None:
-        """This server goes on with a copy, which may be durable by its own disk alone."""
+    def resumed(self, entity: str, tick: int) -> None:
+        """This server has resumed an entity from a copy, which may be durable by its own disk alone."""
         self._on_disk[entity] = tick
         self.first_of(entity)
 
     def has_shared(self) -> bool:
-        """Whether followers keep a copy of all that may be durable by the own disk alone, and there are any."""
+        """Whether backup replicas keep a copy of all that may be durable by the own disk alone, and there are any."""
         return not self._on_disk and len(self._lease.peers) > 1
 
-    # --- as a follower ---------------------------------------------------------------------------------------------
+    # --- as a backup replica ---------------------------------------------------------------------------------------
 
     def keep(self, message: Copies, authority: str, where: tuple[str, int]) -> None:
         """Keep what an authority sends, and say what is kept; only servers of this instance are listened to.
 
-        A follower whose lease has run out keeps and says nothing: if the authority dies too, it is not asked. Nor does
+        A replica whose lease has run out keeps and says nothing: if the authority dies too, it is not asked. Nor does
         it know whether the log by which that one is the authority is the one that it followed itself.
         """
         if authority not in self._lease.peers:
@@ -492,7 +493,7 @@ class Replication:
         self._tell_of_room()
 
     def give_up(self, kept: Collection[tuple[str, Fence]], is_ours: Callable[[str], bool]) -> None:
-        """Forget the copies of all entities that are ours, but for stays of this server itself that are `kept`."""
+        """Forget the copies of all entities that are ours, but for custody terms of this server that are `kept`."""
         own = [
             (entity, copy)
             for entity, fence in kept
@@ -509,9 +510,9 @@ class Replication:
         self.table.asked(entity, self._kept_at_ns())
 
     def _kept_at_ns(self) -> int:
-        """The time of the table, which stands still while this server has no lease.
+        """The time of the table, which does not pass while this server has no lease.
 
-        Where there is no quorum nobody has one, and nobody sends copies. All would be stale when there is one again.
+        Without a quorum no server has one, and none sends copies. All would be stale when there is a quorum again.
         """
         now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
         if not self._lease.may_act(now_ns):

@@ -1,12 +1,12 @@
-"""What left this server a moment ago, as it was when it left: in memory, and in the ledger.
+"""Retained states: entities that left this server a moment ago, as they left: in memory, and in the ledger.
 
-Whoever goes on with it sends copies at once, and writes a checkpoint within an interval. Until then this may be the
-only state there is: if that one dies before anybody has a copy, or if all servers lose power at once. So it is kept for
-a while, which is several times as long as either takes. What an earlier life of this server kept is kept for longer:
-whoever had the entity then may take as long to come back, and is waited for (`authority.machines.stay_order`).
+The next authority sends copies at once, and writes a checkpoint within an interval. Until then this may be the only
+state there is: if that server dies before there is a copy, or if all servers lose power at once. So it is kept for a
+while, which is several times as long as either takes. States that an earlier life of this server kept are kept for
+longer: the authority of that time may take as long to come back, and is waited for (`authority.machines.stay_order`).
 
-It is a copy of an earlier stay by then: later ones count before it, and it counts only when nobody is silent who may
-have one.
+It is a copy of an earlier custody term by then: later ones count before it, and it counts only when no server is silent
+that may have one.
 """
 
 from collections import Counter, OrderedDict
@@ -24,7 +24,7 @@ from batonpass.simserver.entity.snapshot import Frozen, state_hash
 __all__ = ["RetainedStates"]
 
 # The first copy of its next authority follows at once, its first checkpoint within seconds. If that one dies before,
-# nobody asks for what is left until its lease is over. Later ones count, so it does no harm meanwhile.
+# no server asks for what is left until its lease is over. Later ones count, so it does no harm meanwhile.
 HANDED_OVER_NS: Final = 20_000_000_000
 # After a restart: in that time operators have the other servers back, or the next restart begins it anew.
 OF_BEFORE_NS: Final = 3600 * 1_000_000_000
@@ -47,7 +47,7 @@ class RetainedStates:
     """The last states of what has left. `sweep` lets go of what need not be kept any more.
 
     Args:
-        checkpoint_ns: within which time whoever goes on writes a checkpoint; 0 for never, and nothing is written here.
+        checkpoint_ns: the time within which the next authority writes a checkpoint; 0: never, and nothing is written.
     """
 
     def __init__(self, ledger: LedgerRows, clock: Clock, counts: Counter[str], *, checkpoint_ns: int) -> None:
@@ -61,20 +61,20 @@ class RetainedStates:
         self._written: OrderedDict[str, _Written] = OrderedDict()
         # How many bytes the ledger has of each that an earlier life wrote.
         self._of_before: dict[str, int] = {}
-        # Of all that is written, by whichever life: whoever is restarted again and again begins the long time anew.
+        # Of all that is written, by whichever life: a server that is often restarted begins the long time anew.
         self._written_bytes = 0
         self._of_before_until_ns = 0
 
     def keep(self, entity: str, frozen: Frozen) -> None:
         """Another server has begun with this: keep it, for the time until that has copies and a checkpoint of its own.
 
-        It may have been the only follower: then what was durable here is durable nowhere but with itself.
+        It may have been the only backup replica: then what was durable here is durable nowhere but with itself.
         """
         known = self._kept.get(entity)
         if known is not None and known[1].fence > frozen.fence:
             return
         now_ns = self._clock.monotonic_ns()
-        # Not what it stands still with any more: there is a later stay by now, and this is of an earlier one.
+        # Not its frozen state any more: there is a later custody term by now, and this is of an earlier one.
         copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash, CopySource.CHECKPOINT)
         self._forget(entity)
         self._kept[entity] = now_ns + HANDED_OVER_NS, copy
@@ -90,14 +90,14 @@ class RetainedStates:
             # A file that is written and synced as a whole: no more often than checkpoints are, and no older than they.
             size_bytes, written_ns = known.size_bytes, known.written_ns
         elif not self._ledger.handed_over(entity, copy.fence, copy.tick, copy.state):
-            # What there is of an earlier stay is still there, until it is its time.
+            # What there is of an earlier custody term is still there, until it is its time.
             self._counts["handed_over_too_large"] += 1
             return
         self._written.pop(entity, None)
         self._written_bytes += size_bytes - self._of_before.pop(entity, 0) - (0 if known is None else known.size_bytes)
         self._written[entity] = _Written(now_ns + HANDED_OVER_NS, written_ns, size_bytes)
         while self._is_too_much():
-            # Whoever has what an earlier life handed over has had time to write it down.
+            # The servers that took what an earlier life handed over have had time to write it down.
             self._let_go(next(iter(self._of_before or self._written)))
 
     def _is_too_much(self) -> bool:
@@ -123,7 +123,7 @@ class RetainedStates:
     def of_before(self) -> Iterator[tuple[str, Copy]]:
         """After a restart: what the ledger has of an earlier life of this server, each a copy like any other.
 
-        Of more than may be kept some is let go; nobody knows any more what is the oldest.
+        Of more than may be kept some is let go; which is the oldest is not known any more.
         """
         self._of_before_until_ns = self._clock.monotonic_ns() + OF_BEFORE_NS
         self._written_bytes -= sum(self._of_before.values())
@@ -131,7 +131,7 @@ class RetainedStates:
         for entity, fence, tick, state in self._ledger.all_handed_over():
             if entity in self._written:
                 continue
-            # A small one of an earlier stay may stand beside a large one.
+            # A small one of an earlier custody term may be beside a large one.
             self._of_before[entity] = self._of_before.get(entity, 0) + len(state)
             self._written_bytes += len(state)
             if self._is_too_much():
@@ -140,7 +140,7 @@ class RetainedStates:
                 yield entity, Copy(fence, tick, state, state_hash(state), CopySource.CHECKPOINT)
 
     def give_up(self, is_ours: Callable[[str], bool], kept: Collection[tuple[str, Fence]]) -> None:
-        """Keep nothing of these entities but stays that are among the `kept`."""
+        """Keep nothing of these entities but custody terms that are among the `kept`."""
         stays = [(entity, copy.fence) for entity, (_, copy) in self._kept.items()]
         stays += [(entity, fence) for entity, fence, _, _ in self._ledger.all_handed_over()]
         for entity in {entity for entity, fence in stays if is_ours(entity) and (entity, fence) not in kept}:

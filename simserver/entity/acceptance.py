@@ -1,8 +1,8 @@
-"""Whose inputs an entity takes, what becomes of those that come while it is frozen, and what their sources are told.
+"""Which inputs an entity takes, what becomes of those that come while it is frozen, and what their sources are told.
 
-The owner by the log gives inputs, under the revision of the ownership. What comes while the entity is frozen waits in
-the journal, because its snapshot has been taken: it goes along with the entity, or is judged when that resumes. So does
-word of another owner.
+The owner by the log gives inputs, under the revision of the ownership. An input that comes while the entity is frozen
+waits in the journal, because its snapshot has been taken: it goes along with the entity, or is judged when that
+resumes. So does word of another owner.
 """
 
 from collections.abc import Iterable, Mapping
@@ -138,7 +138,7 @@ class InputAcceptance:
         self._env.acknowledge(source, ack)
 
     def made_durable(self, entity: _Recipient, applied: Mapping[str, int]) -> None:
-        """A copy is kept of a state to which so much was applied, by source; those for whom that is news are told."""
+        """A copy with the inputs `applied`, by source, is kept; sources for which that is news are told."""
         for source, upto in applied.items():
             done = entity.applied(source)
             if done is None:

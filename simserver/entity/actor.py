@@ -1,10 +1,10 @@
 """An entity as an actor: it ticks, and takes the inputs of its players.
 
-The actor runs the world's code on the entity's `Life`, which outlives it: whatever ends the actor, the next one goes on
+The actor runs the world's code on the entity's `Life`, which outlives it: whatever ends the actor, the next one resumes
 from the last tick that was completed. It ticks while the life is not frozen; frozen, it only takes inputs, which the
 life keeps in its journal.
 
-A world that raises is no reason to crash: it would raise on this state on every server. The entity stands still then,
+A world that raises is no reason to crash: it would raise on this state on every server. The entity is quarantined then,
 with its inputs, until people have looked at it. So it does if the world gives a state that could not travel: that is
 not committed, and the entity has its last good one.
 """
@@ -106,11 +106,11 @@ class Entity(Server[Life]):
         finally:
             done_ns = life.leave(now_ns)
         if not self._env.may_act(done_ns):
-            # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it. If it was by the tick
+            # The lease ran out meanwhile: this tick has not happened, and is known nowhere else. If it was by the tick
             # itself, the entity may be stopped for it now.
             self._env.count("ticks_without_lease")
             return
-        # What comes after the commit may fail: the tick is done then all the same, and is not done again.
+        # The work after the commit may fail: the tick is done then all the same, and is not done again.
         if applied := life.commit(world, now_ns, carried, done_ns):
             self._acknowledge(life, applied)
         if life.leaves_at_ns and self._is_ready:

@@ -1,8 +1,8 @@
-"""Who sees to it that every entity that is held has an actor.
+"""Sees to it that every entity that is held has an actor.
 
 The entities' supervisor restarts an actor that crashed or was killed. What it cannot do is begin: with an entity that
 has just arrived, and with all of them when it has itself been restarted, because a supervisor of children that come and
-go remembers none of them. `Holdings` does; so the caretaker starts what is missing, whenever it starts itself, and
+go remembers none of them. `Holdings` does; so the actor keeper starts what is missing, whenever it starts itself, and
 whenever it is told of a new life.
 """
 
@@ -37,7 +37,7 @@ def entity_name(entity: str) -> Hashable:
 
 
 class _AttendNow:
-    """Cast to itself: whoever has begun since the last one wants an actor."""
+    """Cast to itself: the entities that have begun since the last one want an actor."""
 
 
 class ActorKeeper(Server[None]):
@@ -46,13 +46,13 @@ class ActorKeeper(Server[None]):
     def init(self, arg: tuple[EntityEnvironment, Holdings]) -> Ok[None]:
         """Listen for new lives from here on, and begin with those that are there."""
         self._env, self._holdings = arg
-        # Bounded by how many live here; who is left in it when this crashes is found among them.
+        # Bounded by how many live here; what is left in it when this crashes is found among them.
         self._waiting: list[Life] = []
         self._holdings.actor_keeper = self.ref
         return Ok(None, then=Continue(None))
 
     async def handle_continue(self, value: None, state: None) -> None:
-        """Give an actor to whoever has none."""
+        """Give an actor to each entity without one."""
         await self._attend_all(holding.life for holding in self._holdings)
 
     def handle_cast(self, message: Life | _AttendNow, state: None) -> Awaitable[None] | None:
@@ -87,8 +87,8 @@ class ActorKeeper(Server[None]):
                 raise
         except (StartError, SupervisorError, Exit) as error:
             if self.system.closing:
-                # The server stops: nobody gets an actor any more.
+                # The server stops: no entity gets an actor any more.
                 return
-            # Whatever keeps it from starting is over when the supervisor, and this, have been restarted.
+            # The cause that keeps it from starting is over when the supervisor, and this, have been restarted.
             _log.error("%s has no actor: %s", life.id, error)
             raise

@@ -1,11 +1,11 @@
-"""Whom this server was simulating when it died, or lost its lease: so that it does not go from one server to the next.
+"""The entity that this server simulated when it died, or lost its lease: so that it does not kill the next server too.
 
-A world that raises is caught (`simserver.entity.actor`). What ends the process is not: a fault in C code, the
-out-of-memory killer, a loop without end. The entity is gone on with elsewhere, with the inputs that it died of, and
-kills that server next. Nobody can tell from outside which of thousands of entities it was, so the server writes down
+A world that raises is caught (`simserver.entity.actor`). An end of the process is not: a fault in C code, the
+out-of-memory killer, a loop without end. Another server resumes the entity, with the inputs that it died of, and is
+killed next. From outside it is not to be seen which of thousands of entities it was, so the server writes down
 whose step it has begun before it begins it, and takes that back afterwards, in a page of memory that outlives the
-process: two slices of a `mmap`, half a microsecond of a tick. Whoever starts in the same directory finds the name and
-keeps it for an hour.
+process: two slices of a `mmap`, half a microsecond of a tick. The next start in the same directory finds the name
+and keeps it for an hour.
 
 A step that takes longer than a lease does the same to a server that stays alive: its entities are given to others while
 it computes, and this one with the input that takes so long. So a step counts as a death too if the lease of the server
@@ -14,14 +14,14 @@ that a world is asked about an entity: `simserver.entity.state` has each of its 
 
 A server that is asked for copies says of how many such deaths it knows (`authority.wire.recovery.Collected`), its
 own and those it has heard of, and home tells them all to the server that takes the entity over. At `TOO_OFTEN` deaths,
-of one server or of several, it stands still there, as if its world had raised: one death may be bad luck, since
-somebody is being simulated at most moments at which a busy server is killed. A server that is not started again says
+of one server or of several, it is quarantined there, as if its world had raised: one death may be bad luck, since
+some entity is being simulated at most moments at which a busy server is killed. A server that is not started again says
 nothing. Home waits a little for one that may have died of what others have died of (`homeserver.failover.takeover`).
 
 A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
 of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`): deaths under earlier
-ones count no more. No clock is needed for that: what a server has died of goes on under a higher epoch, so all deaths
-before a release are of lower ones, also those that a server finds only when it is started long after.
+ones count no more. No clock is needed for that: what a server has died of is resumed under a higher epoch, so all
+deaths before a release are of lower ones, also those that a server finds only when it is started long after.
 """
 
 import json
@@ -62,7 +62,7 @@ class CrashGuard:
     def __init__(self, directory: Path | None, unix_s: Callable[[], float]) -> None:
         """Reads what an earlier life has left, and says so in the log; `unix_s` says what time it is.
 
-        Whoever cannot have the files is a server all the same: it simulates without them.
+        A server that cannot have the files simulates without them.
         """
         self._file: Final = None if directory is None else directory / "deaths.json"
         self._unix_s: Final = unix_s
@@ -75,7 +75,7 @@ class CrashGuard:
                 self._page = _mapped(directory / "simulating")
                 self._deaths.update(_read(self._file, unix_s()))
             except OSError as error:
-                _log.warning("who kills this server will not be known: %s", error)
+                _log.warning("which entity kills this server will not be known: %s", error)
             self._autopsy()
 
     def _autopsy(self) -> None:
@@ -139,7 +139,7 @@ class CrashGuard:
         return [death.epoch for death in deaths if _is_remembered(death.at_s, now_s)]
 
     def verdict(self, entity: str, released_epoch: int = 0) -> str:
-        """Why nobody should simulate it until people have looked at it; empty if nothing is known against it.
+        """Why no server should simulate it until people have looked at it; empty if nothing is known against it.
 
         `released_epoch` is the epoch under which they have done so last: what was before does not count.
         """
@@ -179,7 +179,7 @@ def _left_in(page: mmap.mmap | bytearray) -> tuple[str, int]:
 
 
 def _is_remembered(at_s: float, now_s: float) -> bool:
-    # Who was written down by a clock that was ahead is believed for an hour too.
+    # A name that was written down by a clock that was ahead is believed for an hour too.
     return abs(now_s - at_s) < REMEMBERED_S
 
 

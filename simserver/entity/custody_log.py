@@ -1,4 +1,4 @@
-"""The custody log: who simulated what, from when to when, and with which state it came and went.
+"""The custody log: which server simulated what, from when to when, and with which state it came and went.
 
 Every server writes its own, at the moment of starting and stopping, whatever the transfer machinery believes. Put side
 by side, the logs of all servers show whether the chain of custody of an entity has an overlap (two authorities), a hole
@@ -74,7 +74,7 @@ class CustodyLog:
         try:
             self._note(stint)
         except OSError:
-            # It is evidence, and nothing that is gone on with: who has the entity must not depend on it.
+            # It is evidence, and no state to resume from: which server has the entity must not depend on it.
             _log.exception("a stint of %s could not be written down", stint.entity)
 
     def to_data(self, after: int = 0) -> list[dict[str, Any]]:

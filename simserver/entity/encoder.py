@@ -20,7 +20,7 @@ __all__ = ["MAX_GLANCED", "MAX_TRIED_BYTES", "LifeEncoder"]
 
 # The whole of a larger one is not kept beside what it is of.
 _MAX_KEPT_BYTES: Final = 4096
-# With every tick so many members of a state are looked at, which takes some 400 us at most: what has more is looked at
+# With every tick at most this many members of a state are looked at, some 400 us: what has more is looked at
 # when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
 MAX_GLANCED: Final = 4096
 MAX_TRIED_BYTES: Final = 4096
@@ -31,7 +31,7 @@ _WORLD: Final = cbor2.dumps("world")
 # A world has few kinds.
 @lru_cache(maxsize=256)
 def _front(kind: str, fields: int) -> bytes:
-    """The head of the whole map, which has so many fields, and what it has up to the number of the tick."""
+    """The head of the whole map, which has `fields` fields, and what it has up to the number of the tick."""
     return bytes([0xA0 | fields]) + cbor2.dumps({"kind": kind})[1:] + _TICK
 
 
@@ -57,7 +57,7 @@ class _Encodable(Protocol):
 class LifeEncoder:
     """Encodes one life: the same as `Snapshot.encode` of it, as it stands.
 
-    What is carried and the world are known by their identity, since they are replaced and never changed; a world that
+    The carried part and the world are known by their identity, since they are replaced and never changed; a world that
     changes its state in place does so with a tick. The inbox counts its changes.
 
     Raises `NotPortable` of a world that cannot be written, or could not be read again.

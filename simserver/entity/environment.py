@@ -35,7 +35,7 @@ class EntityEnvironment:
     # Whether copies are kept elsewhere: only what is in one is durable then.
     keeps_copies: Callable[[], bool]
     ready_to_leave: Callable[[str], None]
-    # Whose step has begun is written down there first.
+    # The entity whose step begins is written down there first.
     crash_guard: CrashGuard
     # Told of every entity that was passivated, and needs an actor again.
     wants_actor: Callable[[str], None]

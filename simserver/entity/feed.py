@@ -7,10 +7,11 @@ docs/architecture.md has a subscriber to copy.
 
 Order: of one entity `(fence, tick)` never decreases, and it is higher with every `Committed`. It need not be the next
 one: ticks that were slept through count, and nothing is told of them. A batch holds what happened in one round of the
-server's ticks. What happens outside of a round (an entity arrives, its late tick) is a batch of its own.
+server's ticks. A change outside of a round (an entity arrives, its late tick) is a batch of its own.
 
-What is told has happened on this server under its lease. It is not durable yet: after a failure the entity may resume
-from an earlier tick elsewhere, under a higher fence. What has a lower fence than the last one is of the past then.
+Every change that is told has happened on this server under its lease. It is not durable yet: after a failure the entity
+may resume from an earlier tick elsewhere, under a higher fence. A change under a lower fence than the last one is of
+the past then.
 
 A follower that does not take its batches in time loses them, and is told how many changes it has missed; the server
 never waits for it. A subscriber that fails is dropped, and nothing else is.
@@ -64,7 +65,7 @@ class EntityChange(StrEnum):
 class Committed(NamedTuple):
     """One tick of an entity.
 
-    `before` and `after` are the world's states, by reference: nobody may change them. They are the same object if the
+    `before` and `after` are the world's states, by reference: they must not be changed. They are the same object if the
     world gave back what it was given. `before` is in an earlier form of the world if this is the first tick after an
     upgrade. `inputs` are those that were applied, in their order.
     """

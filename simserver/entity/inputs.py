@@ -1,17 +1,17 @@
 """Exactly-once inputs: each source numbers its inputs from 1, and an entity applies every number once, in order.
 
-No number is ever used for two inputs. Whoever owns an entity again may have given inputs under its former ownership
-that were refused, and that a state has all the same which is gone on with later. So it begins with a number that it has
-never used, and says from where on it counts (`floor`): a cursor that is not as far begins anew there, with a new fold.
+No number is ever used for two inputs. A player that owns an entity again may have given inputs under its former
+ownership that were refused, and that are all the same in a state that is resumed later. So it begins with a number that
+it has never used, and says from where on it counts (`floor`): a cursor below that begins anew there, with a new fold.
 
-The receiving side is a cursor per source. What is not the next number is not kept: a lower one was applied before, a
+The receiving side is a cursor per source. Only the next number is kept: a lower one was applied before, a
 higher one came through a gap, and its source will repeat everything after the last acknowledged number (go-back-N, as
 in TCP's simplest form). So nothing needs reordering buffers that a peer could fill, and nothing is dropped for good.
 
 The fold `digest` over everything applied makes the promise checkable: the source computes the same fold over what it
 sent, and a lost, repeated or swapped input changes it.
 
-The inputs that arrive while an entity is frozen: they go with it, or are taken when it goes on.
+The inputs that arrive while an entity is frozen: they go with it, or are taken when it is resumed.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ class EntityInbox:
     def offer(self, source: str, seq: int, data: bytes, base: int = 0, floor: int = 0) -> InputAdmission:
         """Accept an input if it is its source's next one and there is room.
 
-        What is not above `floor` is of ownerships that are over: the next one after it may come, and what waits of
+        Numbers up to `floor` are of ownerships that are over: the next one after it may come, and what waits of
         those is refused.
 
         One that is not known begins after `base`, up to which it never gives anything again, if it may have been
@@ -189,7 +189,7 @@ class EntityInbox:
 def check_inbox(data: Any) -> None:
     """See that this is what `EntityInbox.to_data` writes; raises `ValueError`, `TypeError` or `KeyError` if not.
 
-    Its integrity is checked with the state's hash, but whoever has written that may be of another instance.
+    Its integrity is checked with the state's hash, but its author may be a server of another instance.
     """
     cursors, pending = data["cursors"], data["pending"]
     if type(cursors) is not dict or len(cursors) > MAX_SOURCES or not all(map(_is_cursor, cursors.items())):

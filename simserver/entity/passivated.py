@@ -1,10 +1,10 @@
-"""What is left in memory of an entity that was put away: the bytes of it, and how far its sources have come.
+"""What is left in memory of a passivated entity: the bytes of it, and how far its sources have come.
 
 Most of what an entity takes in memory is not its state but the objects that it is made of: a state of 100 kB of CBOR
-takes more than a megabyte, one of 300 bytes six kilobytes with its inbox and its actor. Who has slept for long enough
-needs none of that. It is kept as it is encoded, but for the number of its tick, which goes on: so copies, checkpoints
-and hand-overs of it need nothing but these bytes. In memory and not on a disk: any of them may be due at any moment,
-and none is to wait for a disk, nor to find it full.
+takes more than a megabyte, one of 300 bytes six kilobytes with its inbox and its actor. An entity that has slept for
+long enough needs none of that. It is kept as it is encoded, but for the number of its tick, which goes on: so copies,
+checkpoints and hand-overs of it need nothing but these bytes. In memory and not on a disk: any of them may be due at
+any moment, and none is to wait for a disk, nor to find it full.
 """
 
 import zlib
@@ -48,7 +48,7 @@ class PassivatedState:
         return cls(inbox.heard(), front, compressed if is_smaller else rest, is_smaller)
 
     def encoded(self, tick: int) -> bytes:
-        """The entity at this tick, byte for byte as if it had never been put away."""
+        """The entity at this tick, byte for byte as if it had never been passivated."""
         rest = zlib.decompress(self._rest) if self._is_compressed else self._rest
         return b"".join((self._front, cbor2.dumps(tick), rest))
 

@@ -2,7 +2,7 @@
 
 They go on sleeping as if nothing had happened; whatever they are needed for brings them back in the same step (see
 `simserver.entity.state`). To encode and compress one takes from tens of microseconds to milliseconds, so it is done in
-short turns, and everybody else has theirs in between. Pekko calls this passivation, Orleans deactivation.
+short turns, and all other tasks have theirs in between. Pekko calls this passivation, Orleans deactivation.
 """
 
 import logging
@@ -24,7 +24,7 @@ __all__ = ["Passivation"]
 _log = logging.getLogger("batonpass.simserver.entity.passivation")
 
 SWEEP_S: Final = 1.0
-# A turn is over after so long, and the others have theirs for so many times as long as it took.
+# A turn is over after `_TURN_NS`, and the others have theirs for `_REST` times as long as it took.
 _TURN_NS: Final = 1_000_000
 _REST: Final = 4
 
@@ -37,10 +37,10 @@ def _is_idle(actor: Ref) -> bool:
 
 
 class Passivation:
-    """Puts away who has slept for `after_s`, while it is served; nobody if that is 0.
+    """Passivates the entities that have slept for `after_s`, while it is served; none if that is 0.
 
     Args:
-        put_away: is told of whom, so that others let go of what they keep of its state.
+        passivated: is told of each, so that others let go of what they keep of its state.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Passivation:
         *,
         after_s: float,
         period_s: float,
-        put_away: Callable[[str], None],
+        passivated: Callable[[str], None],
     ) -> None:
         self._holdings: Final = holdings
         self._rounds: Final = rounds
@@ -61,12 +61,12 @@ class Passivation:
         # Sleep is counted in rounds of the server.
         self._after_rounds: Final = math.ceil(after_s / period_s)
         self._sweep_s: Final = min(SWEEP_S, after_s / 2)
-        self._put_away: Final = put_away
-        # The sleep of each that could not be put away: it would fail again until that is over.
+        self._passivated: Final = passivated
+        # The sleep of each that could not be passivated: it would fail again until that is over.
         self._failed: dict[str, Sleep] = {}
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Put them away, until cancelled."""
+        """Passivate them, until cancelled."""
         task_status.started()
         if not self._after_rounds:
             await self._clock.sleep_forever()
@@ -74,14 +74,14 @@ class Passivation:
             await self._clock.sleep_s(self._sweep_s)
             began_ns = self._clock.monotonic_ns()
             for holding in self.due():
-                self.put_away(holding)
+                self.passivate(holding)
                 took_ns = self._clock.monotonic_ns() - began_ns
                 if took_ns >= _TURN_NS:
                     await self._clock.sleep_s(_REST * took_ns / 1e9)
                     began_ns = self._clock.monotonic_ns()
 
     def due(self) -> list[Holding]:
-        """Who has slept for long enough, and did not fail to be put away since it fell asleep."""
+        """The entities that have slept for long enough, and did not fail to be passivated since they fell asleep."""
         slept_since = self._rounds.count - self._after_rounds
         failed: dict[str, Sleep] = {}
         due: list[Holding] = []
@@ -96,8 +96,8 @@ class Passivation:
         self._failed = failed
         return due
 
-    def put_away(self, holding: Holding) -> bool:
-        """Put it away, unless it has left or woken since, or something waits for its actor; whether it was."""
+    def passivate(self, holding: Holding) -> bool:
+        """Passivate it, unless it has left or woken since, or something waits for its actor; whether it was."""
         life = holding.life
         if life.ref is None or not _is_idle(life.ref):
             return False
@@ -105,12 +105,12 @@ class Passivation:
             if not life.put_away():
                 return False
         except Exception:
-            # Its state cannot be encoded, or not be read again: so nobody can go on with a copy of it either.
+            # Its state cannot be encoded, or not be read again: so no server can resume from a copy of it either.
             self._counts["passivation_failed"] += 1
             if life.sleep is not None:
                 self._failed[holding.id] = life.sleep
-            _log.exception("%s cannot be put away", holding.id)
+            _log.exception("%s cannot be passivated", holding.id)
             return False
         self._counts["passivated"] += 1
-        self._put_away(holding.id)
+        self._passivated(holding.id)
         return True

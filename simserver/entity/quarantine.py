@@ -21,7 +21,7 @@ _log = logging.getLogger("batonpass.simserver.entity.quarantine")
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
-# What is stopped so soon, by its ticks, has not run here.
+# An entity that is stopped this soon, by its ticks, has not run here.
 FIRST_MOMENTS_S: Final = 5.0
 
 
@@ -83,7 +83,7 @@ class Quarantine:
     # --- what may lead to it ---------------------------------------------------------------------------------------
 
     def world_failed(self, after_s: float) -> None:
-        """It is quarantined because its world failed on it, so long after it came."""
+        """It is quarantined because its world failed on it, `after_s` after it came."""
         self.failed_here = self._ran_before and after_s < FIRST_MOMENTS_S
 
     def fault(self, doing: str, error: BaseException, tick: int) -> None:

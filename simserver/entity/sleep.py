@@ -3,8 +3,8 @@
 A world says so with `may_sleep(state)` (see `simserver.world.api`). Such an entity is as if it ticked and every tick
 changed nothing: its ticks are counted, its timers end when they would have ended, authority, lease and custody stay as
 they are. What it saves is the work: no turn of its actor, no step of its world, and copies ever more seldom. An input,
-a timer, a notice, another owner, or somebody who releases it wakes it for the next tick. Physics engines call it
-sleeping bodies. Who sleeps for long is put away, and costs next to no memory either: `simserver.entity.passivation`.
+a timer, a notice, another owner, or a release wakes it for the next tick. Physics engines call it
+sleeping bodies. A long sleeper is passivated, and costs next to no memory either: `simserver.entity.passivation`.
 
 Ticks that were slept through are counted in rounds of the server, not by the clock: a round that the server skipped, or
 in which it had no lease, was no tick for those that are awake either.
@@ -19,7 +19,7 @@ from batonpass.simserver.world.api import yes_or_no
 __all__ = ["NEVER", "Rounds", "Sleep", "may_sleep"]
 
 NEVER: Final = 2**63
-"""The round of whoever has no timer."""
+"""The round of an entity without a timer."""
 
 
 class Rounds:

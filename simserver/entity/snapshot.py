@@ -17,7 +17,7 @@ from batonpass.simserver.world.step import NOTHING_CARRIED, Carried
 
 __all__ = ["MAX_BROKEN_CHARS", "EntitySnapshot", "Frozen", "shortened", "state_hash"]
 
-# Of why an entity stands still: it moves with it.
+# Of the reason of a quarantine: it moves with the entity.
 MAX_BROKEN_CHARS: Final = 512
 _MAX_TICK: Final = 2**63
 
@@ -34,7 +34,7 @@ class EntitySnapshot:
     schema: int = 1
     carried: Carried = NOTHING_CARRIED
     broken: str = ""
-    """Why it stands still wherever it goes, until somebody releases it."""
+    """Why it is quarantined wherever it goes, until it is released."""
     parts: Mapping[str, bytes] = field(default_factory=lambda: NO_PARTS)
     """What of it goes along beside the state; see `simserver.world.participants`."""
     released_epoch: int = 0
@@ -101,6 +101,6 @@ class Frozen:
 
 
 def shortened(why: str) -> str:
-    """Why an entity stands still, as it can be encoded."""
-    # What a world raises may say anything, at any length; and not all of it can be encoded.
+    """Why an entity is quarantined, as it can be encoded."""
+    # An error of a world may say anything, at any length; and not all of it can be encoded.
     return why[:MAX_BROKEN_CHARS].encode(errors="replace").decode()

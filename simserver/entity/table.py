@@ -1,6 +1,6 @@
 """What a simulation server holds: the entities that live here, and where those that left have gone.
 
-It outlives every actor of the server: an actor that is restarted finds here what there is to go on with.
+It outlives every actor of the server: an actor that is restarted finds here the state to resume.
 """
 
 import logging
@@ -48,7 +48,7 @@ class AlreadyHeld(Exception):
 
 
 class StateTooLarge(Exception):
-    """A state above `MAX_STATE_BYTES`: whoever had it could neither be handed over nor drained."""
+    """A state above `MAX_STATE_BYTES`: its entity could not be handed over, nor its server drained."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"its state has {size_bytes} bytes, and a transfer carries {MAX_STATE_BYTES}: make it smaller")
@@ -85,7 +85,7 @@ class Holding:
     def cast(self, message: Any) -> None:
         """Tell its actor. While that is being restarted, the message is lost: ticks go by, and players repeat.
 
-        Of one that is put away, or has just begun or been brought back, the life is told instead.
+        Of one that is passivated, or has just begun or been brought back, the life is told instead.
         """
         ref = self.life.ref
         if ref is not None:
@@ -120,7 +120,7 @@ class Holding:
         raise CallTimeout(f"entity {self.id}", timeout_s)
 
     async def inspect(self, *, with_state: bool) -> dict[str, Any]:
-        """How it is, as its actor says. Of one that is put away the life says so, which stays so. Raises as `call`."""
+        """How it is, as its actor says. The life of a passivated one says so, and it stays so. Raises as `call`."""
         if self.life.passive is not None:
             return self.life.inspected(with_state=with_state)
         inspected: dict[str, Any] = await self.call(Inspect(with_state=with_state))
@@ -134,7 +134,7 @@ class Holding:
     def delegated(self, chain: tuple[str, ...], group: tuple[str, ...], leads_to: Fence) -> None:
         """From now on it may be passed on directly within `group`, by a chain that was verified to lead to a fence.
 
-        One that leads to another fence than the present one is leave for another stay here, and changes nothing.
+        A chain to another fence than the present one is of another custody term here, and changes nothing.
         """
         if leads_to == self.fence:
             self.chain, self.group, self.leads_to = chain, group, leads_to
@@ -144,14 +144,14 @@ class Holding:
         return server in self.group and self.leads_to == self.fence
 
     def stays(self, fence: Fence) -> None:
-        """It was not handed over after all: it goes on under a fence of the log's, which ends every delegation."""
+        """It was not handed over after all: it is resumed under a fence of the log's, which ends every delegation."""
         self.life.resume(fence)
         self.chain, self.group, self.leads_to = (), (), None
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """An entity that lived here: who had it next, and under which fence."""
+    """An entity that lived here: which server had it next, and under which fence."""
 
     moved_to: str
     fence: Fence
@@ -164,10 +164,10 @@ class Notes(Protocol):
         """It is simulated here from now on; as what has been here since that epoch, if that is not the fence's."""
 
     def left(self, entity: str, moved_to: str, fence: Fence) -> None:
-        """Somebody else has authority now."""
+        """Another server has authority now."""
 
     def forget(self, entity: str) -> None:
-        """It left so long ago that nobody asks any more."""
+        """Forget that it left: that is too long ago to be asked for."""
 
 
 class Holdings:
@@ -206,7 +206,7 @@ class Holdings:
 
     @property
     def untaken(self) -> int:
-        """How many of them stand still because the world here does not take them; another server's may."""
+        """How many of them are untaken: the world here does not take them, another server's may."""
         return sum(holding.life.is_untaken for holding in self._living.values())
 
     @property
@@ -223,7 +223,7 @@ class Holdings:
 
     @property
     def passive(self) -> int:
-        """How many of them are put away: of those that sleep."""
+        """How many of them are passivated: of those that sleep."""
         if not hasattr(self._environment.world, "may_sleep"):
             return 0
         return sum(holding.life.passive is not None for holding in self._living.values())
@@ -247,7 +247,7 @@ class Holdings:
     def since(self, entity: str) -> int:
         """Since which epoch this server has had what it has of an entity, or had when it stopped; 0 if it has nothing.
 
-        Whoever of that time had it by any history of the log had what came to be this
+        A server that had it at that time, by any history of the log, had what came to be this
         (`authority.procedures.ownership_check`).
         """
         living = self._living.get(entity)
@@ -264,7 +264,7 @@ class Holdings:
         """Know that an earlier life of this server simulated an entity under `fence`, and that this one does not.
 
         The leave that it had for that has been used: simulating under the same fence again, from the state that came
-        with it, would take back what everybody has seen since. A later one is not forgotten for an earlier one: the
+        with it, would take back what players have seen since. A later one is not forgotten for an earlier one: the
         ledger says what lived here when the process began each time it is served.
         """
         if self._lived.get(entity, fence) > fence:
@@ -364,18 +364,18 @@ class Holdings:
         return holding
 
     def begin(self, entity: str, fence: Fence, snapshot: EntitySnapshot) -> Holding:
-        """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`).
+        """As `start`; a caller with urgent work does that first, and then has it seen to (`see_to`).
 
-        That is one step: nobody else may look in between, when the entity is not found here yet.
+        That is one step: no other task may look in between, when the entity is not found here yet.
         """
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
         return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False), since=fence.epoch)
 
     def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
-        """What is left of `start`. Whoever had the entity may have heard that it is here.
+        """What is left of `start`. The source may have heard that the entity is here.
 
-        So it is, whatever goes wrong: it stands still then, can be looked at and handed over, and no other is asked.
+        So it is, whatever goes wrong: it is quarantined then, can be looked at and handed over, and no other is asked.
         """
         life = holding.life
         steps = (partial(self._take_up, holding), partial(life.owned, ownership), partial(life.take_inputs, inputs))
@@ -416,7 +416,7 @@ class Holdings:
             self.attend(life)
 
     def wants_actor(self, entity: str) -> None:
-        """An entity that was put away needs an actor again."""
+        """A passivated entity needs an actor again."""
         if (holding := self._living.get(entity)) is not None:
             self.attend(holding.life)
 
@@ -429,7 +429,7 @@ class Holdings:
         self._notes.forget(entity)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
-        """Somebody else has authority now, under `fence`: the entity ends here. The players that should be told.
+        """Another server has authority now, under `fence`: the entity ends here. The players that should be told.
 
         Does nothing when the entity has come back already, under a higher fence: the way back may be shorter. Nor when
         it has left again since.

@@ -1,6 +1,6 @@
-"""What a world did wrong, in the log of its server: the first of each kind at once, and then one line a minute.
+"""Faults of a world, in the log of its server: the first of each kind at once, and then one line a minute.
 
-A world that fails fails on thousands of entities, with every tick or whenever somebody asks. Each of them would be a
+A world that fails fails on thousands of entities, with every tick or whenever one is asked for. Each of them would be a
 traceback, and the lines that an operator needs would drown in them. All are counted.
 """
 
@@ -26,7 +26,7 @@ class WorldFaults:
         self._kinds: FifoTable[tuple[str, str], tuple[int, int]] = FifoTable(MAX_KINDS)
 
     def failed(self, what: str, error: BaseException, now_ns: int) -> bool:
-        """A world failed: `what` says on whom and in doing what, in one sentence; whether there is a line about it."""
+        """A world failed: `what` says on which entity and in doing what, in one sentence; whether it is logged."""
         kind = (what.partition(":")[0], type(error).__name__)
         written_ns, quiet = self._kinds.get(kind, (now_ns - INTERVAL_NS, 0))
         if now_ns - written_ns < INTERVAL_NS:

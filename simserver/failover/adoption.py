@@ -1,4 +1,4 @@
-"""This server's part when a server has died, itself included: saying what copies it has, and going on from one.
+"""This server's part when a server has died, itself included: saying what copies it has, and resuming from one.
 
 When its own lease is over, what it simulated becomes a copy like any other: the latest there is, as a rule.
 """
@@ -36,14 +36,14 @@ __all__ = ["Adoption"]
 _log = logging.getLogger("batonpass.simserver.failover.adoption")
 
 MAX_TAKEN_AWAY: Final = 16_384
-"""Of so many entities it is remembered that they were simulated until they were taken away; the oldest go first."""
+"""The entities remembered as simulated until they were taken away; the oldest are forgotten first."""
 
 MAX_STAGED: Final = 16_384
-"""Of so many entities the staged state is kept that home was told of; the oldest go first, also of too many bytes."""
+"""The entities whose staged states are kept that home was told of; the oldest go first, also of too many bytes."""
 
 
 class Adoption:
-    """What there is to go on from, and going on from it."""
+    """The states from which an entity can be resumed, and resuming it from one."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class Adoption:
         self._outbox = ports.outbox
         self._counts = ports.counts
         self._taken_away: LruTable[str, Fence] = LruTable(MAX_TAKEN_AWAY)
-        # What home was told of is not staged any more as soon as the log says that nothing comes of the hand-over.
-        # Not among the copies: a state that nobody has asked for yet displaces none that an authority sent.
+        # A state that home was told of is not staged any more as soon as the log says that its hand-over is off.
+        # Not among the copies: a state that has not been asked for yet displaces none that an authority sent.
         self._staged: Final = CopyTable(replication.table.max_bytes, MAX_STAGED)
         self._put_aside: Final = put_aside
 
     # --- giving up -------------------------------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """The lease is over: nothing that lives here goes on here by itself. What it came to is kept as a copy.
+        """End what lives here when the lease is over, and keep its state as a copy.
 
-        What is leaving goes on leaving: it stands still anyway, and the log has decided about it, or will.
+        A departure under way continues: its entity is frozen anyway, and the log has decided about it, or will.
         """
         self._departures.step_down()
         self._arrivals.step_down()
@@ -87,12 +87,12 @@ class Adoption:
             self._counts["stepped_down"] += not is_leaving
 
     def _give_up(self, holding: Holding, *, stays: bool = False) -> None:
-        """It stands still, and what it came to is a copy; nothing else is left of it, unless it `stays`."""
+        """Freeze it and keep its state as a copy; nothing else is left of it, unless it `stays`."""
         life = holding.life
         try:
             life.freeze()
         except NotPortable as error:
-            # What others have copies of is older, and all that is left of it.
+            # The copies of others are older, and all that is left of it.
             life.cannot_be_encoded(error)
         else:
             self._keep_own(life)
@@ -101,7 +101,7 @@ class Adoption:
             self._holdings.drop(holding.id)
 
     def _keep_own(self, life: Life) -> None:
-        """What it stands still with, or has come to, is a copy like any other, if it can be written."""
+        """Keep its frozen or latest state as a copy like any other, if it can be written."""
         if (state := life.encoded_if_portable(whole=True)) is not None:
             self._replication.keep_own(life.id, new_copy(life.fence, life.tick, state, CopySource.OWN))
 
@@ -131,7 +131,7 @@ class Adoption:
         for item in message.items:
             self._arrivals.fence_raised(item.entity, item.fence)
             if item.sub < MAX_EPOCH:
-                # Else it is asked who holds it by a chain, and whoever does goes on: with copies that count.
+                # Else it is asked which server holds it by a chain; that one continues, with copies that count.
                 self._replication.table.raised(item.entity, item.fence)
             self._take_away(item)
             if (one := self._found(item)) is not None:
@@ -165,12 +165,12 @@ class Adoption:
             self._replication.table.drop(item.entity)
 
     def _went_on(self, entity: str, epoch: int) -> bool:
-        """Whether this server's stay under an epoch went on under a later one: elsewhere, or here ever since."""
+        """Whether this server's custody term under an epoch has a later one after it: elsewhere, or here."""
         if self._departures.handed_on.has(entity, epoch):
             return True
         gone = self._holdings.gone(entity)
         if gone is not None and 0 < epoch < gone.fence.epoch:
-            # Also of before this process: it is written down. The log of this server gave the asking one that stay.
+            # Also of before this process: it is written down. The log of this server gave the asking one that term.
             return True
         holding, lived, copy = (
             self._holdings.get(entity),
@@ -189,10 +189,10 @@ class Adoption:
         return self._departures.handed_on.to(entity) if gone is None else gone.moved_to
 
     def _take_away(self, item: RaisedItem) -> None:
-        """What lives here under an earlier epoch is nobody's by the log: it must not go on, whoever is given it next.
+        """End what lives here under an earlier epoch: by the log no server has it, and any may be given it next.
 
-        So it is if this server was given leave, and the log, which did not hear that it had been used, took it back.
-        What is leaving stands still and may have left: it stays until that is decided. It does not go on here then: the
+        So it is if this server had permission to begin, and the log, which did not hear of its use, took it back.
+        A leaving entity is frozen and may have left: it stays until that is decided. It is not resumed here then: the
         log may have refused it before it raised the fence, and that may be heard only now.
         """
         holding = self._holdings.get(item.entity)
@@ -210,7 +210,7 @@ class Adoption:
         self._taken_away[item.entity] = holding.fence
 
     def _forget_what_was_not_passed(self, holding: Holding) -> None:
-        """Who simulates an entity has not passed it on: a copy of after a pass under its epoch is from a thief."""
+        """Drop a copy of after a pass under the epoch of an entity that is simulated here: it is from a thief."""
         copy = self._replication.table.get(holding.id)
         if copy is not None and copy.fence.epoch == holding.fence.epoch and copy.fence > holding.fence:
             self._counts["copy_of_a_forged_pass"] += 1
@@ -224,7 +224,7 @@ class Adoption:
         if holds:
             self._arrivals.unsettled.hurry(item.entity)
         if holding is not None and not holding.life.over:
-            # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
+            # If it is leaving, this is its frozen state, and perhaps the only one that is left.
             self._forget_what_does_not_count(holding.fence, item)
             self._keep_own(holding.life)
         if (handed_over := self._replication.handed_over.of(item.entity)) is not None:
@@ -232,14 +232,14 @@ class Adoption:
             self._replication.keep_own(item.entity, handed_over)
         if not holds:
             self._replication.asked_for(item.entity)
-        # The latest need not count of whoever is asked, and one that does must not stay unsaid for that.
+        # The latest copy of this server need not count, and one that counts must not stay unsaid for that.
         known = (self._staged_of(item), table.get(item.entity), self._put_aside_of(item))
         copies = [copy for copy in known if copy is not None and copy.fence < item.counts_below]
         if not copies:
             return None
         # Of equal ones the first.
         copy = max(copies, key=lambda copy: copy.rank)
-        # Whoever asks by the highest sub-epoch wants to know who simulates it now.
+        # A question by the highest sub-epoch is about which server simulates it now.
         was_taken = item.sub < MAX_EPOCH and self._taken_away.get(item.entity) == copy.fence
         return FoundItem(
             entity=item.entity,
@@ -280,7 +280,7 @@ class Adoption:
         return any(fence > after for fence in (*fences, *([] if lived is None else [lived])))
 
     def adopt(self, message: Adopt, sender: str) -> None:
-        """Go on with what the log has given to this incarnation, and say so; it is asked again about the others."""
+        """Resume what the log has given to this incarnation, and say so; it is asked again about the others."""
         if message.incarnation != self._lease.incarnation:
             self._counts["adopt_of_another_life"] += 1
             return
@@ -290,8 +290,8 @@ class Adoption:
             self._outbox.send(Adopted(items=items), Trace("adopted-by-me"), sender, on_path=False)
 
     def _adopted(self, item: AdoptItem) -> bool:
-        """Whether it is gone on with here, since now or since before."""
-        if self._has_gone_on_with(item):
+        """Whether it is resumed here, since now or since before."""
+        if self._has_resumed(item):
             return True
         if not self._spans.wants(ADOPTION):
             return self._adopt(item) == "adopted"
@@ -302,14 +302,14 @@ class Adoption:
             span.stop(self._spans.now_ns(), outcome)
         return outcome == "adopted"
 
-    def _has_gone_on_with(self, item: AdoptItem) -> bool:
+    def _has_resumed(self, item: AdoptItem) -> bool:
         holding, gone = self._holdings.get(item.entity), self._holdings.gone(item.entity)
         return any(one is not None and one.fence >= item.fence for one in (holding, gone))
 
     def _adopt(self, item: AdoptItem) -> str:
-        """What comes of going on with it: `adopted`, or why it does not."""
+        """Resume it: `adopted`, or why it is not."""
         if (lived := self._holdings.lived(item.entity)) is not None and lived >= item.fence:
-            # It has gone on with it in an earlier life; what became of it since is with others.
+            # It was resumed here in an earlier life; what became of it since is with others.
             self._counts["adopt_of_another_life"] += 1
             return "another_life"
         copies = (self._replication.table.get(item.entity), self._staged.get(item.entity))
@@ -327,16 +327,16 @@ class Adoption:
             _log.error("the copy of %s cannot be read: %s", item.entity, error)
             return "unreadable"
         self._holdings.crash_guard.heard(item.entity, item.deaths)
-        # Whoever made it may say that it was released, but not that this will be so under epochs after its own.
+        # Its author may say that it was released, but not that this will be so under epochs after its own.
         released_epoch = min(snapshot.released_epoch, copy.fence.epoch)
         snapshot = replace(snapshot, released_epoch=released_epoch)
         since = self._holdings.since(item.entity)
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
         self._replication.table.drop(item.entity)
         self._staged.drop(item.entity)
-        self._replication.gone_on_with(item.entity, copy.tick)
+        self._replication.resumed(item.entity, copy.tick)
         if copy.source in (CopySource.OWN, CopySource.CHECKPOINT):
-            # Its own stay goes on here.
+            # Its own custody term is continued here.
             self._departures.handed_on.note(item.entity, copy.fence.epoch)
             self._holdings.goes_on(item.entity, min(since or copy.fence.epoch, copy.fence.epoch))
         self._counts["adopted"] += 1

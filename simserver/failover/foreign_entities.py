@@ -1,10 +1,11 @@
 """Entities of other instances that live here: whether their homes say so, too.
 
-What another instance's log has given to this server may have been taken back with that log, when it had been restored
-from an older copy and the newest one was put back (`authority.procedures.ownership_check`). Nobody tells this server of
+Entities that another instance's log has given to this server may have been taken back with that log, when it had been
+restored
+from an older copy and the newest one was put back (`authority.procedures.ownership_check`). It is not told of
 it: the log of its own home is as it was, and by the other one it has nothing. So it asks now and then, and gives up
-what is not its own. In good times all is: who is about to leave is not asked about, and what was committed a moment ago
-the log knows.
+what is not its own. In good times all is: an entity about to leave is not asked about, and what was committed a moment
+ago the log knows.
 """
 
 import logging
@@ -38,7 +39,7 @@ class ForeignEntities:
 
     Args:
         words_of: what this server has heard of another instance's log; see `simserver.lease.log_watermark`.
-        lease: without one all stands still, and nothing is asked.
+        lease: an unleased server asks nothing.
         disown: gives up what lives here under this fence and is not this server's.
     """
 
@@ -88,9 +89,9 @@ class ForeignEntities:
                 _log.info("whether %s knows of its entities here cannot be found out now: %s", instance, error)
 
     def _next(self, instance: str, foreign_entities: list[Holding]) -> list[Holding]:
-        """Whose turn it is: in the order of their names, from the last one on."""
+        """The entities whose turn it is: in the order of their names, from the last one on."""
         after = self._last.get(instance, "")
-        # What was not known the last time is asked about again before others are: it may be simulated elsewhere.
+        # An entity that home did not know the last time is asked about first: it may be simulated elsewhere.
         foreign_entities.sort(key=lambda one: (one.id not in self._unknown, one.id <= after, one.id))
         some = foreign_entities[:MAX_HELD]
         self._last[instance] = some[-1].id
@@ -123,7 +124,7 @@ class ForeignEntities:
             await self._judge(item.entity, item.fence, is_known=(item.entity, item.fence) in known)
 
     async def _judge(self, entity: str, fence: Fence, *, is_known: bool) -> None:
-        """What is not known twice, under the same fence and while it does not leave, is somebody else's."""
+        """An entity not known twice, under the same fence and while it does not leave, is another server's."""
         holding = self._holdings.get(entity)
         if is_known or holding is None or holding.fence != fence or self._departures.is_under_way(entity):
             self._unknown.pop(entity, None)

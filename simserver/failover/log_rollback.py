@@ -1,18 +1,18 @@
 """Coming back to the log that counts, after this server has followed one that was taken back.
 
-A home instance whose log was restored from an older copy grants leases by it and gives entities, until somebody shows
+A home instance whose log was restored from an older copy grants leases by it and gives entities, until a server shows
 that it went back (`authority.trust.signed_positions`). A server that it was granted one by has taken up, written down
-and copied entities under fences that the log which is put back has given to others, or to nobody. It cannot tell them
+and copied entities under fences that the log which is put back has given to others, or to none. It cannot tell them
 apart itself; so before it follows its home again it asks what of all that is its own
 (`authority.procedures.ownership_check`), gives up everything else, in memory and on disk, and is another incarnation
 then. What it has of entities of other instances is theirs to judge: it is kept as what any server has that was
 restarted.
 
-What is given up is put aside first (`simserver.durability.put_aside`): the log that is left may be the older one, of
-which an operator has accepted that it lacks something, and then what it does not know may be all that is left of an
-entity.
+Entities that are given up are put aside first (`simserver.durability.put_aside`): the log that is left may be the older
+one, of which an operator has accepted that it lacks something, and then what it does not know may be all that is left
+of an entity.
 
-Nothing is asked where the log has been at the last position that this server was told of, as is the case if nobody has
+Nothing is asked where the log has been at the last position that this server was told of, as is the case if none has
 granted it anything since the copy was made: then it has followed no other.
 """
 
@@ -78,15 +78,15 @@ class LogRollback:
     async def find_way_back(self, position: str) -> bool:
         """Give up what the log of this home has not given, if it has not been at `position`; whether that was so.
 
-        What is given up is put aside, and gone from where it was, when this returns; nothing of this server may act
-        meanwhile.
+        Entities that are given up are put aside, and gone from where they were, when this returns; nothing of this
+        server may act meanwhile.
 
         Raises:
-            HomeUnreachable, HomeRefused: nobody says what is to be kept, so nothing was given up.
+            HomeUnreachable, HomeRefused: it is not known what is to be kept, so nothing was given up.
             DiskFailed: what is to be given up cannot be put aside, so nothing was.
         """
         await self._ledger.flush()
-        # Of what it has itself, and of what others have staged here, whose states are named by who froze them.
+        # Of what it has itself, and of what others have staged here, whose states their sources name.
         stays: list[Staged] = sorted({(*stay, "") for stay in self._stays()} | self._staged())
         kept: set[Staged] = set()
         rest = iter(stays)
@@ -173,7 +173,7 @@ class LogRollback:
             yield entity, fence
 
     def _asides(self, given_up: set[Stay], kept: set[Staged], why: str) -> Iterator[Aside]:
-        """The newest state of each stay that is given up, and what was staged for stays that will not be."""
+        """The newest state of each custody term that is given up, and what was staged for terms that will not be."""
         newest: dict[Stay, Copy] = {}
         for entity, copy in self._all_copies({entity for entity, _ in given_up}):
             known = newest.get((entity, copy.fence))
@@ -201,7 +201,7 @@ class LogRollback:
                 yield entity, new_copy(fence, tick, state, CopySource.CHECKPOINT)
 
     def _remember_what_left(self, own: set[Stay]) -> None:
-        """To whom this server has handed on what is its own by the log that is left: it is asked for that."""
+        """Note to which servers this one handed on what is its own by the log that is left; they are asked for it."""
         for entity, fence in sorted(own):
             gone = self._holdings.gone(entity)
             if gone is not None and gone.fence.epoch > fence.epoch:
@@ -211,7 +211,7 @@ class LogRollback:
         return instance_of(entity) == self._instance
 
     def _give_up(self, entities: set[str], kept: set[Stay]) -> None:
-        """Nothing goes on here, and only what is `kept` is a copy: of the last stay by the log, as after a restart."""
+        """Resume nothing, and count only what is `kept` as a copy: of the last custody term by the log."""
         self._recovery.step_down()
         fences: dict[str, set[Fence]] = {entity: set() for entity in entities}
         for entity, fence in kept:
@@ -220,7 +220,7 @@ class LogRollback:
         self._ledger.give_up(fences)
         for entity, of_ours in fences.items():
             self._holdings.give_up(entity, of_ours)
-        # Whoever hands an entity over keeps what it stands still with until it is gone, and longer.
+        # A source keeps the frozen state of an entity that it hands over until it is gone, and longer.
         self._departures.give_up(set(lost))
         self._replication.handed_over.give_up(self._is_ours, kept)
         self._replication.give_up(kept, self._is_ours)

@@ -37,11 +37,11 @@ class SpawnRefusal(NamedTuple):
 
 
 class EntitySpawns:
-    """One server's part. Who may say so is checked by whoever hands a message in.
+    """One server's part. The caller that hands a message in checks who may say so.
 
     Args:
         fence_raised: has arrivals listen to nothing of an entity under a lower fence.
-        newborns: have what begins here kept before anybody is told; without, it is told at once.
+        creation_barrier: has what begins here kept before it is told of; without, it is told at once.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class EntitySpawns:
         """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
         epoch, refusal = self._refused.get(message.entity, (0, SpawnRefusal()))
         if epoch >= message.epoch:
-            # Whoever asked first may have taken the entity back by now: there must be one answer, whoever asks again.
+            # The first asker may have taken the entity back by now: every later question must get the same answer.
             return refusal
         entity, fence = message.entity, Fence(message.epoch)
         holding, gone, lived = self._holdings.get(entity), self._holdings.gone(entity), self._holdings.lived(entity)
@@ -98,10 +98,10 @@ class EntitySpawns:
             return (
                 None if is_over else self._keep(message, SpawnRefusal("an earlier entity of its name is still leaving"))
             )
-        # What is known of lower fences is of an earlier one of this name, which the log has forgotten.
+        # Words of lower fences are of an earlier entity of this name, which the log has forgotten.
         if gone is not None and gone.fence >= fence:
             return SpawnRefusal() if gone.moved_to else SpawnRefusal("it has ended")
-        # What lived here before a restart is given back by its home instance, with what is left of it.
+        # An entity that lived here before a restart is given back by its home instance, from a copy that is left.
         return SpawnRefusal() if lived is not None and lived >= fence else None
 
     def _begun(self, message: Spawn) -> SpawnRefusal:
@@ -115,7 +115,7 @@ class EntitySpawns:
         except ValueError as error:
             return self._keep(message, SpawnRefusal(_sentence(error) or "the world would not have it"))
         except WorldFailed as error:
-            # Without an answer the record would stay, of an entity that nobody simulates.
+            # Without an answer the record would stay, of an entity that no server simulates.
             self._counts["spawn_failed"] += 1
             text = "the world failed to spawn %s, a %s\n%s"
             _log.error(text, message.entity, message.kind, traceback_of(error))
@@ -132,7 +132,7 @@ class EntitySpawns:
     def despawn(self, message: Despawn, opened: OpenedMessage) -> None:
         """The entity was deleted: it ends here, and never begins under an earlier fence.
 
-        Unless it is on its way out: then the log says so to who asks, and home hears of it when it says so again.
+        Unless it is on its way out: then the log tells the asker, and home hears of it when it says so again.
         """
         fence = Fence(message.epoch)
         if not self._ended(message.entity, fence):
@@ -142,7 +142,7 @@ class EntitySpawns:
         self._outbox.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
 
     def _ended(self, entity: str, fence: Fence) -> bool:
-        """See that nothing of it goes on here under a lower fence; whether that is so."""
+        """See that nothing of it is simulated here under a lower fence; whether that is so."""
         holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
         if holding is not None and holding.fence < fence and self._departures.is_leaving(entity):
             return False

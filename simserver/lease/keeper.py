@@ -8,7 +8,7 @@ A lease that has run out may be granted again as long as the home instance has n
 it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
 
 A home instance whose log went back (`simserver.lease.log_watermark`) grants nothing, and is not followed: what lives
-here stands still as it is, newer than anything that log knows, until the home instance has the log that it had. If this
+here is unleased and kept, newer than anything that log knows, until the home instance has the log that it had. If this
 server has followed the one that went back, it is asked first what of all that is its own (`find_way_back`), and the
 rest is gone.
 """
@@ -43,7 +43,7 @@ __all__ = ["LeaseKeeper", "Nonces"]
 _log = logging.getLogger("batonpass.simserver.lease.keeper")
 
 RETRY_S: Final = 0.2
-# Between two renewals, however often somebody wants to know more.
+# Between two renewals, however often tasks want to know more.
 SOONEST_NS: Final = 50_000_000
 # A home instance that has not renewed the lease after that does not answer. It takes milliseconds.
 LATE_NS: Final = 1_000_000_000
@@ -164,7 +164,7 @@ class LeaseKeeper:
     def is_lost_by(self, began_ns: int, done_ns: int) -> bool:
         """Whether what kept this server busy from then until then has cost it the lease, which it had before.
 
-        What takes less than the time between two renewals has not: one was due before it, and was not granted.
+        Work shorter than the time between two renewals has not: one was due before it, and was not granted.
         """
         terms = self.holder.terms
         if terms is None or done_ns - began_ns < terms.renew_every_ns:
@@ -198,7 +198,7 @@ class LeaseKeeper:
     def heard_log(self, sender: str, log: str) -> None:
         """A homeserver of this instance says where the log stands: wherever it is asked from now on, it has been there.
 
-        What anybody else says of it is nothing.
+        The word of other servers does not count.
         """
         place = LogPlace.read(log)
         if place is not None and self._home.is_member(sender) and not self.log_went_back:
@@ -260,7 +260,7 @@ class LeaseKeeper:
     def once_renewed(self, then: Callable[[], None]) -> None:
         """Renew soon, and call this when a renewal was granted that was sent after this: what it said is no older.
 
-        Whoever calls it has a bound for how many are waiting.
+        The caller bounds how many are waiting.
         """
         self._waiting.append(then)
         self._wanted.ring()
@@ -288,7 +288,7 @@ class LeaseKeeper:
                         then()
                     except Exception:
                         # It must not take the lease, and with it all that is simulated here, with it.
-                        _log.exception("who waited for a renewal ran into an error of ours")
+                        _log.exception("a task that waited for a renewal ran into an error of ours")
             if granted and self.is_alive:
                 await self._until_due(sent_ns)
             else:
@@ -314,7 +314,7 @@ class LeaseKeeper:
         self._begin_as(max([self.holder.incarnation, *self._nonces.read()]) + 1)
 
     def _begin_as(self, incarnation: int) -> None:
-        """Be this incarnation from now on; written down before anybody is told of it.
+        """Be this incarnation from now on; written down before it is told.
 
         By the nonce of the last one, which only stands here and in the log, the next process in this directory proves
         that it comes after it, and need not wait until its lease is over.
@@ -330,7 +330,7 @@ class LeaseKeeper:
     # --- renewing --------------------------------------------------------------------------------------------------
 
     async def _until_due(self, sent_ns: int) -> None:
-        """Wait until the lease is to be renewed, or somebody wants to know what home says now."""
+        """Wait until the lease is to be renewed, or a task wants to know what home says now."""
         left_ns = sent_ns + self._every_ns() - self._clock.monotonic_ns()
         if await self._wanted.wait(max(left_ns / 1e9, 0.01)):
             left_ns = sent_ns + SOONEST_NS - self._clock.monotonic_ns()
@@ -342,7 +342,7 @@ class LeaseKeeper:
         return round(_FIRST_RENEWAL_S * 1e9) if terms is None else terms.renew_every_ns
 
     async def _asked(self, sent_ns: int) -> bool:
-        """As `_renewed`, and whoever wants to know hears when it takes long."""
+        """As `_renewed`; tasks that wait for the outcome hear when it takes long."""
         self._asked_ns = sent_ns
         try:
             return await self._renewed(sent_ns)
@@ -436,7 +436,7 @@ class LeaseKeeper:
         if reply.verdict == "over":
             self._is_over(reply.known, now_ns)
         elif reply.verdict == "elsewhere":
-            # Whoever it names may be gone, while it has not heard yet of who came after.
+            # The named officer may be gone, while the sender has not heard yet of the next one.
             await self._home.prefer(reply.officer, to=sender)
         self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
         return False
@@ -463,7 +463,7 @@ class LeaseKeeper:
         self._not_granted(self.log_went_back)
 
     async def _is_the_way_found(self, sender: str) -> bool:
-        """Whether this server can go on as it is: it has followed no other log than this home's.
+        """Whether this server can continue as it is: it has followed no other log than this home's.
 
         Else what was given to it by another one is gone now, and it is another incarnation from here on.
         """
@@ -504,12 +504,12 @@ class LeaseKeeper:
             _log.error("the lease of %s (incarnation %d) is over: it gives up", self._server, self.incarnation)
         else:
             # Nothing was simulated under it: the log's number was another one, or the word that it holds was lost.
-            # What was given to this one meanwhile stands still, and is not the next one's.
+            # Entities given to this incarnation meanwhile are unleased, and are not the next one's.
             self._bound().stepped_down()
             self._begin_as(known + 1)
 
     def _not_granted(self, why: str) -> None:
-        """Nothing was granted this time; the term goes on running out."""
+        """Nothing was granted this time; the lease term runs out further."""
         self.why_not, self._was_renewed = why[:MAX_WHY_CHARS], False
         before = self.holder.phase
         after = self.holder.handle(RanOut(), self._clock.monotonic_ns())

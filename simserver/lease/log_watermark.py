@@ -15,7 +15,7 @@ given to it by that log alone (`simserver.failover.log_rollback`).
 
 And beside those stands the last signed word of every other instance on where *its* log stood, under each of its last
 offices, of which this server has been told: with entities that came from there, with whatever its homeservers send. It
-is for them that this is kept: who else heard it may have died, and a log that they restored from an older copy is found
+is for them that this is kept: other hearers may have died, and a log that they restored from an older copy is found
 out by it, unless what that log says displaces it.
 """
 
@@ -85,7 +85,7 @@ class LogWatermark:
         if words[instance] > MAX_OFFICES_ABROAD:
             del self._witnesses[next(one for one in self._witnesses if one[0] == instance)]
         elif len(self._witnesses) > MAX_FOREIGN_LOGS:
-            # Nobody's last word, as long as others have more than one.
+            # No server's last word, as long as others have more than one.
             least = 1 if words.total() > len(words) else 0
             del self._witnesses[next(one for one in self._witnesses if words[one[0]] > least)]
 

@@ -45,7 +45,7 @@ class RenewalQuestion:
         self._waited_for: set[str] = set()
         self._elsewhere: OpenedMessage | None = None
         self.why = "no homeserver is known"
-        """Why there is no answer, as far as anybody said."""
+        """Why there is no answer, as far as a homeserver said."""
 
     @property
     def is_open(self) -> bool:
@@ -104,7 +104,7 @@ class RenewalLane:
         """Ask for a renewal, of each member in turn; the answer. One question at a time.
 
         Raises:
-            HomeUnreachable: nobody has decided it.
+            HomeUnreachable: it is not decided.
         """
         question = self._question = RenewalQuestion(trace.transfer_id)
         self._answer = None
@@ -118,7 +118,7 @@ class RenewalLane:
                 if self._home.is_registered
                 else f"{self._sealer.name} is not registered with its home instance any more"
             )
-            # They may be others, or elsewhere, by now; or this server was removed, to which nobody there says anything.
+            # They may be others, or elsewhere, by now; or this server was removed, to which none of them says anything.
             self._home.members_changed()
             raise HomeUnreachable(f"the lease is not renewed: {why}")
         self._home.is_registered = True
@@ -141,7 +141,7 @@ class RenewalLane:
         return await self._answered(question, end_ns)
 
     async def _answered(self, question: RenewalQuestion, until_ns: int) -> OpenedMessage | None:
-        """Wait for an answer for so long, or until all that were asked have said something that is none."""
+        """Wait for an answer until `until_ns`, or until all that were asked have said something that is none."""
         while self._answer is None and question.is_open and question.pointer is None:
             left_ns = until_ns - self._clock.monotonic_ns()
             if left_ns <= 0:

@@ -3,8 +3,8 @@
 Any member can answer. The leader is asked first, because it spares the log one more step; when it is gone, the others
 are asked in turn. Requests are idempotent, so asking twice is safe.
 
-What is asked at the same moment travels as one parcel, and few parcels are under way at a time: what is asked meanwhile
-gathers, and leaves together, or not at all if nobody waits for it any more. There is a lane for each set of instances
+Questions of the same moment travel as one parcel, and few parcels are under way at a time: what is asked meanwhile
+gathers, and leaves together, or not at all if no task waits for it any more. There is a lane for each set of instances
 that have to do with it: one that does not answer keeps only its own waiting. Renewals of the lease are in no lane, and
 so never wait for anything else that is asked.
 """
@@ -51,17 +51,17 @@ ROW_TTL_NS: Final = 30_000_000_000
 SILENT_ROW_TTL_NS: Final = 2_000_000_000
 # Keys of this age are asked for again before they are used; those of peers with a link are asked for earlier.
 KEYS_TTL_NS: Final = 60_000_000_000
-# At a handshake, and for a key id that is not known, keys are asked for anew, except so soon after the last time. New
-# keys are in the directory before anything is signed with them: who waits for so long and asks once more finds them.
+# At a handshake, and for a key id that is not known, keys are asked for anew, except this soon after the last time. New
+# keys are in the directory before anything is signed with them: waiting this long and asking once more finds them.
 FRESH_NS: Final = 1_000_000_000
 UNKNOWN_KEY_NS: Final = 20_000_000
 # A home instance that does not answer is not asked more often.
 RETRY_NS: Final = 5_000_000_000
 MAX_ROWS: Final = 100_000
 # Parcels under way in one lane, of `MAX_BATCH` messages each: enough to keep home busy, and what it was asked by those
-# who have given up is little.
+# that have given up is little.
 AT_ONCE: Final = 4
-# Of names that worlds have made up. What waits in a lane that is forgotten is asked all the same.
+# Of names that worlds have made up. A question in a lane that is forgotten is asked all the same.
 MAX_LANES: Final = 64
 # Directory rows that are looked up at a time; those of homeservers are not counted, since renewals wait for them.
 MAX_LOOKUPS: Final = 16
@@ -73,7 +73,7 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is to be asked, and whether somebody waits for the answer still."""
+    """What is to be asked, and whether a task waits for the answer still."""
 
     letter: Letter
     is_wanted: Callable[[], bool]
@@ -108,7 +108,7 @@ class HomeClient:
     Args:
         sealer: this server's name and keys.
         urls: REST addresses of the members, as configured.
-        join_token: the secret that proves, both ways, who belongs to the instance.
+        join_token: the secret that proves, both ways, which servers belong to the instance.
         is_silent: whether a peer may be elsewhere by now.
         pins: what is known of the keys of others.
     """
@@ -161,7 +161,7 @@ class HomeClient:
     def why_not_asked(self) -> str:
         """As it is bound: why the home instance is asked for nothing but the lease; empty if it is."""
         if self._why_not_asked is None:
-            return "nobody has said yet whether this server has a lease"
+            return "it is not known yet whether this server has a lease"
         return self._why_not_asked()
 
     # --- registration and directory --------------------------------------------------------------------------------
@@ -195,10 +195,10 @@ class HomeClient:
                 await trio.sleep(0.2)
 
     async def refresh_members(self) -> None:
-        """Learn who the homeservers are and which one leads.
+        """Learn which the homeservers are and which one leads.
 
         Raises:
-            HomeUnreachable: nobody can say.
+            HomeUnreachable: no homeserver answers.
         """
         rows = await self._directory({"role": Role.HOMESERVER.value})
         members = [row for row in rows if await self._is_believed(row)]
@@ -220,10 +220,10 @@ class HomeClient:
         self._other_members.ring()
 
     async def serve_members(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Learn who the homeservers are whenever that has changed, until cancelled.
+        """Learn which the homeservers are whenever that has changed, until cancelled.
 
-        Beside the renewals, which must not wait for it. Without this a server would know for good whoever had
-        registered when it did: of one that came later nobody would hear the load, and a drain asked of it had no end.
+        Beside the renewals, which must not wait for it. Without this a server would know for good only the homeservers
+        of its own start: one that came later would hear no load, and a drain asked of it would not end.
         """
         task_status.started()
         while True:
@@ -236,7 +236,7 @@ class HomeClient:
             await self.refresh_members()
             self.is_registered = any(row.name == name for row in await self._directory({"name": name}))
         except (HomeUnreachable, HomeRefused) as error:
-            _log.info("there are other homeservers, and nobody says where: %s", error)
+            _log.info("there are other homeservers, and it is not known where: %s", error)
 
     async def _is_believed(self, row: DirectoryRow) -> bool:
         try:
@@ -262,7 +262,7 @@ class HomeClient:
         """The directory row of a server or player of any instance, or None; with keys that follow from the pinned ones.
 
         Raises:
-            HomeUnreachable: nobody can say now.
+            HomeUnreachable: no homeserver answers now.
         """
         try:
             check_name(name)
@@ -286,7 +286,7 @@ class HomeClient:
         return row
 
     async def keys_of(self, name: str, kid: str = "", *, max_age_ns: int = KEYS_TTL_NS) -> PublicIdentity | None:
-        """The public keys of a server or player that are good now; None when it has none, or nobody can say.
+        """The public keys of a server or player that are good now; None when it has none, or none can be had.
 
         With a `kid` that is not among the keys known, newer ones are asked for. When the home instance cannot be asked,
         or what it shows does not follow from what is pinned, the keys are those that are known.
@@ -303,27 +303,27 @@ class HomeClient:
         return None if known is None else known[1].valid_at(self._clock.unix_s())
 
     def keys_at_hand(self, name: str, kid: str = "") -> PublicIdentity | None:
-        """As `keys_of`, if nobody has to be asked for it; else None."""
+        """As `keys_of`, if it is known here; else None."""
         known, now_ns = self._keys.get(name), self._clock.monotonic_ns()
         if known is None or now_ns - known[0] >= self._keys_ttl_ns(name) or (kid and not known[1].knows(kid)):
             return None
         return known[1].valid_at(self._clock.unix_s())
 
     def keys_known(self, name: str) -> PublicIdentity | None:
-        """The keys that were seen last, or are pinned, however long ago: for what must not wait for anybody."""
+        """The keys that were seen last, or are pinned, however long ago: for what must not wait."""
         known, pin = self._keys.get(name), self.pins.pin_of(name)
         keys = known[1] if known is not None else None if pin is None else pin.keys
         return None if keys is None else keys.valid_at(self._clock.unix_s())
 
     def _keys_ttl_ns(self, name: str) -> int:
-        """For how long keys are good without asking: who does not answer may have been given others."""
+        """For how long keys are good without asking: a peer that does not answer may have been given others."""
         return SILENT_ROW_TTL_NS if self._is_silent(name) else KEYS_TTL_NS
 
     async def role_of(self, name: str) -> Role | None:
         """The role of a server or player of any instance, or None. What it once was, it stays, so any row tells.
 
         Raises:
-            HomeUnreachable: nobody can say now.
+            HomeUnreachable: no homeserver answers now.
         """
         if (role := self.role_at_hand(name)) is not None:
             return role
@@ -331,12 +331,12 @@ class HomeClient:
         return None if row is None else row.role
 
     def role_at_hand(self, name: str) -> Role | None:
-        """As `role_of`, if nobody has to be asked for it; else None."""
+        """As `role_of`, if it is known here; else None."""
         cached = self._rows.get(name)
         return cached[1].role if cached is not None and cached[1] is not None else self.pins.role_of(name)
 
     def row_at_hand(self, name: str) -> DirectoryRow | None:
-        """As `row`, if nobody has to be asked for it; else None."""
+        """As `row`, if it is known here; else None."""
         cached = self._rows.get(name)
         return None if cached is None or self._clock.monotonic_ns() - cached[0] >= ROW_TTL_NS else cached[1]
 
@@ -381,7 +381,7 @@ class HomeClient:
     async def prefer(self, name: str, *, to: str) -> None:
         """Ask this homeserver first from now on, and another one last.
 
-        If it is not known, it has registered since the members were last asked for: nobody would ever turn to it as
+        If it is not known, it has registered since the members were last asked for: it would never be asked as
         long as another one answers.
         """
         if name and all(row.name != name for row in self._members):
@@ -393,7 +393,7 @@ class HomeClient:
     ) -> OpenedMessage | None:
         """Send a sealed message to a member and return its sealed answer, opened; None when it takes another way.
 
-        What is asked at the same moment travels as one parcel, and so do the answers. When it is its turn to leave and
+        Questions of the same moment travel as one parcel, and so do the answers. When it is its turn to leave and
         it is not wanted any more, it is not asked.
 
         Raises:
@@ -416,8 +416,8 @@ class HomeClient:
         wanted = [one.letter for one in asked if one.is_wanted()]
         outcomes = iter(await self.ask_each(wanted))
         letters = set(map(id, wanted))
-        nobody = HomeUnreachable("nobody waits for it any more")
-        return [next(outcomes) if id(one.letter) in letters else nobody for one in asked]
+        given_up = HomeUnreachable("it is not waited for any more")
+        return [next(outcomes) if id(one.letter) in letters else given_up for one in asked]
 
     async def ask_alone(self, message: Message, trace: Trace) -> OpenedMessage | None:
         """As `ask`, in a parcel of its own: nothing else has to be decided before it is answered."""
@@ -495,8 +495,8 @@ class HomeClient:
     async def _are_keys_of_before(self, sealed_with: str, keys: PublicIdentity, member: str) -> bool:
         """Whether we, or the member, have other keys by now than those with which something was sealed.
 
-        What was on its way when one of them was revoked cannot be opened any more, and is not at fault: sealed anew it
-        can.
+        A parcel that was on its way when one of them was revoked cannot be opened any more, and is not at fault: sealed
+        anew it can.
         """
         if sealed_with != self._sealer.identity.public.signing_kid:
             return True

@@ -1,7 +1,7 @@
 """Sealing for, and sending to, other servers and players over the link, with keys and addresses looked up on the way.
 
 Nothing here waits for an answer, and nothing fails: what could not be sent is counted, and the machines that asked for
-it ask again when their timers run out. So a courier that is restarted has nothing to recover: what it was about to send
+it ask again when their timers run out. So an outbox that is restarted has nothing to recover: what it was about to send
 is lost as if on the way.
 """
 
@@ -30,7 +30,7 @@ from batonpass.simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, PeerAddr
 __all__ = ["Outbox"]
 
 _Destination = tuple[str, tuple[str, int] | None, int]
-"""To whom, where if that is known better than from the directory, and on which channel."""
+"""The receiver, its address if that is known better than from the directory, and the channel."""
 
 _log = logging.getLogger("batonpass.simserver.net.outbox")
 # States on channels of their own, so that they do not stand in the way of short messages, nor large ones in that of
@@ -38,16 +38,16 @@ _log = logging.getLogger("batonpass.simserver.net.outbox")
 STATE_CHANNEL = 1
 MEDIUM_STATE_CHANNEL = 16
 LARGE_STATE_CHANNEL = 17
-# What is sent to somebody to whom nothing was sent for so long leaves at once; what follows it waits for the end of the
-# turn, so that of many who leave together only the first pays for a seal of its own.
+# After a pause of this length a message to a server leaves at once; what follows it waits for the end of the turn, so
+# that of many that leave together only the first pays for a seal of its own.
 _QUIET_NS = 2_000_000
-# So long after a message the key of the next one is made. Not at once: its receiver may be at work on this core.
+# The time after a message until the key of the next one is made. Not at once: its receiver may be at work on this core.
 _READY_AFTER_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class _Letter(Letter):
-    """With whom to tell when it has left."""
+    """With the caller to tell when it has left."""
 
     sent: Callable[[int], None] | None = None
 
@@ -81,7 +81,7 @@ class Outbox:
         """Send what there is to send, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            # What an earlier life of this left behind is lost, as if on the way.
+            # Messages that an earlier life of this left behind are lost, as if on the way.
             self._outbox = BatchQueue()
             self._wants_key.clear()
             self._large.forget()
@@ -110,11 +110,11 @@ class Outbox:
         sent: Callable[[int], None] | None = None,
         hurry: bool = True,
     ) -> bool:
-        """Seal a message and send it, now or after looking up where and for whom.
+        """Seal a message and send it, now or after looking up its receiver.
 
-        What is sent to one receiver at the same moment leaves as one parcel; without `hurry`, when it is known that
+        Messages to one receiver of the same moment leave as one parcel; without `hurry`, when it is known that
         more comes at this moment, so does the first of them. `sent` is told about how many bytes of it
-        are this message. False when it is not sent: nobody serves, too much waits, or it is large and on its way.
+        are this message. False when it is not sent: it is not served, too much waits, or it is large and on its way.
         """
         if self._nursery is None:
             self._counts["unsent_no_courier"] += 1
@@ -251,7 +251,7 @@ class Outbox:
         try:
             row = await self._home.row(name)
         except (HomeUnreachable, HomeRefused):
-            # Nobody can say that a silent server is elsewhere now; it may be back where it was.
+            # It is not known that a silent server is elsewhere now; it may be back where it was.
             if (last := self._peer_addresses.last_of(name)) is None:
                 raise
             return last

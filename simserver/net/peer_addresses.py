@@ -1,7 +1,8 @@
 """Where other servers and players are: whence they last sent, unless they have been silent since.
 
-A server may be started again at another address. Who has nothing to say to us does not tell us so: its link is silent,
-or it does not answer what it is asked, and then its row in the directory counts, which it wrote when it came.
+A server may be started again at another address. A server that has nothing to say to us does not tell us so: its link
+is silent, or it does not answer what it is asked, and then its row in the directory counts, which it wrote when it
+came.
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ MAX_KNOWN_ADDRESSES: Final = 100_000
 
 
 class PeerAddresses:
-    """What one simulation server has heard, and of whom it hears nothing."""
+    """What one simulation server has heard, and of which peers it hears nothing."""
 
     def __init__(self) -> None:
         self._heard: FifoTable[str, tuple[str, int]] = FifoTable(MAX_KNOWN_ADDRESSES)

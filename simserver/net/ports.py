@@ -47,7 +47,7 @@ class SimserverPorts:
     link: LinkService
     outbox: Outbox
     certificates: CertificateReader
-    """Shared by those who sign passes and those who read them: what was signed here comes back."""
+    """Shared by signers and readers of passes: what was signed here comes back."""
     clock: InstanceClock
     counts: Counter[str]
     spans: Spans

@@ -11,14 +11,14 @@ _NEVER_NS: Final = 2**63
 
 
 class SpawnTask(Protocol):
-    """Runs something beside the rest, if somebody serves at the moment; whether somebody does."""
+    """Runs something beside the rest, if the owner is served at the moment; whether it is."""
 
     def __call__(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
         """Begin with `function(*args)`."""
 
 
 class Alarm:
-    """Rings by the clock, as long as somebody serves.
+    """Rings by the clock, as long as its owner is served.
 
     `spawn` runs what waits; `next_ns` says when the first timer is due, if there is any, and `ring` is told the time
     when one is.
@@ -43,7 +43,7 @@ class Alarm:
             self._spawn(self._keep_time, due_ns, self._set)
 
     def go_on(self) -> None:
-        """See to it that the next timer is not missed, also when whoever kept the time is gone."""
+        """See to it that the next timer is not missed, also when the task that kept the time is gone."""
         self._at_ns = _NEVER_NS
         self.by(self._next_ns())
 

@@ -24,23 +24,23 @@ __all__ = ["FIRST_SILENCE_S", "Inactivity"]
 
 _log = logging.getLogger("batonpass.simserver.owners.inactivity")
 
-# Shorter silences are nobody's business: players blink.
+# Shorter silences do not matter: players blink.
 FIRST_SILENCE_S: Final = 10
 SWEEP_S: Final = 2.0
-# Of thousands of silent owners so many are asked about in one sweep. They share a parcel, and at home one look at
+# Of thousands of silent owners this many are asked about in one sweep. They share a parcel, and at home one look at
 # whether its copy misses anything; 256 that did not took most of what a server that was being drained of 10,000 had.
 MAX_ASKED: Final = 64
-# Who owns it is asked after so many times the first silence, then after twice that, and so on up to the most.
+# The owner is asked for after this many times the first silence, then after twice that, and so on up to the most.
 CONFIRM_SILENCES: Final = 6
 MOST_CONFIRM_S: Final = 600
-# Of these so many in one sweep: nobody waits for an answer, and nearly all of them are in vain.
+# Of these at most this many in one sweep: no answer is waited for, and nearly all of them are in vain.
 MAX_CONFIRMED: Final = 16
 _NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
 class _WatchedOwnership:
-    """One ownership during one stay: since when it is watched, and after how long a silence home is asked (again)."""
+    """One ownership in one custody term: watched since when, and the silence after which home is asked (again)."""
 
     fence: Fence
     owner_rev: int
@@ -61,7 +61,7 @@ class Inactivity:
 
     Args:
         told: is given every answer.
-        first_silence_s: nobody is asked about shorter silences.
+        first_silence_s: home is not asked about shorter silences.
         sweep_s: how often it looks.
     """
 
@@ -88,7 +88,7 @@ class Inactivity:
         self._heard_ns[player] = self._clock.monotonic_ns()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look who is silent, and ask, until cancelled."""
+        """Look which players are silent, and ask, until cancelled."""
         task_status.started()
         while True:
             await self._clock.sleep_s(self._sweep_s)
@@ -108,9 +108,10 @@ class Inactivity:
             watched = before.get(holding.id)
             fence = holding.life.fence
             if watched is not None and fence == watched.fence.raised():
-                # A leave was refused, which raises the fence by one epoch; whoever begins anew is two above, or more.
+                # A hand-over was refused, which raises the fence by one epoch; an entity that begins anew is two above,
+                # or more.
                 watched.fence = fence
-            # It may have left, or stood still, and begun anew between two sweeps: nobody could be heard meanwhile.
+            # It may have left, or been unleased, and begun anew between two sweeps: no player could be heard meanwhile.
             if watched is None or watched.owner_rev != owner_rev or watched.fence != fence:
                 watched = self._new_watch(fence, owner_rev, now_ns)
             self._watched[holding.id] = watched

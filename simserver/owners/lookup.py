@@ -1,14 +1,14 @@
 """Finding out who owns an entity, when a player claims an ownership that this server has not heard of.
 
 The home instance tells every change of owner by itself; that word may be lost with a homeserver, or reach a server that
-has just handed the entity on. So whoever gives an input under a later revision than the known one makes this server ask
-its home: at most once a second for each entity, and for so many at a time, because any player may claim anything.
+has just handed the entity on. So an input under a later revision than the known one makes this server ask its home: at
+most once a second for each entity, and for `MAX_ASKED` at a time, because any player may claim anything.
 
-Word of another owner that comes to who has the entity no more: a hint goes after the entity.
+Word of another owner that comes to a former authority: a hint goes after the entity.
 
-Home tells whoever the log names. After a direct pass that is the former authority, until the pass was reported. It
-cannot prove to the next one what home has said, and whoever was believed without proof could lock everybody out with a
-revision that the log never reaches. So the hint only makes whoever has the entity ask home: as a player does that
+Home tells the authority that the log names. After a direct pass that is the former one, until the pass was reported. It
+cannot prove to the next one what home has said. A server that was believed without proof could lock all owners out with
+a revision that the log never reaches. So the hint only makes the present authority ask home: as a player does that
 claims an ownership of which nothing was heard, and as seldom (`simserver.owners.lookup`).
 """
 
@@ -94,11 +94,11 @@ class OwnerLookup:
 
 
 MAX_HINTS: Final = 4
-"""So many servers a hint may come to, each under a higher fence than the one before."""
+"""Servers that one hint may come to, each under a higher fence than the one before."""
 AGAIN_NS: Final = 1_000_000_000
-"""The same hint is sent on once in so long, whoever repeats it."""
+"""The shortest time between two forwards of the same hint."""
 MAX_SENT_ON: Final = 10_000
-"""Of so many hints it is remembered when they were sent on; the oldest are forgotten first."""
+"""The hints remembered as sent on; the oldest are forgotten first."""
 
 
 class OwnerHints:
@@ -116,7 +116,7 @@ class OwnerHints:
         self._send_after(entity, owner_rev, forwards=1)
 
     def came(self, hint: OwnerHint) -> None:
-        """Somebody who had the entity before has heard that its owner has changed."""
+        """A former authority has heard that the entity's owner has changed."""
         holding = self._holdings.get(hint.entity)
         if holding is not None:
             holding.life.acceptance.hinted(holding.life, hint.owner_rev)

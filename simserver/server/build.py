@@ -1,8 +1,8 @@
 """The composition of a simulation server: all its parts, wired in one place, over ports that are real or simulated.
 
-What knows nothing of entities comes first (`SimserverPorts`), then what outlives the process (`Durable`), then the
-lease, by which everything else asks whether it may act. What the lease needs of what is built after it, it is bound to
-at the end; until then there is none.
+Parts that know nothing of entities come first (`SimserverPorts`), then those that outlive the process (`Durable`), then
+the lease, by which everything else asks whether it may act. The lease
+is bound at the end to parts that it needs and that are built after it; until then there is none.
 """
 
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class PartTypes:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildLimits:
-    """Sizes and times that nobody configures; in a simulation, which is small and short, they are smaller."""
+    """Sizes and times that are not configured; in a simulation, which is small and short, they are smaller."""
 
     departures: DepartureLimits = field(default_factory=DepartureLimits)
     first_silence_s: int = FIRST_SILENCE_S
@@ -112,7 +112,7 @@ def build(
         durable.ledger,
         interval_s=config.copy_interval_s,
         checkpoint_s=config.checkpoint_interval_s,
-        followers=config.backup_replicas,
+        backup_replicas=config.backup_replicas,
     )
     departures = types.departures(ports, lease, holdings, admissions, replication.left, limits=limits.departures)
     arrivals = types.arrivals(ports, lease, holdings, departures, reception, durable.stages)
@@ -173,7 +173,7 @@ def build(
             counts,
             after_s=config.passivate_after_s if hasattr(world, "may_sleep") else 0.0,
             period_s=environment.period_s,
-            put_away=replication.put_away,
+            passivated=replication.passivated,
         ),
         inactivity=types.inactivity(ports, holdings, arrivals.owned, limits.first_silence_s, limits.silence_sweep_s),
         unresolved=UnresolvedTransfers(ports, lease, holdings, arrivals.unsettled, arrivals.still_wants),

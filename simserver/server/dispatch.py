@@ -95,15 +95,15 @@ _log = logging.getLogger("batonpass.simserver")
 
 # Parcels that are being opened or wait for a key at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_PARCELS: Final = 256
-# What an entity stands still for until it has been taken: the leave to begin with it, and the answer.
+# Messages for which an entity is frozen until they have been taken: the permission to begin, and the answer.
 _AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
-# What one simulation server says to another, and what is acted on before any certificate proves that it may.
+# Messages from one simulation server to another that are acted on before any certificate proves that they may.
 _OF_SERVERS: Final = (StateTransfer, StageState, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Durable:
-    """What of a server outlives its process."""
+    """The parts of a server that outlive its process."""
 
     ledger: Ledger
     stages: Stages
@@ -164,8 +164,8 @@ class SimserverNode:
         """Tick every entity at whole multiples of the period of the monotonic clock.
 
         Servers of one machine therefore tick together, and a hand-over that fits between two ticks costs none. No tick
-        begins before the entities have had the last one: those that are due meanwhile are skipped. Who has just
-        arrived or been woken, or is busy with its inputs, may have it a moment later than the others, unmeasured.
+        begins before the entities have had the last one: those that are due meanwhile are skipped. An entity that
+        has just arrived or woken, or is busy with inputs, may have it a moment later than the others, unmeasured.
         """
         period_ns = round(1e9 / self.config.tick_hz)
         task_status.started()
@@ -180,7 +180,7 @@ class SimserverNode:
             last_due_ns = due_ns + late_periods * period_ns
             if skipped > 0:
                 self.counts["ticks_skipped"] += skipped
-            # Nobody ticks before there are actors: it takes a lease, which is asked for by a server that runs.
+            # No entity ticks before there are actors: that takes a lease, for which only a running server asks.
             if not self.tick_all() or self.system is None:
                 continue
             self.loads.meter.began(due_ns)
@@ -191,7 +191,7 @@ class SimserverNode:
     def tick_all(self) -> bool:
         """Have every entity tick; false if this server has no lease for that."""
         if not self.lease.may_act(self.clock.monotonic_ns()):
-            # Somebody else may be given what lives here, from a moment on that this server cannot know.
+            # Another server may be given what lives here, from a moment on that this server cannot know.
             self.counts["ticks_without_lease"] += 1
             return False
         tick, rounds = TickNow(), self.environment.rounds
@@ -199,7 +199,7 @@ class SimserverNode:
         self.environment.feed.round_begins(rounds.count)
         for holding in self.holdings:
             life = holding.life
-            # Who stands still for a hand-over has nothing to do with it: in bulk that is every second one.
+            # A frozen entity applies no tick: in bulk that is every second one.
             if not life.frozen and (life.sleep is None or life.sleep.is_over(rounds.count)):
                 holding.cast(tick)
         return True
@@ -232,12 +232,12 @@ class SimserverNode:
         """Whether anything is done that others decided; counted if not."""
         if not self.lease.log_went_back:
             return True
-        # What others decide by that log would be done under fences that were given before.
+        # Decisions of others by that log would be carried out under fences that were given before.
         self.counts["dropped_log_went_back"] += 1
         return False
 
     def take_bare(self, message: LinkMessage, peer: str, address: tuple[str, int]) -> None:
-        """Take what travels without a parcel: who sends it, the link's session says."""
+        """Take what travels without a parcel: its sender is that of the link's session."""
         match message:
             case Input():
                 self._input(message, peer)
@@ -256,7 +256,7 @@ class SimserverNode:
                 self.counts["unexpected_message"] += 1
 
     def _failed(self, received: Received, error: Exception) -> None:
-        """What taking a message has raised: it is a bad one, cannot be taken now, or ran into an error of ours."""
+        """Sort an error of taking a message: it is a bad one, cannot be taken now, or ran into an error of ours."""
         if isinstance(error, MessageError | CryptoError):
             self.counts["bad_message"] += 1
             self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
@@ -275,7 +275,7 @@ class SimserverNode:
         self.counts["inputs"] += 1
         self.inactivity.heard(player)
         if not self.lease.may_act(self.clock.monotonic_ns()):
-            # It is not acknowledged, so the player repeats it, to whoever has authority then.
+            # It is not acknowledged, so the player repeats it, to the authority of that time.
             self.counts["input_without_lease"] += 1
             return
         holding = self.holdings.get(message.entity)
@@ -305,7 +305,7 @@ class SimserverNode:
         self.outbox.tell_player(player, answer)
 
     def _take_at_once(self, parcel: Parcel, received: Received) -> bool:
-        """Open and do what somebody waits for, if nobody has to be asked for keys; whether that is so.
+        """Open and do what a server waits for, if no key has to be asked for; whether that is so.
 
         A task of its own for it would begin two turns of the scheduler later, a tenth of a hand-over.
         """
@@ -323,7 +323,7 @@ class SimserverNode:
         return self._done_at_once(opened, received)
 
     def _done_at_once(self, opened: OpenedMessage, received: Received) -> bool:
-        """Do what somebody waits for, if nobody has to be asked for keys; whether that is so."""
+        """Do what a server waits for, if no key has to be asked for; whether that is so."""
         message = opened.message
         try:
             if isinstance(message, Activated):
@@ -339,7 +339,7 @@ class SimserverNode:
         return True
 
     async def _take(self, parcel: Parcel, received: Received) -> None:
-        # Before anybody is asked for keys: a peer can name whom it likes.
+        # Before keys are asked for: a peer can name any sender.
         _check_peer(jose.peek_sender_untrusted(parcel.sealed), received)
         opened = await self._open_untrusted(parcel)
         _check_peer(opened[0].sender, received)
@@ -420,7 +420,7 @@ class SimserverNode:
                 await self._dispatch_of_home(opened)
 
     async def _dispatch_of_home(self, opened: OpenedMessage) -> None:
-        """What only homeservers of an entity's instance say."""
+        """Take a message that only homeservers of an entity's instance may send."""
         match opened.message:
             case Order() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))
@@ -456,7 +456,7 @@ class SimserverNode:
                 raise MessageError(f"a simulation server takes no {other.type}")
 
     def release(self, entity: str, *, discard_inputs: bool) -> bool:
-        """Simulate an entity again that stands still; whether there is one."""
+        """Simulate an entity again that is quarantined or asleep; whether there is one."""
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
 

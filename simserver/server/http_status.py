@@ -1,7 +1,7 @@
 """A simulation server's local HTTP face: health, what it holds, its custody log, its actors. For people and tools.
 
 All of it only reads, except that an operator may hold actors still and end them (`actors.observe.observation`), and
-release entities that stand still.
+release quarantined entities.
 """
 
 from dataclasses import asdict
@@ -75,7 +75,7 @@ def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> API
 
     @routes.get("/v1/local/quarantine")
     async def quarantine() -> list[Quarantined]:
-        """The entities that stand still, and why; their states are at /v1/local/entities/{entity_id}?state=true."""
+        """The quarantined entities, and why; their states are at /v1/local/entities/{entity_id}?state=true."""
         found = []
         for holding in node.holdings:
             if (life := holding.life).broken:

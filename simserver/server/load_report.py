@@ -42,12 +42,12 @@ __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_r
 _log = logging.getLogger("batonpass.simserver.server.load_report")
 
 REPORT_EVERY_S: Final = 1.0
-# What was just stopped is reported so soon, with all that were meanwhile.
+# An entity that was just stopped is reported this soon, with all that were stopped meanwhile.
 STILL_S: Final = 0.05
 # While some are stopped the log says so as often as this.
 SAY_NS: Final = 60_000_000_000
-# While so many are on their way nobody needs to know who else is here: to look through ten thousand entities, ten times
-# a second, would take more than to hand some of them over.
+# While this many are on their way no census is needed: to look through ten thousand entities, ten times a second, would
+# take more than to hand some of them over.
 CROWDED: Final = 1024
 _PPM: Final = 1_000_000
 _Placed = tuple[str, Holding]
@@ -66,10 +66,10 @@ class Affine(Protocol):
 class Rooted(Protocol):
     """A world of whose entities some are *immovable*: balance leaves them where they are.
 
-    With them stay those of their affinity group that are on the same server: a group is moved whole or not at all. Who
-    asks for a move gets it, `destination` and the player among them. A drained server gives them up too: it is about to
-    be taken down, and who stayed would be taken over elsewhere from a copy, with less than it had. Who is quarantined
-    is not asked about: it stays without that.
+    With them stay those of their affinity group that are on the same server: a group is moved whole or not at all. A
+    move that is asked for is made, by `destination` or the player say. A drained server gives them up too: it is about
+    to be taken down, and what stayed would be taken over elsewhere from a copy, with less than it had. The world is not
+    asked about a quarantined entity: that stays in any case.
     """
 
     def immovable(self, state: Any) -> bool:
@@ -156,23 +156,23 @@ def census_rows(
 ) -> list[CensusRow]:
     """At most `limit` of the entities that may be moved (`stays`), groups beside each other.
 
-    Whoever reads it takes what there is of a group for all of it. So of whom not all can be named, or may be moved
-    now, nobody is, unless the server is drained: then all have to go, and the later ones go after the first. Who is
-    immovable gets the room that is left: were they named first, a hot server full of them could never be relieved.
-    Who stands still because the world here does not take it is named before all others, whatever else may be moved.
+    A reader takes what there is of a group for all of it. So a group is named whole or not at all, unless the server is
+    drained: then all have to go, and the later ones go after the first. Immovable entities get the room that is left:
+    were they named first, a hot server full of them could never be relieved. An untaken entity is named before all
+    others, whatever else may be moved.
     """
-    # What stands still wherever it goes costs nothing, and is not to be sent about.
-    everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine.wherever]
+    # An entity that is quarantined wherever it goes costs nothing, and is not to be sent about.
+    candidates = [holding for holding in holdings if is_drained or not holding.life.quarantine.wherever]
     untaken: list[_Placed] = []
-    if not is_drained and any(one.life.is_untaken for one in everybody):
-        untaken = [("", one) for one in _each_kind_in_turn(everybody) if stays(one.id)]
-        # What is taken nowhere must not keep a hot server from being relieved.
+    if not is_drained and any(one.life.is_untaken for one in candidates):
+        untaken = [("", one) for one in _each_kind_in_turn(candidates) if stays(one.id)]
+        # Entities that no server takes must not keep a hot server from being relieved.
         untaken = untaken[: min(limit, MAX_CENSUS // 2)]
         limit -= len(untaken)
-        everybody = [one for one in everybody if not one.life.is_untaken] if limit else []
-    grouped = [(_group(world, one), one) for one in everybody] if isinstance(world, Affine) else []
+        candidates = [one for one in candidates if not one.life.is_untaken] if limit else []
+    grouped = [(_group(world, one), one) for one in candidates] if isinstance(world, Affine) else []
     grouped.sort(key=lambda pair: (pair[0], pair[1].id))
-    placed = grouped or [("", one) for one in everybody]
+    placed = grouped or [("", one) for one in candidates]
     may_go = ((group, one) for group, one in placed if stays(one.id))
     # Ten times a second while ten thousand are drained: a look at each of them was a tenth of what the server had.
     staying = list(islice(may_go, limit)) if is_drained else list(may_go)
@@ -194,26 +194,26 @@ def census_rows(
     ]
 
 
-def _each_kind_in_turn(everybody: list[Holding]) -> list[Holding]:
+def _each_kind_in_turn(candidates: list[Holding]) -> list[Holding]:
     """Those that are not taken here: one of each kind and form, then the next of each.
 
-    What is taken nowhere, however many there are of it, leaves room for what is taken elsewhere.
+    Kinds that no server takes, however many entities they have, leave room for those taken elsewhere.
     """
     alike: dict[tuple[str, int], list[Holding]] = defaultdict(list)
-    for one in everybody:
+    for one in candidates:
         if one.life.is_untaken:
             alike[one.life.kind, one.life.schema].append(one)
     return [one for turn in zip_longest(*alike.values()) for one in turn if one is not None]
 
 
 def _movable_first(staying: list[_Placed], rooted: Collection[str]) -> list[_Placed]:
-    """In the same order, but those at the end that are `rooted`, or in a group with one who is."""
+    """In the same order, but those at the end that are `rooted`, or in a group with one that is."""
     rooted_groups = {group for group, holding in staying if group and holding.id in rooted}
     return sorted(staying, key=lambda pair: pair[1].id in rooted or pair[0] in rooted_groups)
 
 
 def _whole_groups(placed: list[_Placed], staying: list[_Placed], limit: int) -> list[_Placed]:
-    """Of those that stay at most `limit`, without groups of which that leaves somebody out."""
+    """Of those that stay at most `limit`, without groups that would not be whole."""
     present, found = Counter(group for group, _ in placed), list[_Placed]()
     for group, members in groupby(staying, key=itemgetter(0)):
         together = list(members)
@@ -230,7 +230,7 @@ def _here_ms(life: Life, period_s: float) -> int:
 
 
 def _cost_ns(life: Life) -> int:
-    """What its world takes for a tick of it: nothing while it sleeps, or stands still."""
+    """What its world takes for a tick of it: nothing while it is asleep, quarantined or suspended."""
     return 0 if life.sleep is not None or life.broken or life.ownership.suspended else life.step_ns
 
 
@@ -261,7 +261,7 @@ def _group(world: Affine, holding: Holding) -> str:
 def _a_group(said: Any) -> str:
     """What a world said of a group, as it fits a census. Raises `TypeError` or `ValueError` if it is none."""
     if not isinstance(said, str):
-        # As texts "None" and "7" would be groups, with everybody in them of whom it says nothing.
+        # As texts "None" and "7" would be groups, with all entities in them of which it says nothing.
         raise TypeError(f"affinity has to name a group, or give an empty text, not {said!r:.40}")
     if not is_text(said):
         raise ValueError("affinity gave a text that cannot be written")

@@ -60,10 +60,10 @@ __all__ = ["Shell", "main", "open_shell", "run", "supervision_tree"]
 
 _log = logging.getLogger("batonpass.simserver")
 
-# Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
-# fails this often fails every time.
+# Each supervisor gives up beyond `max_restarts` within `window_s`. What fails by accident fails rarely; what fails this
+# often fails every time.
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
-# Entities crash independently of each other, and one that crashes on and on is made to stand still
+# Entities crash independently of each other, and one that crashes on and on is quarantined
 # (`simserver.entity.state`). Only when they do so in masses, what is wrong is not the entities.
 MAX_ENTITY_RESTARTS: Final = 1000
 ENTITY_RESTARTS_WINDOW_S: Final = 5.0
@@ -85,7 +85,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
     """Build a server over what is real: its keys, its link, its home instance, its disk; nothing runs yet.
 
     Raises:
-        ConfigError, KeyFileError: the world, who is to listen, secrets or keys cannot be used.
+        ConfigError, KeyFileError: the world, listeners, secrets or keys cannot be used.
     """
     keys = KeyService(
         config.name,
@@ -142,7 +142,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
 
 
 def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
-    # Who is killed on purpose leaves its custody log behind.
+    # An actor that is killed on purpose leaves its custody log behind.
     note = None if breakpoints_of(config.name) is None else custody_file(config.directory / "custody.jsonl")
     return Durable(
         ledger=Ledger(config.name, config.directory / "tree"),
@@ -156,7 +156,7 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 
 
 def supervision_tree(shell: Shell) -> SupervisorSpec:
-    """Who restarts whom, in the order of starting; docs/supervision.md has the reasons."""
+    """Which supervisor restarts what, in the order of starting; docs/supervision.md has the reasons."""
     node = shell.node
     app = make_status_app(node, shell.keys, shell.operator_token)
     web = WebService(app, node.config.rest.host, node.config.rest.port)
@@ -204,7 +204,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
 async def _serve_ledger(node: SimserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """The ledger; when it is opened for the first time, what it knows of earlier lives of this server is remembered.
 
-    When the server is stopped, everything that lives here is written to it, so that it goes on from there.
+    When the server is stopped, everything that lives here is written to it, so that it is resumed from there.
     """
     await node.ledger.serve_to_the_end(partial(remember, node), node.replication.check_in_all, task_status=task_status)
 

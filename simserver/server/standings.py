@@ -84,7 +84,7 @@ class StandingAnswers:
 
 
 def _why_frozen(departure: Departure) -> str:
-    """Whom it waits for, how often that was asked, and what was said last."""
+    """The server it waits for, how often that was asked, and what was said last."""
     target, machine = departure.plan.target, departure.machine
     match machine.phase:
         case OutgoingPhase.STAGING:

@@ -2,7 +2,7 @@
 
 Write a class with these methods, name it in the configuration (`world = "package.module:ClassName"`), and its entities
 can be handed from server to server. State is plain CBOR data (numbers, texts, bytes, lists, maps), so that it travels,
-hashes and compares without ceremony; what could not travel is not committed, and its entity stands still
+hashes and compares without ceremony; what could not travel is not committed, and its entity is quarantined
 (`simserver.world.portability`). The same state and inputs must give the same next state on every machine.
 
 What a world may have beside `World`'s methods:
@@ -20,17 +20,17 @@ What a world may have beside `World`'s methods:
     Whether steps without inputs would leave this state, its timers and chance as they are, and `destination` too. Then
     there are none, until an input comes or a timer ends; see `simserver.entity.sleep`. Every tick is wanted, if absent.
 `affinity(state) -> str`
-    The affinity group of an entity in this state, at most 64 characters: whom drain and balance keep together. In none,
+    The affinity group of an entity in this state, at most 64 characters: drain and balance keep it together. In none,
     if it is empty or absent; see `simserver.server.load_report`.
 `immovable(state) -> bool`
     Whether balance has to leave an entity in this state on the server that it is on, and with it those of its affinity
-    group there. Drained servers give it up all the same, and it goes where somebody asks for it, `destination` among
-    them. Nobody is, if absent; see `simserver.server.load_report`.
+    group there. Drained servers give it up all the same, and it goes where it is asked for, by `destination` say.
+    No entity is, if absent; see `simserver.server.load_report`.
 `participants: Mapping[str, Participant]`
     What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
     `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
-    the entity goes on, `release(entity)` frees it once the entity has left or ended. Never is the right result of a
-    step to depend on it: copies and checkpoints do not have it, and a part that fails or is too large is left behind.
+    the entity is activated, `release(entity)` frees it once the entity has left or ended. Never is the right result of
+    a step to depend on it: copies and checkpoints do not have it, and a part that fails or is too large is left behind.
     See `simserver.world.participants`. Nothing but the state moves, if absent.
 """
 

@@ -5,14 +5,15 @@ It may have `participants`, a mapping of names to `Participant`s, each of which 
 calls this grain migration, and gave it the names.
 
 `dehydrate` is called at the freeze, and only then: what it gives is in the frozen state, so the certificate's hash
-covers it, and it is staged, passed and activated with it. The server that goes on from that state has its participants
-`rehydrate` it before the first tick. Copies for followers and checkpoints have the state alone: who goes on from one of
-these begins with empty parts, and `rehydrate` is not called. Nor is it for a part that was left behind.
+covers it, and it is staged, passed and activated with it. The server that resumes from that state has its participants
+`rehydrate` it before the first tick. Copies for backup replicas and checkpoints have the state alone: a server that
+resumes from one of these begins with empty parts, and `rehydrate` is not called. Nor is it for a part that was left
+behind.
 
 A part never stops a hand-over and never breaks an entity. One that raises, is no CBOR data or is too large is left
 behind, and counted: `part_failed`, `part_too_large`. One that is not known where it comes is counted there
-(`part_unknown`), and is gone with the next tick. An entity that stands still because its world failed takes no parts
-along: nobody knows what the failed step made of them.
+(`part_unknown`), and is gone with the next tick. A quarantined entity takes no parts along: what the failed step
+made of them is unknown.
 """
 
 import logging
@@ -43,7 +44,7 @@ __all__ = [
 
 _log = logging.getLogger("batonpass.simserver.world.participants")
 
-# Of one entity. The entity stands still while they are on their way, beside its state.
+# Of one entity, which is frozen while they are on their way, beside its state.
 MAX_PARTS: Final = 16
 MAX_PART_NAME: Final = 64
 MAX_PARTS_BYTES: Final = 4 * 1024 * 1024
@@ -53,7 +54,7 @@ _ENTRY_BYTES: Final = 16
 KEY: Final = "participants"
 """In a snapshot. The longest of its keys, so it stands last: what was sent ahead of the state stays where it is."""
 
-# A plain one, that searches through all states can copy; nobody writes into it.
+# A plain one, that searches through all states can copy; it is never written to.
 NO_PARTS: Final[Mapping[str, bytes]] = {}
 
 
@@ -63,7 +64,7 @@ class Participant(Protocol):
     def dehydrate(self, entity: str, state: Any) -> Any:
         """What is kept of the entity, as plain CBOR data; None if there is nothing to carry.
 
-        Nothing may be given up by it: if the hand-over is refused the entity goes on here, and nobody calls
+        Nothing may be given up by it: if the hand-over is refused the entity is resumed here, without a call of
         `rehydrate`. It is called once at most between two ticks.
         """
 

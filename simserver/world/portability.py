@@ -1,8 +1,8 @@
-"""What a state has to be so that it can leave: it can be written, and whoever goes on with it can read it again.
+"""What a state has to be so that it can leave: it can be written, and the next server can read it again.
 
 Not all that a world may return is so. A text with half a surrogate pair, an object of the world's own, a structure that
 contains itself cannot be written; what is nested too deep can be written and not be read. Some of that comes with the
-inputs that players give. Such a state could neither be copied nor handed over, and the servers that go on with its
+inputs that players give. Such a state could neither be copied nor handed over, and the servers that take over its
 entity would find that out one after the other. So states are looked at before they count.
 
 To encode a state with every tick would take as long as the tick. A `glance` at plain data says the same of it sooner.
@@ -24,7 +24,7 @@ from batonpass.authority.wire.cbor import loads_state_untrusted
 __all__ = ["MAX_LEVELS", "Glance", "NotPortable", "a_state", "copied", "glance", "is_text", "portable"]
 
 READER_LEVELS: Final = 400
-"""So many maps, lists and tags `cbor2.loads` takes within each other. `cbor2.dumps` writes more, until the stack
+"""The maps, lists and tags that `cbor2.loads` takes within each other. `cbor2.dumps` writes more, until the stack
 overflows, which ends the process: so levels are counted before anything is encoded."""
 MAX_LEVELS: Final = READER_LEVELS - 1
 """Of a state: it stands in the map of a snapshot. Whatever that goes into (parcels, stages, rows) has it as bytes."""
@@ -35,12 +35,12 @@ _MAX_SET_LEVELS: Final = 8
 
 _SIMPLE: Final = frozenset((int, float, bool, type(None), bytes))
 _NESTED: Final = frozenset((dict, list, tuple))
-# Of so many members the types are compared at once.
+# The members whose types are compared at once.
 _MANY: Final = 16
 # Of a value with more members it is seen first how many there would be to go through.
 _FEW: Final = 2**20
 _ATOMS: Final = _SIMPLE | {str}
-# Of a text that is not ASCII every letter is looked at. So many of them count as one member.
+# Of a text that is not ASCII every letter is looked at. This many of them count as one member.
 _LETTERS: Final = 16
 
 
@@ -57,7 +57,7 @@ class Glance(Enum):
 
 
 def glance(value: Any, most: float = float("inf")) -> Glance:
-    """Look at a value, level by level, through at most so many members of maps and lists.
+    """Look at a value, level by level, through at most `most` members of maps and lists.
 
     Raises:
         NotPortable: it is nested too deep, or contains itself.
@@ -217,11 +217,11 @@ def _members_of(value: Any, most: int) -> int:
 def portable(value: Any) -> bytes:
     """Its canonical CBOR, which can be read again.
 
-    What contains the same list many times, or itself, has many members where it takes little memory: nobody goes
-    through more of them than a state can have bytes.
+    A value that contains the same list many times, or itself, has many members where it takes little memory: not more
+    of them are looked through than a state can have bytes.
 
     Raises:
-        NotPortable: there is none, or nobody could read it.
+        NotPortable: there is none, or no server could read it.
     """
     try:
         seen = glance(value, _FEW)

@@ -86,7 +86,7 @@ class EntityRandom:
         """A whole number from 0 up to, not including, `bound`, each as likely; `bound` is 1 to 2^64."""
         if not 1 <= bound <= 1 << 64:
             raise ValueError(f"a bound is 1 to 2^64, not {bound}")
-        # What would make small numbers likelier is drawn again.
+        # A number that would make small ones likelier is drawn again.
         limit = (1 << 64) - (1 << 64) % bound
         while (drawn := self.bits()) >= limit:
             pass
@@ -108,7 +108,7 @@ class Timers:
         return iter(sorted(self._timers))
 
     def set(self, name: str, in_ticks: int) -> None:
-        """`name` ends in so many ticks (1 is the next), and not when it would have ended before.
+        """`name` ends in `in_ticks` ticks (1 is the next), and not when it would have ended before.
 
         Raises:
             ValueError: the name or the number makes no sense, or there would be more than `MAX_TIMERS`.

@@ -46,9 +46,9 @@ def _flaw_of_method(name: str, method: Any) -> str:
         return f"{name} is {method!r:.40}: make it a plain method, or leave it out"
     looked_at = (method, type(method).__call__)
     if any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in looked_at):
-        return f"{name} is `async def`, which nobody would await: make it a plain method"
+        return f"{name} is `async def`, which is never awaited: make it a plain method"
     if any(map(inspect.isgeneratorfunction, looked_at)):
-        return f"{name} is a generator, which nobody would run: let it return and not yield"
+        return f"{name} is a generator, which is never run: let it return and not yield"
     return ""
 
 

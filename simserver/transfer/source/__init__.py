@@ -1,1 +1,1 @@
-"""The old authority of a transfer: who leaves, when, and how often it is tried."""
+"""The old authority of a transfer: which entities leave, when, and how often it is tried."""

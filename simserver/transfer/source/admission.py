@@ -29,7 +29,7 @@ __all__ = ["MAX_UNSURE", "PATIENCE_NS", "Reception", "TargetAdmission", "TargetA
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.admission")
 
-# Longer than a server takes to restart: the entity goes on meanwhile, so there is no hurry to give up.
+# Longer than a server takes to restart: the entity is simulated meanwhile, so there is no hurry to give up.
 PATIENCE_NS: Final = 5_000_000_000
 FIRST_REPEAT_NS: Final = 250_000_000
 MAX_REPEAT_NS: Final = 1_000_000_000
@@ -45,7 +45,7 @@ Decided = Callable[[str], None]
 
 
 class TargetAdmission(Protocol):
-    """Who says whether a target would take an entity; see `TargetAdmissions`."""
+    """Says whether a target would take an entity; see `TargetAdmissions`."""
 
     def ask(self, target: str, need: Need, decided: Decided, *, afresh: bool = False) -> None:
         """Find out whether `target` has a place for this; `decided` hears it once, perhaps before this returns.
@@ -173,8 +173,8 @@ class TargetAdmissions:
 class Reception:
     """The side of the target: what this server takes.
 
-    That it is drained may be over when somebody asks, and whoever ended the drain was told that it takes entities
-    again. So home is asked before anybody is refused for it.
+    The drain may be over when a source asks, and the operator that ended it was told that the server takes entities
+    again. So home is asked before a source is refused for it.
 
     Args:
         lease: says whether this server is drained, and as which incarnation it takes them.
@@ -206,7 +206,7 @@ class Reception:
             return
         need = Need(message.kind, message.schema_version, message.state_bytes)
         key = opened.sender, need
-        # What finds no room, or waits already, is repeated, and the entity simulated.
+        # A question that finds no room, or waits already, is repeated, and the entity simulated.
         if key not in self._unsure and len(self._unsure) < MAX_UNSURE:
             self._unsure.add(key)
             self._lease.once_renewed(partial(self._answer_surely, opened, message, key))

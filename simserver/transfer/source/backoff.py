@@ -6,15 +6,15 @@ what *drain and balance* had begun with it and was refused, for whatever reason,
 time the pause is longer, up to a bound. Neither matters for what is ordered: the group in which its home has it moved,
 say.
 
-Instances whose home does not say whether it would have an entity: worlds that want one there are not listened to.
+To instances whose home does not say whether it would have an entity no world's wish is followed.
 
-To find out takes a freeze of five seconds (`homeserver.names.foreign_admission`), which players see. So after it nobody
-goes there by the wish of a world for a while, and then one entity, to try. What is ordered goes all the same.
+To find out takes a freeze of five seconds (`homeserver.names.foreign_admission`), which players see. So after it no
+entity goes there by the wish of a world for a while, and then one, to try. An ordered entity goes all the same.
 
 How long a hand-over may take before it is worth repeating: longer than they take at the moment.
 
 Messages are not lost by the link while both ends live; a repetition is for servers that have restarted. One that comes
-because everybody is busy makes everybody busier, so it waits, as TCP's retransmission timer does (RFC 6298), for what
+because servers are busy makes them busier, so it waits, as TCP's retransmission timer does (RFC 6298), for what
 is usual plus four times what that varies by. Pure.
 """
 
@@ -47,19 +47,19 @@ __all__ = [
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.departures")
 
-# For so long a target that refused is believed (`authority.machines.capacity`).
+# How long a target that refused is believed (`authority.machines.capacity`).
 FIRST_WISH_NS: Final = 1_000_000_000
 # At once, if it holds wherever the world wants it: too large states are encoded and hashed as a whole.
 LONGEST_WISH_NS: Final = 10_000_000_000
 MAX_TARGETS: Final = 8
-"""Of so many that one entity was refused by it is remembered; a world that thinks of ever more is heard."""
-# Home proposes the whole of a hierarchy half a second after a refusal: who tried again before it is ordered to go would
-# stand still for the wrong transfer then, and keep the whole group waiting for the order to be repeated.
+"""The targets remembered that refused one entity; a world that thinks of ever more is heard."""
+# Home proposes the whole of a hierarchy half a second after a refusal: a member that tried again before would be
+# frozen for the wrong transfer then, and keep the whole group waiting for the order to be repeated.
 FIRST_PAUSE_NS: Final = 2_000_000_000
 LONGEST_PAUSE_NS: Final = 5_000_000_000
 # Longer than the longest pause of a drain, so that it sees at all times what keeps it waiting.
 TOO_LARGE_NS: Final = 30_000_000_000
-# A refusal so long after the last pause has another cause than the one before.
+# A refusal this long after the last pause has another cause than the one before.
 FORGET_NS: Final = 60_000_000_000
 MAX_ENTITIES: Final = 65_536
 
@@ -172,7 +172,7 @@ class RetryBackoff:
         self._stays.pop(entity, None)
 
     def refused(self, entity: str) -> None:
-        """It stood still for drain or balance in vain: they leave it alone, each time for longer."""
+        """It was frozen for drain or balance in vain: they leave it alone, each time for longer."""
         before, now_ns = self._pauses.get(entity), self._clock.monotonic_ns()
         self._pauses[entity] = _next(before, now_ns, FIRST_PAUSE_NS, LONGEST_PAUSE_NS)
 
@@ -227,7 +227,7 @@ def _instance_of(server: str) -> str:
 
 
 MAX_FIRST_RETRY_NS: Final = 4_000_000_000
-# What one hand-over more takes all servers together, on cores that have other work too.
+# The time that one hand-over more takes all servers together, on cores that have other work too.
 EACH_NS: Final = 10_000_000
 
 
@@ -248,7 +248,7 @@ class RetryTimeout:
         return min(self.first_retry_ns + others * EACH_NS, MAX_FIRST_RETRY_NS)
 
     def took(self, duration_ns: int) -> None:
-        """A hand-over took so long, from its freeze to its end."""
+        """A hand-over took this long, from its freeze to its end."""
         if not self._usual_ns:
             self._usual_ns, self._varies_ns = float(duration_ns), duration_ns / 2
             return

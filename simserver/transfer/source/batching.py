@@ -1,9 +1,9 @@
-"""Who waits to leave for one server leaves in company: a place that becomes free alone is kept until there are more.
+"""Entities that wait to leave for one server leave in a batch: a single free place is kept until there are more.
 
-What leaves at the same moment shares its seals, its messages, its signatures and its steps of the log, all the way to
-its report, and each of those costs about as much for a hundred entities as for one. Were every free place taken at
-once, the company would come apart: what one of them loses on its way, in the queue of a busy server say, it would never
-make up for, and in the end each would leave by itself. What waits here is simulated meanwhile.
+Entities that leave at the same moment share seals, messages, signatures and steps of the log, all the way to
+their reports, and each of those costs about as much for a hundred entities as for one. Were every free place taken at
+once, the batch would come apart: what one of them loses on its way, in the queue of a busy server say, it would never
+make up for, and in the end each would leave by itself. Entities that wait here are simulated meanwhile.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from batonpass.simserver.transfer.source.departure import DeparturePlan
 __all__ = ["GATHER_S", "DepartureBatching"]
 
 GATHER_S: Final = 0.05
-"""A place is kept free for so long at most: some of those under way may take long, or for ever."""
+"""A place is kept free for this time at most: some of those under way may take long, or for ever."""
 
 
 class DepartureBatching:
-    """Has those `begin` who wait at `concurrency_limit`, many at a time."""
+    """Has plans `begin` that wait at `concurrency_limit`, many at a time."""
 
     def __init__(
         self,
@@ -35,17 +35,17 @@ class DepartureBatching:
         self._clock: Final = clock
         self._spawn: Final = spawn
         self._begin: Final = begin
-        # Targets for which somebody keeps the time.
+        # Targets for which a task keeps the time.
         self._gathering: set[str] = set()
 
     def go_on(self) -> None:
-        """Somebody serves again: whoever kept the time is gone."""
+        """It is served again: the task that kept the time is gone."""
         self._gathering.clear()
         for target in self.concurrency_limit.targets():
             self._leave(target)
 
     def place_free(self, target: str) -> None:
-        """Somebody who left for `target` is there, or stays."""
+        """An entity that left for `target` is there, or stays."""
         if self.concurrency_limit.is_worth_while(target) or not self._keeps_time(target):
             self._leave(target)
 

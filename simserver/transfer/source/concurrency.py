@@ -1,8 +1,8 @@
-"""How many entities leave for one server at a time: the others go on being simulated until there is a place.
+"""How many entities leave for one server at a time: the others are simulated until there is a place.
 
 A freeze should last as long as one hand-over takes, not as long as all that were begun at the same moment. What is
-frozen and waits for its turn is simulated by nobody, and is repeated when it takes too long, which makes all of them
-slower. So it is with bytes: of large states a few keep both servers busy, and whoever is frozen beside them waits until
+frozen and waits for its turn is not simulated, and is repeated when it takes too long, which makes all of them
+slower. So it is with bytes: of large states a few keep both servers busy, and what is frozen beside them waits until
 all of those have been encrypted and sent. Pure.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["AT_ONCE", "AT_ONCE_BYTES", "ConcurrencyLimit"]
 AT_ONCE: Final = 128
 """Enough to keep both servers busy while messages are on their way, in two companies apart from each other."""
 AT_ONCE_BYTES: Final = 4 << 20
-"""Nobody follows while so much is under way for one server, or more: a state may be larger than that."""
+"""No entity follows while this much is under way for one server, or more: a state may be larger than that."""
 
 
 class Leaver(Protocol):
@@ -55,7 +55,7 @@ class ConcurrencyLimit(Generic[L]):
         return entity in self._waits_for
 
     def is_full(self, target: str) -> bool:
-        """Whether nobody more can leave for there now."""
+        """Whether no more entities can leave for there now."""
         return self._taken[target] >= self._at_once or self._taken_bytes[target] >= self._at_once_bytes
 
     def enter(self, leaver: L, state_bytes: int) -> bool:
@@ -68,7 +68,7 @@ class ConcurrencyLimit(Generic[L]):
         return True
 
     def wait(self, leaver: L) -> None:
-        """Wait for a place; what waits already goes on waiting for what it waits for."""
+        """Wait for a place; a plan that waits already keeps its place in the queue."""
         if leaver.entity not in self._waits_for:
             self._waits_for[leaver.entity] = leaver.target
             self._waiting.setdefault(leaver.target, OrderedDict())[leaver.entity] = leaver
@@ -84,7 +84,7 @@ class ConcurrencyLimit(Generic[L]):
             del self._taken[target], self._taken_bytes[target]
 
     def lighten(self, entity: str) -> bool:
-        """Its bytes have arrived, or never will: they keep nobody waiting any more. Whether there were any."""
+        """Its bytes have arrived, or never will: nothing waits for them any more. Whether there were any."""
         target, state_bytes = self._under_way.get(entity, ("", 0))
         if state_bytes:
             self._taken_bytes[target] -= state_bytes
@@ -92,13 +92,13 @@ class ConcurrencyLimit(Generic[L]):
         return bool(state_bytes)
 
     def targets(self) -> list[str]:
-        """For where somebody waits to leave."""
+        """The targets for which entities wait to leave."""
         return list(self._waiting)
 
     def is_worth_while(self, target: str) -> bool:
-        """Whether nobody waits for this target, or half the places are free, or enough for all who wait.
+        """Whether nothing waits for this target, or half the places are free, or enough for all that wait.
 
-        And a quarter of the bytes: company is of less use to large states, and the way should not stand empty.
+        And a quarter of the bytes: a batch is of less use to large states, and the way should not be empty.
         """
         free = self._at_once - self._taken[target]
         if free < min(self._at_once // 2, len(self._waiting.get(target, ()))):
@@ -106,7 +106,7 @@ class ConcurrencyLimit(Generic[L]):
         return self._taken_bytes[target] <= self._at_once_bytes * 3 // 4
 
     def following(self, target: str) -> L | None:
-        """Whose turn it is, if there is a place; it does not wait any more, and has not taken the place yet."""
+        """The next plan, if there is a place; it does not wait any more, and has not taken the place yet."""
         queue = self._waiting.get(target)
         if not queue or self.is_full(target):
             return None

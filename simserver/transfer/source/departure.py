@@ -40,9 +40,9 @@ BUDGET_NS_PER_BYTE: Final = 100
 class DeparturePlan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
-    `ordered` if the log knows of it, and `undecided_at` the fence at which it had no result of it (0: nobody has said).
+    `ordered` if the log knows of it, and `undecided_at` the fence at which it had no result of it (0: not known).
     `grouped` if it moves together with others, so that it must not wait for them.
-    World and owner have `notice_ms` before it stands still; then it may take `freeze_budget_ms` until the commit (0:
+    World and owner have `notice_ms` before it is frozen; then it may take `freeze_budget_ms` until the commit (0:
     as long as it needs), of which `spent_ns` are used up or promised. `ahead` is what the target has of its state
     already, if that is large.
     `in_company` if others are about to leave for the same target, so that its messages may wait for theirs.
@@ -70,16 +70,16 @@ class DeparturePlan:
 
     @property
     def budget_ns(self) -> int:
-        """How long after it is encoded it may stand still until the commit; 0: as long as it needs."""
+        """How long after it is encoded it may be frozen until the commit; 0: as long as it needs."""
         return self.freeze_budget_ms and self.freeze_budget_ms * 1_000_000 - self.spent_ns
 
     def within_budget(self, state_bytes: int, encoding_ns: int) -> "DeparturePlan | None":
-        """How it goes on within its freeze budget when so many bytes took so long to encode; None if it cannot.
+        """The plan within its freeze budget when `state_bytes` took `encoding_ns` to encode; None if there is none.
 
-        A commit cannot be taken back, and without its state it gives the entity to somebody who cannot begin. So a
-        state that may not be there in time has to be there first: the plan is a staged one then. Whoever begins with it
-        encodes it once more, after the commit, and is promised the time for that. A small state that took so long was
-        held up by something else: the machine gives it up before it asks for anything.
+        A commit cannot be taken back, and without its state it gives the entity to a target that cannot begin. So a
+        state that may not be there in time has to be there first: the plan is a staged one then. The target encodes it
+        once more, after the commit, and is promised the time for that. A small state that took that long was held up by
+        something else: the machine gives it up before it asks for anything.
         """
         budget_ns = self.freeze_budget_ms * 1_000_000
         if state_bytes * BUDGET_NS_PER_BYTE <= budget_ns:
@@ -89,10 +89,10 @@ class DeparturePlan:
         return replace(self, mode=Mode.STAGED, spent_ns=encoding_ns * 2)
 
     def others(self, leaving: int) -> int:
-        """With how many others it has to share the servers' time, if so many are leaving already.
+        """With how many others it has to share the servers' time, if `leaving` are leaving already.
 
-        In company as many as may be: what one of them is answered comes with what all are. Those of a group are not
-        answered before all of them are frozen, and each has to wait for those before it like anybody.
+        In a batch as many as may be: what one of them is answered comes with what all are. Those of a group are not
+        answered before all of them are frozen, and each has to wait for those before it.
         """
         return max(leaving, AT_ONCE) if self.in_company else leaving
 
@@ -105,7 +105,7 @@ class DeparturePlan:
 
 @dataclass
 class Departure:
-    """One entity on its way out. `base` is the trace that the request goes on from."""
+    """One entity on its way out. `base` is the trace that the request extends."""
 
     plan: DeparturePlan
     source: str
@@ -119,7 +119,7 @@ class Departure:
     target_incarnation: int = 0
     # What the home instance is being asked over REST at the moment, by the type of the message.
     asking: set[str] = field(default_factory=set)
-    # The lease under which it began is over, or the log has taken it away: whatever is decided, it does not go on here.
+    # The lease under which it began is over, or the log has taken it away: whatever is decided, it is not resumed here.
     stays_nowhere: bool = False
     # Its home instance has said that it could not decide, or was not there to be asked.
     undecided: bool = False

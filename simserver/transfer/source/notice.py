@@ -1,12 +1,12 @@
-"""Entities that are about to leave, and who has been told of it: they leave when all of those are ready, or in time.
+"""Entities that are about to leave: they leave when all that were told of it are ready, or in time.
 
-A world, or the owner, may want to finish something before an entity stands still and changes servers: an animation, a
-trade, a burst of inputs. Whoever asks for the transfer gives them so long (`notice_ms`); the entity is simulated
-meanwhile. Nobody can hold it back for longer. Pure.
+A world, or the owner, may want to finish something before an entity is frozen and changes servers: an animation, a
+trade, a burst of inputs. The request for the transfer gives them `notice_ms`; the entity is simulated meanwhile. It
+cannot be held back for longer. Pure.
 
 Giving notice: world and owner of an entity that is about to leave hear of it, and say when they have finished.
 
-`simserver.transfer.source.notice` decides when it leaves; this tells those whom it concerns, and keeps the time.
+`simserver.transfer.source.notice` decides when it leaves; this tells those that it concerns, and keeps the time.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ __all__ = ["GROUP", "OWNER", "WORLD", "DrainNotices", "NoticeTimer"]
 
 WORLD: Final = "world"
 OWNER: Final = "owner"
-# Nobody is ever ready in its name: the members of a group stand still together, when the time of all is over.
+# Never ready before its time: the members of a group are frozen together, when the time of all is over.
 GROUP: Final = "group"
 
 
@@ -44,14 +44,14 @@ class DrainNotices:
         return entity in self._notices
 
     def give(self, entity: str, told: set[str], until_ns: int, leave: Callable[[], None]) -> None:
-        """`told` know that it leaves; it does when they are ready, or at `until_ns`. At once if nobody was told."""
+        """`told` know that it leaves; it does when they are ready, or at `until_ns`. At once if none was told."""
         if told:
             self._notices[entity] = _Notice(until_ns, set(told), leave)
         else:
             leave()
 
     def ready(self, entity: str, who: str) -> None:
-        """`who` has finished; with the last of those who were told it leaves."""
+        """`who` has finished; with the last of those that were told it leaves."""
         notice = self._notices.get(entity)
         if notice is None:
             return
@@ -73,7 +73,7 @@ class DrainNotices:
 
 
 class NoticeTimer:
-    """The notices that one server has given. `spawn` runs what waits beside everything else, if anybody serves."""
+    """The notices that one server has given. `spawn` runs what waits beside everything else, if it is served."""
 
     def __init__(
         self, holdings: Holdings, outbox: Outbox, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
@@ -118,7 +118,7 @@ class NoticeTimer:
         self._spawn(self._keep_time, plan.entity)
 
     def go_on(self) -> None:
-        """Somebody serves again: keep the time of what is under way."""
+        """It is served again: keep the time of what is under way."""
         for entity in self._notices.waiting():
             self._spawn(self._keep_time, entity)
 

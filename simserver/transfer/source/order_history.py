@@ -1,22 +1,22 @@
 """Which transfers have begun at a server, so that a late repetition of an order moves nothing twice.
 
-Home orders a transfer until the log has its result. An order that comes in the epoch in which its transfer was begun
-is a repetition: the transfer is under way, or was a direct pass that has been used, and the entity came back by others.
-In another epoch only the log knows. It may have learned of that pass before it raised the epoch; or it may have given
-the entity away, and back, and the transfer waits for somebody to begin it. So it is begun again, but through the log,
-which refuses what it has decided. What it is known to have decided is dropped in every epoch: a refusal costs the
-entity a standstill, and ends its delegation.
+Home orders a transfer until the log has its result. An order that comes in the epoch in which its transfer was begun is
+a repetition: the transfer is under way, or was a direct pass that has been used, and the entity came back by others. In
+another epoch only the log knows. It may have learned of that pass before it raised the epoch; or it may have given the
+entity away, and back, and the transfer waits to be begun. So it is begun again, but through the log, which refuses what
+it has decided. An order that it is known to have decided is dropped in every epoch: a refusal costs the entity a
+standstill, and ends its delegation.
 
-That is remembered by one life of the server, and not for ever. What the log commits it commits once, whoever has
-forgotten what; a direct pass is what would happen again. So whoever follows an order directly does not go by what he
-remembers, but by what the order and the entity themselves prove (`was_passed`).
+That is remembered by one life of the server, and not for ever. What the log commits it commits once, whatever
+servers have forgotten; a direct pass would happen again. So a source that follows an order directly does not go by what
+it remembers, but by what the order and the entity themselves prove (`was_passed`).
 
-Which stays of entities went on from here under a later epoch: handed on, or here, when that was refused.
+Which custody terms were followed by one of a later epoch: elsewhere, or here when the hand-over was refused.
 
 Or here, after a restart or a takeover, from what this server had of them.
 
-Whoever goes on by a log that was restored from an older copy may take an entity to be here that was handed on since, by
-the log that was lost: what others have of it under later epochs is then what came of this server's stay, and not of
+A server that follows a log restored from an older copy may take an entity to be here that was handed on since, by the
+log that was lost: what others have of it under later epochs is then what came of this server's custody term, and not of
 another history altogether (`authority.procedures.foreign_custody.is_possible`). Remembered in memory alone; where what
 left went last is in the ledger, too (`simserver.entity.table.Tombstone`).
 """
@@ -36,7 +36,7 @@ from batonpass.simserver.transfer.source.departure import DeparturePlan
 __all__ = ["MAX_BEGUN", "MAX_REMEMBERED", "MAX_STAYS", "ReleasedEpochs", "SeenOrders", "was_passed"]
 
 MAX_BEGUN: Final = 65_536
-"""So many are remembered; the oldest are forgotten."""
+"""The orders remembered; the oldest are forgotten."""
 # In place of an epoch, which is never negative.
 _IN_NONE: Final = -1
 _IN_ALL: Final = -2
@@ -59,7 +59,7 @@ def was_passed(transfer_id: str, undecided_at: Fence, chain: Sequence[str], fenc
     return False if is_told_of else None
 
 
-# Whoever has an entity again soon is ordered again soon: a chain is looked at a few times for each order.
+# A server that has an entity again soon is ordered again soon: a chain is looked at a few times for each order.
 @lru_cache(maxsize=1024)
 def _said_by(token: str) -> tuple[str, Fence]:
     """For which transfer a pass was signed, none for a grant, and the fence to which it leads."""
@@ -119,11 +119,11 @@ class SeenOrders:
 
 MAX_REMEMBERED: Final = 10_000
 MAX_STAYS: Final = 128
-"""Of one entity; 1 KiB, so 10 MiB if all of so many entities went to and fro so often."""
+"""Of one entity; 1 KiB, so 10 MiB if all `MAX_REMEMBERED` entities went to and fro that often."""
 
 
 class ReleasedEpochs:
-    """The epochs of the last `MAX_STAYS` such stays of the last `MAX_REMEMBERED` entities."""
+    """The epochs of the last `MAX_STAYS` such custody terms of the last `MAX_REMEMBERED` entities."""
 
     def __init__(self) -> None:
         self._to: Final[dict[str, str]] = {}
@@ -132,7 +132,7 @@ class ReleasedEpochs:
         )
 
     def note(self, entity: str, epoch: int, to: str = "") -> None:
-        """A stay under this epoch went on under a later one, by the next server: `to` which, if it left."""
+        """A custody term of this epoch was followed by a later one, `to` which server if the entity left."""
         if to:
             self._to[entity] = to
         epochs = self._epochs.get(entity) or array("q")
@@ -155,5 +155,5 @@ class ReleasedEpochs:
         return [one for one in self._epochs.get(entity, ()) if one < epoch][-MAX_WENT_ON:]
 
     def has(self, entity: str, epoch: int) -> bool:
-        """Whether the stay of an entity under this epoch is one of them, as far as they are remembered."""
+        """Whether the custody term of an entity under this epoch is one of them, as far as they are remembered."""
         return epoch in self._epochs.get(entity, ())

@@ -1,10 +1,10 @@
 """Signing the passes of entities that leave directly: those that leave together share one signature.
 
-Who leaves alone does not wait for others: the first pass after a pause is signed at once, and what comes in the same
-turn of the scheduler at its end. Where several left together a moment ago, with a tick, several more will with the next
-one: there the first waits for the others, whom the scheduler lets tick over several turns. So all of them share
-their signature, their parcel and the parcel of their answers, and none has the costs of one to itself. A signature
-cannot be taken back, so it is made when the message leaves, and for nobody whose departure is over by then.
+An entity that leaves alone does not wait for others: the first pass after a pause is signed at once, and what comes in
+the same turn of the scheduler at its end. Where several left together a moment ago, with a tick, several more will with
+the next one: there the first waits for the others, which the scheduler lets tick over several turns. So all of them
+share their signature, their parcel and the parcel of their answers, and none has the costs of one to itself. A
+signature cannot be taken back, so it is made when the message leaves, and not for a departure that is over by then.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ __all__ = ["PassSigning"]
 
 
 class Signed(Protocol):
-    """Told of a token, who signed it, with which key, what it says, and perhaps the chain that it goes on from."""
+    """Told of a token, who signed it, with which key, what it says, and perhaps the chain that it extends."""
 
     def __call__(
         self, token: str, signer: str, kid: str, certificate: PassCertificate, before: Sequence[str] = ()
@@ -30,16 +30,16 @@ class Signed(Protocol):
 
 _QUIET_NS: Final = 2_000_000
 _MOST: Final = 128
-# So long after several have left together the next are expected to do so too: with one of the next few ticks.
+# The time after several have left together in which the next are expected to do so too: with one of the next ticks.
 _LATELY_NS: Final = 200_000_000
-# Nobody waits longer than this for others that come one by one; less than half a tick at 20 Hz.
+# No pass waits longer than this for others that come one by one; less than half a tick at 20 Hz.
 _GATHER_NS: Final = 20_000_000
 
 
 class PassSigning:
     """`send` is told of each departure whose pass is signed: the number of its attempt, and whether it is alone.
 
-    `signed` is told of every pass that was signed: whoever reads certificates here will see them again.
+    `signed` is told of every pass that was signed: the reader of certificates here will see them again.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class PassSigning:
         self._company_ns = -_LATELY_NS
 
     def forget(self) -> None:
-        """Whoever was to sign what waits is gone; it is tried again when nobody answers."""
+        """The task that was to sign what waits is gone; it is tried again when no answer comes."""
         self._waiting.clear()
 
     def sign(self, departure: Departure, attempt: int) -> None:
         """Sign the pass of an entity, now or together with others, and have it sent."""
         self._waiting.append((departure, attempt))
         if departure.plan.freeze_budget_ms:
-            # Its time is counted, so it waits for nobody.
+            # Its time is counted, so it does not wait for others.
             self._sign_waiting()
             return
         if len(self._waiting) > 1:
-            # Whoever was the first sees to it.
+            # The first one sees to it.
             return
         is_quiet, is_alone, now_ns = self._pace()
         until_ns = now_ns if is_alone else now_ns + _GATHER_NS
@@ -80,16 +80,16 @@ class PassSigning:
             self._sign_waiting()
 
     def _pace(self) -> tuple[bool, bool, int]:
-        """Whether nobody was passed a moment ago, and nobody in company lately; and the time."""
+        """Whether no entity was passed a moment ago, and none in a batch lately; and the time."""
         now_ns = self._clock.monotonic_ns()
         return now_ns - self._signed_ns >= _QUIET_NS, now_ns - self._company_ns >= _LATELY_NS, now_ns
 
     async def _sign_all(self, until_ns: int) -> None:
-        """Sign what waits as soon as nobody has joined for a turn of the scheduler, or it is as late as that."""
+        """Sign what waits as soon as none has joined for a turn of the scheduler, or it is as late as that."""
         before = 0
         while before < len(self._waiting) < _MOST and self._clock.monotonic_ns() < until_ns:
             before = len(self._waiting)
-            # In each turn trio runs everybody once, in any order: after two of them everybody has run in between.
+            # In each turn trio runs every task once, in any order: after two of them every task has run in between.
             await self._clock.sleep_s(0)
             await self._clock.sleep_s(0)
         self._sign_waiting()

@@ -2,8 +2,8 @@
 
 `authority.machines.precopy` decides what is sent; this is the waiting for the target, round after round. A round that
 is not answered is repeated, and given up when the target has said nothing for `PATIENCE_NS` and the time that its bytes
-take: the entity goes on then, since nothing was frozen. So it does when to encode and to hash the state, as a freeze
-does, takes more time than the freeze budget has: that is measured with the first round, and nothing is sent.
+take: the entity stays simulated then, since nothing was frozen. So it does when to encode and to hash the state, as a
+freeze does, takes more time than the freeze budget has: that is measured with the first round, and nothing is sent.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class PrecopySender:
         least_bytes: int = PRECOPY_BYTES,
         spans: Spans = SILENT,
     ) -> None:
-        """`spawn` runs what waits beside everything else, if anybody serves; states of `least_bytes` go ahead."""
+        """`spawn` runs what waits beside everything else, if it is served; states of `least_bytes` go ahead."""
         self._spawn = spawn
         self._least_bytes: Final = least_bytes
         self._spans: Final = spans
@@ -89,7 +89,7 @@ class PrecopySender:
         return self._spans.start(PRECOPY, self._clock.monotonic_ns(), size, fence=holding.fence, **metadata)
 
     def go_on(self) -> None:
-        """Somebody serves again: keep the time of what is under way."""
+        """It is served again: keep the time of what is under way."""
         for entity in self._copying:
             self._spawn(self._keep_time, entity)
 
@@ -121,7 +121,7 @@ class PrecopySender:
         if holding is None or holding.life.frozen:
             self._end(copying)
             return
-        # What goes along beside it is asked for at the freeze.
+        # The participants' parts are asked for at the freeze.
         began_ns, is_first = self._clock.monotonic_ns(), not copying.ahead.round
         state = holding.life.encoded_if_portable()
         chunks = None if state is None or len(state) > MAX_STATE_BYTES else copying.ahead.next_round(state)

@@ -9,7 +9,7 @@ from batonpass.crypto.bounded_tables import LruTable
 __all__ = ["MAX_WAITS", "WaitReason", "Waits"]
 
 MAX_WAITS: Final = 4096
-"""Of so many entities it is known; the ones that were noted longest ago are forgotten."""
+"""The entities of which it is known; the ones that were noted longest ago are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

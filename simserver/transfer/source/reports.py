@@ -28,14 +28,14 @@ TRIES: Final = 7
 """How often each is offered to the home instance, in about a minute: again after `_AGAIN_S`, then after twice that."""
 _AGAIN_S: Final = 2.0
 _SELDOM_S: Final = 16.0
-# What comes alone is told at once, what comes soon after it with all that comes until then: a request costs the home
+# A report that comes alone is told at once, later ones with all that come until then: a request costs the home
 # instance as much as a hundred reports in it do.
 _PACE_NS: Final = 50_000_000
 
 
 @dataclass(slots=True)
 class _Lane:
-    """What is to be told to one home instance, whether somebody does, and when next at the earliest."""
+    """What is to be told to one home instance, whether a task does, and when next at the earliest."""
 
     waiting: list[Report | Decline] = field(default_factory=list)
     is_served: bool = False
@@ -76,7 +76,7 @@ class Reports:
         self._queue(message)
 
     def resume(self) -> None:
-        """Whoever told home before is gone: go on with what is left."""
+        """The task that told home before is gone: tell what is left."""
         self._lanes.clear()
         for message in list(self.untold.values()):
             self._queue(message)
@@ -105,7 +105,7 @@ class Reports:
         try:
             return await self._home.ask_each(letters)
         except Exception as error:
-            # An error of ours: they are told again, as when nobody answers.
+            # An error of ours: they are told again, as when no answer comes.
             self._counts["internal_error"] += 1
             _log.exception("telling home of %d hand-overs ran into an error of ours", len(letters))
             return [error] * len(letters)

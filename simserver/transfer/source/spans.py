@@ -1,6 +1,6 @@
-"""What the old authority tells of one departure while it goes on: the spans that are open, and how they end.
+"""What the old authority tells of one departure while it is under way: the open spans, and how they end.
 
-`authority.node.spans` says what they mean. There is one of these for a departure if anybody listens when it begins.
+`authority.node.spans` says what they mean. There is one of these for a departure if spans are wanted when it begins.
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ class DepartureSpans:
 
 
 def begin_spans(spans: Spans, departure: Departure) -> DepartureSpans | None:
-    """The spans of a departure that begins, or None if nobody listens."""
+    """The spans of a departure that begins, or None if none are wanted."""
     if not (spans.wants(DEPARTURE) or spans.wants(FREEZE) or spans.wants(STAGING)):
         return None
     return DepartureSpans(spans, departure)

@@ -1,4 +1,4 @@
-"""Whether what a world names is a simulation server at all: home is asked, before anybody else is.
+"""Whether what a world names is a simulation server at all: home is asked, before the target is.
 
 A name that a world has made up has no address, or that of a homeserver or a player, which would never answer.
 """
@@ -28,7 +28,7 @@ class Targets:
     """One server's part.
 
     Args:
-        spawn: runs what waits beside everything else; false if nobody serves.
+        spawn: runs what waits beside everything else; false if it is not served.
         went_wrong: is told of an error of ours, while that is handled.
     """
 
@@ -42,7 +42,7 @@ class Targets:
         self._unknown_until_ns: LruTable[str, int] = LruTable(MAX_UNKNOWN)
 
     def go_on(self) -> None:
-        """Somebody serves again: what was being looked up is not any more."""
+        """It is served again: what was being looked up is not any more."""
         for target in list(self._waiting):
             self._spawn(self._look_up, target)
 
@@ -64,7 +64,7 @@ class Targets:
         try:
             reason = _why_not(await self._home.role_of(target))
         except (HomeUnreachable, HomeRefused) as error:
-            _log.info("nobody can say whether %s is a simulation server: %s", target, error)
+            _log.info("it is not known whether %s is a simulation server: %s", target, error)
         except Exception:
             self._went_wrong()
         if reason == Reason.UNKNOWN_TARGET:

@@ -15,14 +15,14 @@ __all__ = ["LOOK_S", "MAX_WAITING", "WaitingForHome"]
 
 LOOK_S: Final = 0.25
 MAX_WAITING: Final = 1024
-"""Orders of so many entities are kept; others are dropped, and home gives them again."""
+"""The entities of which orders are kept; others are dropped, and home gives them again."""
 
 
 class WaitingForHome:
     """One server's part.
 
     Args:
-        spawn: runs what waits beside everything else; false if nobody serves.
+        spawn: runs what waits beside everything else; false if it is not served.
         may_act: whether the lease lasts at this moment, beyond which nothing is waited for.
         home_answers: whether home answers, by monotonic nanoseconds.
     """

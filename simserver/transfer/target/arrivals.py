@@ -1,7 +1,7 @@
 """The new authority at work: verifies what is offered and performs what each entity's `Incoming` machine decides.
 
-Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not: nobody who
-is ended on the way can leave an entity that the log has given to this server, and that nobody begins to simulate.
+Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not: no task
+that is ended on the way can leave an entity without simulation that the log has given to this server.
 """
 
 import hashlib
@@ -126,7 +126,7 @@ class Arrivals:
         grant = await self.certificates.grant_untrusted(message.grant, message.entity)
         holding = self._holdings.get(message.entity)
         if holding is None or grant.holder != self._name or grant.fence != holding.fence:
-            # The entity went on meanwhile; its next holder gets a grant of its own.
+            # The entity was passed on meanwhile; its next authority gets a grant of its own.
             self._counts["stale_grant"] += 1
             self._renewals.keep(message.entity, message.grant, grant)
             if holding is not None:
@@ -159,7 +159,7 @@ class Arrivals:
         self._offer(message, message.fence, opened)
 
     async def stage(self, message: StageMessage, opened: OpenedMessage) -> None:
-        """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
+        """Staged mode: a frozen state that is to be on disk before the source asks for the commit."""
         message = self._whole(message, opened)
         snapshot = self._checked(message, opened)
         if not self._has_lease():
@@ -169,7 +169,7 @@ class Arrivals:
             effect = self._machine(message.entity).offered(self._offer_of(message, message.fence, opened.sender))
             self._perform(message.entity, effect)
             if isinstance(effect, machine.Drop):
-                # Of an attempt that is over (FAILURES row 16): whoever sent it knows better by now.
+                # Of an attempt that is over (FAILURES row 16): its sender knows better by now.
                 return
             self._reached(Breakpoint.STAGING, message.transfer_id)
             reason = await self._keep(message, opened.sender)
@@ -228,7 +228,7 @@ class Arrivals:
         self._granted(await self._commit_certificate(message.certificate), opened)
 
     def grant_at_hand(self, message: Grant, opened: OpenedMessage) -> bool:
-        """As `grant`, if nobody has to be asked for keys; whether it was."""
+        """As `grant`, if no key has to be asked for; whether it was."""
         read = self.certificates.at_hand_untrusted(message.certificate, CommitCertificate, Role.HOMESERVER)
         if read is not None:
             self._granted(self._checked_commit(message.certificate, *read), opened)
@@ -260,7 +260,7 @@ class Arrivals:
         self._passed(self._whole(message, opened), opened, chain)
 
     def direct_at_hand(self, message: DirectHandoff, opened: OpenedMessage) -> bool:
-        """As `direct`, if nobody has to be asked for keys; whether it was."""
+        """As `direct`, if no key has to be asked for; whether it was."""
         chain = self.certificates.chain_at_hand_untrusted(message.chain, message.entity)
         if chain is not None:
             self._passed(self._whole(message, opened), opened, chain)
@@ -293,7 +293,7 @@ class Arrivals:
             self._checked(message, opened)
             effect = known.offered(self._offer_of(message, Fence(last.epoch, last.sub - 1), opened.sender))
             self._reached(Breakpoint.OFFERED, message.transfer_id)
-            # What waits for leave has it with the next line.
+            # A state that waits for permission has it with the next line.
             if not isinstance(effect, machine.AwaitOtherHalf):
                 self._perform(message.entity, effect)
         self._perform(message.entity, known.permitted(permission))
@@ -329,7 +329,7 @@ class Arrivals:
 
         A machine answers for what it acted on, so nothing may fail for the state's sake later.
         """
-        # What travelled beside its message has been hashed; what was put together from parts has not.
+        # A state that travelled beside its message has been hashed; one put together from parts has not.
         hashed = opened.state_hash if message is opened.message else ""
         if hashed != message.state_hash and hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
@@ -364,17 +364,17 @@ class Arrivals:
             self._spans.looked(entity, None)
 
     def _has_lease(self) -> bool:
-        """Whether anything may begin here now; if not, whoever offers it repeats it.
+        """Whether anything may begin here now; if not, the source repeats its offer.
 
-        Who hears that an entity has begun here drops the state that he has. Without a lease it may be somebody else's
-        at any moment, and nobody asks this server for it then.
+        A source that hears that an entity has begun here drops its own state. Without a lease it may be another
+        server's at any moment, and this server is not asked for it then.
         """
         has_lease = self._lease.may_act(self._clock.monotonic_ns())
         self._counts["arrival_without_lease"] += not has_lease
         return has_lease
 
     def _is_for_this_life(self, incarnation: int) -> bool:
-        """Whether leave given to this incarnation holds: what an earlier one was given may be taken from it."""
+        """Whether permission given to this incarnation holds: that of an earlier one may have been taken back."""
         if incarnation and incarnation != self._lease.incarnation:
             self._counts["leave_of_another_life"] += 1
             return False
@@ -399,12 +399,12 @@ class Arrivals:
             self._settle(entity)
 
     def still_wants(self, entity: str, permission: Permission) -> bool:
-        """Whether there is leave to begin with an entity, and its state is waited for."""
+        """Whether there is permission to begin with an entity, and its state is waited for."""
         known = self._machines.get(entity)
         return known is not None and known.waits_with == permission
 
     def adopt(self, entity: str, fence: Fence, snapshot: EntitySnapshot, ownership: Ownership) -> None:
-        """Go on with an entity whose authority is dead: the log has given it to this server."""
+        """Take over an entity whose authority is dead: the log has given it to this server."""
         self.fence_raised(entity, fence)
         self._clear_the_way(entity, fence)
         self._holdings.start(entity, fence, snapshot, ownership=ownership)
@@ -437,8 +437,8 @@ class Arrivals:
                 self._answer_again(entity, permission, context)
             case machine.Drop(reason):
                 self._counts[reason] += 1
-            case machine.AwaitOtherHalf() if (leave := self._machines[entity].waits_with) is not None:
-                self.unsettled.wants(entity, leave)
+            case machine.AwaitOtherHalf() if (waits_with := self._machines[entity].waits_with) is not None:
+                self.unsettled.wants(entity, waits_with)
             case _:
                 pass
 
@@ -452,7 +452,7 @@ class Arrivals:
             self._reached(Breakpoint.ACTIVATED, permission.transfer_id)
             context.trace = context.trace.mark(self._name, "staged", offer.staged_ns)
             context.trace = context.trace.mark(self._name, "activated", now_ns)
-            # What else follows from it need not be waited for.
+            # The other effects need not be waited for.
             self._answer(entity, permission, context)
         finally:
             self._see_to(holding, offer, permission, context)
@@ -499,14 +499,14 @@ class Arrivals:
             self._counts["answered_again"] += 1
             self._answer(entity, permission, context)
         elif permission.fence < self._machine(entity).seen:
-            # It came after word of a higher fence, so this is not the place where it will go on.
+            # It came after word of a higher fence, so this is not the server that will resume it.
             self._counts["never_active"] += 1
             self.unsettled.wants(entity, permission, never=True)
         else:
             self._counts["not_active_yet"] += 1
 
     def _answer(self, entity: str, permission: Permission, context: Context) -> None:
-        """Say that it has begun here, unless this server stood still since and its lease is over: it is asked again."""
+        """Say that it has begun here, unless this server's lease ran out meanwhile: it is asked again then."""
         if not self._has_lease():
             return
         answer = made(
@@ -557,7 +557,7 @@ class Arrivals:
             known = Incoming()
         self._machines[entity] = known
         holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
-        # Whatever this server did itself also raises the fence below which nothing is listened to.
+        # Acts of this server itself also raise the fence below which nothing is listened to.
         if holding is not None:
             known.fence_raised(holding.fence)
         elif gone is not None:

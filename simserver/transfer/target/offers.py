@@ -1,9 +1,9 @@
-"""Reading the states that are offered, and keeping the last ones as they were read until there is leave to begin.
+"""Reading the states that are offered, and keeping the last ones as they were read until there is permission to begin.
 
-To read a state takes a while, and its entity stands still: those of a convoy come together, and so does the leave for
-them, a moment later.
+To read a state takes a while in which its entity is frozen: those of a batch come together, and so do the permissions
+for them, a moment later.
 
-Leave to begin with an entity, as it was given: what is needed to answer it, and what goes with it.
+Permission to begin with an entity, as it was given: what is needed to answer it, and what goes with it.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from batonpass.simserver.world.portability import Glance, glance, portable
 
 __all__ = ["MAX_CONTEXTS", "Context", "OfferedStates", "remember"]
 
-# Of two convoys. A larger state is kept alone.
+# Of two batches. A larger state is kept alone.
 MAX_READ: Final = 256
 MAX_READ_BYTES: Final = 4096
 
 
 class OfferedStates:
-    """States by their hashes, which whoever offers one has checked."""
+    """States by their hashes, which the caller that offers one has checked."""
 
     def __init__(self) -> None:
         self._read: FifoTable[str, EntitySnapshot] = FifoTable(MAX_READ)
@@ -47,7 +47,7 @@ class OfferedStates:
         self._read[state_hash] = snapshot
 
     def take(self, state: bytes, state_hash: str, entity: str) -> EntitySnapshot:
-        """The state to begin with, which nobody else begins with; read again if it is not known any more."""
+        """The state to begin with, given out once; read again if it is not known any more."""
         return self._read.pop(state_hash, None) or _decoded_untrusted(state, entity)
 
 
@@ -55,7 +55,7 @@ def _decoded_untrusted(state: bytes, entity: str) -> EntitySnapshot:
     """An offered state; raises MessageError when it cannot be read.
 
     Nothing could be begun with what cannot be read, nor passed on. No server of this release sends such a state, since
-    whoever has one keeps it (`simserver.world.portability`). One that comes all the same is a bad message, and counted
+    its authority keeps it (`simserver.world.portability`). One that comes all the same is a bad message, and counted
     as such. So is one that cannot be written again: to begin with it needs that, after the answer.
     """
     try:

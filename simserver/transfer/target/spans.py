@@ -1,6 +1,6 @@
 """What the new authority tells of entities that come, while they do: one span for each transfer that is waited for.
 
-What is waited for is what an entity's machine holds: states that were offered, and leave to begin. It is looked at
+An arrival waits for what its entity's machine holds: states that were offered, and permission to begin. It is looked at
 after whatever may have changed it, so that each span that has started stops when the machine holds nothing of it any
 more, for whichever reason. `authority.node.spans` says what the spans mean.
 """
@@ -37,17 +37,19 @@ class ArrivalSpans:
         if not self._open and not self._spans.wants(ARRIVAL):
             return
         offers = {} if machine is None else {offer.transfer_id: offer for offer in machine.offers}
-        leave = None if machine is None else machine.waits_with
+        permission = None if machine is None else machine.waits_with
         known = self._open.get(entity, {})
-        for transfer_id in known.keys() - offers.keys() - ({leave.transfer_id} if leave is not None else set()):
+        permitted = set() if permission is None else {permission.transfer_id}
+        for transfer_id in known.keys() - offers.keys() - permitted:
             self._stop(entity, transfer_id, self._clock.monotonic_ns(), "dropped")
         if not self._spans.wants(ARRIVAL):
             return
         for offer in offers.values():
             if offer.transfer_id not in known:
                 self._start_with(entity, offer)
-        if leave is not None and leave.transfer_id not in self._open.get(entity, {}):
-            self._start(entity, leave.transfer_id, leave.source, leave.fence, self._clock.monotonic_ns())
+        if permission is not None and permission.transfer_id not in self._open.get(entity, {}):
+            now_ns = self._clock.monotonic_ns()
+            self._start(entity, permission.transfer_id, permission.source, permission.fence, now_ns)
 
     def all_looked(self, machines: Mapping[str, Incoming]) -> None:
         """What any machine holds may have changed."""

@@ -1,7 +1,7 @@
 """States that other servers may hand over to this one, on its disk until it is known what became of them.
 
 In staged mode the old authority asks for the commit only when its target has said that it holds the state durably. So
-whoever has the log's certificate can always begin from it, also after a crash of the target and without the old
+a target with the log's certificate can always begin from it, also after a crash of the target and without the old
 authority. One file for each state; those that come together are synced together, and one sync of the directory serves
 them all.
 """
@@ -26,7 +26,7 @@ __all__ = ["MAX_DISK_BYTES", "MAX_STAGES", "StagedState", "Stages", "StagesFull"
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.staged_states")
 
-# What a target keeps for others. A state that finds no room is refused (`capacity`); the old authority goes on with it.
+# The states that a target keeps for others. A state that finds no room is refused (`capacity`); the source resumes it.
 MAX_STAGES: Final = 16_384
 MAX_DISK_BYTES: Final = 1024 * 1024 * 1024
 _SUFFIX: Final = ".stage"
@@ -131,9 +131,9 @@ class Stages:
         return is_full or self._bytes + waiting + more > MAX_DISK_BYTES
 
     async def _sync(self) -> None:
-        """Write what waits. Whoever comes while others' states are written has his written in the next turn.
+        """Write what waits. A state that comes while others are written is written in the next turn.
 
-        If the disk fails, everybody hears of it whose state was taken; whoever comes later is tried anew.
+        If the disk fails, every caller whose state was taken hears of it; later ones are tried anew.
         """
         self._is_syncing = True
         try:
@@ -161,7 +161,7 @@ class Stages:
             arrival.ended.set()
 
     def used(self, transfer_id: str) -> None:
-        """The server has begun with this state; earlier ones of the entity are of no use to anybody any more."""
+        """The server has begun with this state; earlier ones of the entity are of no use any more."""
         stage = self._stages.get(transfer_id)
         if stage is None or transfer_id in self._used:
             return

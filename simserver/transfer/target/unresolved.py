@@ -1,15 +1,16 @@
-"""What this server was given and what has not come to its end: asking the home instance about it.
+"""Asking the home instance about unresolved transfers: of entities that this server was given.
 
-Three ends may be loose. An entity lives here by a chain of direct passes, and no grant has come since: whoever passed
-it may have died before he told the log. The log gave an entity to this server, and its state does not come: whoever had
-it may have died with it. Or this server was given one that it will never begin with, because it has heard of a higher
-fence meanwhile. In good times all is said by others within milliseconds, and nobody asks.
+Three cases may be unresolved. An entity lives here by a chain of direct passes, and no grant has come since: the server
+that passed it may have died before it told the log. The log gave an entity to this server, and its state does not come:
+the source may have died with it. Or this server was given one that it will never begin with, because it has heard of a
+higher fence meanwhile. In good times others say all within milliseconds, and nothing is asked.
 
 Asking what became of states that were staged here and of which nothing was heard since.
 
 Usually the certificate comes a moment after the state, or word that nothing comes of it. Either may be lost, with a
-message or with the server that would have repeated it; and whoever starts again with staged states on its disk has
-heard nothing yet. The log knows: the state is this server's to begin with, or to be thrown away, or nobody has decided.
+message or with the server that would have repeated it; and a target that starts again with staged states on its disk
+has heard nothing yet. The log knows: the state is this server's to begin with, or to be thrown away, or not decided
+yet.
 """
 
 import logging
@@ -42,12 +43,12 @@ __all__ = [
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.unresolved")
 
-# Others tell the log of a pass, without a word to who has got the entity; if they die before that, home asks for it
+# Others tell the log of a pass, without a word to the new authority; if they die before that, home asks for it
 # when their leases are over (`Unsettled.hurry`). Only if they give up, this is what the log hears of it.
 CHAIN_AFTER_NS: Final = 30_000_000_000
 # Longer than any healthy hand-over takes.
 STATE_AFTER_NS: Final = 5_000_000_000
-# Of each kind; of more, the oldest are forgotten: what they are about is found when somebody asks for it.
+# Of each kind; of more, the oldest are forgotten: what they are about is found when it is asked for.
 MAX_LOOSE: Final = 16_384
 _LOOK_S: Final = 0.5
 
@@ -62,7 +63,7 @@ class _Wanting:
 
 
 class Unsettled:
-    """The table of loose ends; whoever takes entities in writes it."""
+    """The table of unresolved transfers; `Arrivals` writes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
@@ -77,12 +78,12 @@ class Unsettled:
             self._chains[entity] = self._clock.monotonic_ns() + CHAIN_AFTER_NS
 
     def hurry(self, entity: str) -> None:
-        """Somebody asks who has it: the log does not know of its chain, or not yet."""
+        """A server asks which one has it: the log does not know of its chain, or not yet."""
         if entity in self._chains:
             self._chains[entity] = 0
 
     def wants(self, entity: str, permission: Permission, *, never: bool = False) -> None:
-        """There is leave to begin with an entity, and no state yet; or `never` one that could be used."""
+        """There is permission to begin with an entity, and no state yet; or `never` one that could be used."""
         known = self._wanting.get(entity)
         if known is not None and (known.permission, known.never) == (permission, never):
             return
@@ -108,16 +109,16 @@ class Unsettled:
             yield entity, one.permission, one.never
 
     def forget_wanting(self, entity: str) -> None:
-        """Nobody waits for it here any more."""
+        """It is not waited for here any more."""
         self._wanting.pop(entity, None)
 
 
 class UnresolvedTransfers:
-    """Asks the home instance about loose ends, one after the other, while it is served.
+    """Asks the home instance about unresolved transfers, one after the other, while it is served.
 
     Args:
         lease: without one, home is not asked.
-        still_wants: whether leave is waited with for a state still.
+        still_wants: whether there is permission to begin that still waits for its state.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class UnresolvedTransfers:
                 questions.append(Passed(transfer_id=f"passed-{name}", entity=entity, chain=list(holding.chain)))
         for entity, permission, never in self._unsettled.wanting():
             if never or not self._still_wants(entity, permission):
-                # What comes again is noted again.
+                # An entity that comes again is noted again.
                 self._unsettled.forget_wanting(entity)
             if never or self._still_wants(entity, permission):
                 questions.append(self._stranded(entity, permission, never=never))
@@ -188,7 +189,7 @@ class UnresolvedTransfers:
 
 _outcome_log = logging.getLogger("batonpass.simserver.transfer.target.unresolved")
 
-# Longer than any healthy hand-over takes, so that nobody asks in good times.
+# Longer than any healthy hand-over takes, so that nothing is asked in good times.
 AFTER_NS: Final = 5_000_000_000
 _OUTCOME_LOOK_S: Final = 1.0
 
@@ -217,7 +218,7 @@ class StagedOutcomeQueries:
         self._counts = ports.counts
         self._told = told
         self._lease: Final = lease
-        # What was on disk at the start is asked about at once. Bounded like the stages.
+        # States that were on disk at the start are asked about at once. Bounded like the stages.
         self._ask_at_ns = dict.fromkeys((stage.transfer_id for stage in stages.waiting()), 0)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

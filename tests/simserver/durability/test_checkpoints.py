@@ -113,7 +113,7 @@ async def test_what_begins_with_nobody_who_handed_it_over_is_written_down_at_onc
     place.spawn("alpha.born")
     replication.first_of("alpha.born")
     place.spawn("alpha.gone-on-with")
-    replication.gone_on_with("alpha.gone-on-with", 0)
+    replication.resumed("alpha.gone-on-with", 0)
     async with served(replication):
         await trio.sleep(0.15)
         assert {entity for entity, _ in place.checkpoints} == {"alpha.born", "alpha.gone-on-with"}

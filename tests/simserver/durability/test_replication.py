@@ -72,7 +72,7 @@ class Place:
 
     def replication(self, **options: Any) -> Replication:
         this: Any = self
-        settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
+        settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "backup_replicas": 1} | options
         ports = ports_of(HERE, home=this, link=this, counts=self.counts)
         return Replication(ports, self.lease, self.holdings, self.table, this, **settings)
 
@@ -219,7 +219,7 @@ async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
     holding = place.spawn()
     holding.life.take_input(ADA, 1, 1, b"\0" * 12)
     holding.life.commit(holding.life.world, now_ns=1)
-    replication = place.replication(followers=2)
+    replication = place.replication(backup_replicas=2)
     async with served(replication):
         await trio.sleep(INTERVAL_S)
         (tick,) = {item.tick for item in place.copied}

@@ -218,7 +218,7 @@ async def test_it_is_copied_and_written_down_from_its_bytes_and_nothing_else_kee
     ((_, (item,)),) = replication._take([holding]).items()
     replication.kept(kept(holding, item.tick), FOLLOWER)
     holding.life.put_away()
-    replication.put_away(BALL)
+    replication.passivated(BALL)
     taken: Any = {}
     for _ in range(20):
         place.stage.environment.rounds.count += 1
@@ -253,7 +253,7 @@ class Population:
         self.passivation = self.puts_away()
 
     def puts_away(self, **options: Any) -> Passivation:
-        settings: Any = {"after_s": 1.0, "period_s": 0.05, "put_away": lambda _entity: None} | options
+        settings: Any = {"after_s": 1.0, "period_s": 0.05, "passivated": lambda _entity: None} | options
         rounds = self.stage.environment.rounds
         return Passivation(self.holdings, rounds, TrioClock(), self.stage.counts, **settings)
 
@@ -301,7 +301,7 @@ class Population:
             await self.round()
 
     def put_away(self) -> int:
-        return sum([self.passivation.put_away(holding) for holding in self.passivation.due()])
+        return sum([self.passivation.passivate(holding) for holding in self.passivation.due()])
 
 
 @pytest.fixture
@@ -358,7 +358,7 @@ async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_put_away(population
     for holding in (away, there):
         given_to(holding, 1, b"-40")
     await population.slept(30)
-    assert population.passivation.put_away(away)
+    assert population.passivation.passivate(away)
     await population.slept(30)
     seen = [holding.life.look()["seen"] for holding in (away, there)]
     assert seen[0] == seen[1] == [[2, ADA, 1], [42, "bell -40"]]
@@ -466,7 +466,7 @@ async def test_it_is_done_by_itself_in_short_turns_unless_it_is_switched_off(aut
             counts,
             after_s=after_s,
             period_s=0.05,
-            put_away=told.append,
+            passivated=told.append,
         )
 
     for after_s, expected in ((0.0, 0), (6.0, 0), (5.0, 4)):

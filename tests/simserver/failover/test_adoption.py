@@ -70,7 +70,7 @@ class Scene:
     def adopt(self, entity: str, fence: Fence, snapshot: EntitySnapshot, ownership: Ownership) -> None:
         self.holdings.start(entity, fence, snapshot, ownership=ownership)
 
-    def gone_on_with(self, entity: str, tick: int) -> None:
+    def resumed(self, entity: str, tick: int) -> None:
         self.went_on.append((entity, tick))
 
     @property
