@@ -22,7 +22,7 @@ _log = logging.getLogger("batonpass.homeserver.transfer.service")
 
 
 def owner_word(record: EntityRecord) -> OwnerWord:
-    """Who owns an entity, for its authority."""
+    """The owner of an entity, for its authority."""
     return OwnerWord(
         entity=record.id,
         owner=record.owner,
@@ -48,7 +48,7 @@ class TransferNotices:
     def knows_of_owner(self, record: EntityRecord, owner_rev: int, chain: Sequence[str]) -> bool:
         """Whether its authority knows of its owner by the certificate of the log, or by the chain by which it came.
 
-        Word of a later one was sent to whoever the log named then: of direct passes it learns afterwards.
+        Word of a later one was sent to the authority that the log named then: of direct passes it learns afterwards.
         """
         return record.owner_rev <= (min(owner_rev, self._certificates.owner_rev_of(chain)) if chain else owner_rev)
 
@@ -111,6 +111,6 @@ class TransferNotices:
             NOT_TOLD: it cannot be told now; the caller may delete the entity again.
         """
         if not authority:
-            return  # Nobody had it; whoever may have it still is told as long as it takes (`deletion_notices`).
+            return  # No server had it; those that may have it still are told as long as it takes (`deletion_notices`).
         message = Despawn(entity=entity, epoch=epoch)
         await self._post.post(message, Trace(f"despawn-{entity}"[:64]), authority, on_path=False)

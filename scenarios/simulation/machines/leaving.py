@@ -222,7 +222,7 @@ class Leaving:
     def _resume(self, departure: Departure, fence: Fence) -> None:
         self._forget(departure)
         if departure.stays_nowhere:
-            # What it stood still with is kept as a copy.
+            # The state in which it was frozen is kept as a copy.
             self._server.forget(departure.plan.entity)
         else:
             self._server.resume(departure.plan.entity, fence)

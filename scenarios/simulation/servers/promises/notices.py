@@ -14,7 +14,7 @@ __all__ = ["NoticeWatch"]
 _OWNER: Final = "owner"
 _WORLD: Final = "world"
 _SLACK_NS: Final = 1_000_000
-"""Clocks are rounded; nobody stands still or goes on for so long."""
+"""Clocks are rounded; no entity is frozen or goes on for this long by that."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class NoticeWatch:
             elif holding.life.frozen:
                 del self._given[entity]
                 if given.waits_for and now_ns < given.until_ns - _SLACK_NS:
-                    text = f"notice: {entity} stands still {(given.until_ns - now_ns) / 1e6:.0f} ms before its time"
+                    text = f"notice: {entity} is frozen {(given.until_ns - now_ns) / 1e6:.0f} ms before its time"
                     why = why or f"{text} is over, and {', '.join(sorted(given.waits_for))} had not finished"
             elif not departures.has_notice(entity):
                 # Its target is asked now whether it has a place; or it stays, because that has none.
