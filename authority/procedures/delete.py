@@ -58,7 +58,7 @@ _NOT_TOLD: Final = ("place", "rev")
 
 
 def grave_of(rows: Rows, entity: str) -> Fence | None:
-    """The fence under which an entity was deleted, or None if it was not, or so long ago that nobody remembers."""
+    """The fence under which an entity was deleted, or None if it was not, or so long ago that it is forgotten."""
     data = _grave(rows, entity)
     return None if data is None else Fence(data["epoch"])
 
@@ -97,7 +97,7 @@ def _rev_after(record: EntityRecord) -> int:
 def free_name(rows: Rows, record: EntityRecord) -> None:
     """Nothing came of the entity: its name may be given again.
 
-    However often that happens, the name has one place, so that it pushes nobody else out.
+    However often that happens, the name has one place, so that it pushes no other name out.
     """
     free = {"entity": record.id, "epoch": record.fence.raised().epoch, "rev": _rev_after(record), "free": True}
     before = rows.get_or(("tombstones", record.id), None)
@@ -123,7 +123,7 @@ def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def take_back(rows: Rows, record: EntityRecord) -> None:
-    """Nobody was told of the entity: its name is free again, for one that begins under a higher epoch."""
+    """No player was told of the entity: its name is free again, for one that begins under a higher epoch."""
     cut_out(rows, record)
     free_name(rows, record)
     rows.delete(("entities", record.id))

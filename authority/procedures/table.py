@@ -70,8 +70,8 @@ BULK_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] =
 MACHINE_VERSION: Final = 12
 """Raise it with every change by which a procedure makes anything else of the same command, also between releases.
 
-Homeservers of different versions do not connect to each other, because their states would differ and nobody be told.
-`tests/authority/procedures/test_machine_version.py` notices when a source of the procedures was changed.
+Homeservers of different versions do not connect to each other, because their states would differ and no operator be
+told. `tests/authority/procedures/test_machine_version.py` notices when a source of the procedures was changed.
 """
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {

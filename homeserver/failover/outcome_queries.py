@@ -139,7 +139,7 @@ class OutcomeQueries:
     async def _is_source_over(self, message: Stranded) -> bool:
         """Whether a source of another instance is dead, by its home; of one of this instance the log itself knows."""
         transfer = self._store.transfer(message.transfer_id)
-        # One that was proposed while nobody had the entity has no source.
+        # One that was proposed while no server had the entity has no source.
         if transfer is None or message.never or not transfer.source or not is_abroad(message.entity, transfer.source):
             return False
         lease = (transfer.source, transfer.source_incarnation)
