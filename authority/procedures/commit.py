@@ -48,7 +48,7 @@ _OUTCOMES: Final = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PEND
 def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The commit point: (authority A, epoch e) → (authority B, epoch e + 1), or a recorded refusal.
 
-    Where another history of the log may have given e + 1, it is a higher one (`authority.procedures.fence_allocation`).
+    Where another history of the log may have given e + 1, it is a higher one (`authority.procedures.log_rollback`).
 
     Passes under a delegation that the log has not seen yet are applied first (`passes`, verified by the caller).
     `incarnation` is that of a target of another instance, as its home has told at this moment.
@@ -163,7 +163,7 @@ def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
     """
     if args.get("passes"):
         _apply_passes(rows, find_entity(rows, args["entity"]), args["passes"], args)
-    # Read as it stands: who repeats a report, or brings its pass with it, finds it done.
+    # Read as it stands: a server that repeats a report, or brings its pass with it, finds it done.
     row = rows.get_or(("transfers", args["transfer_id"]), _NONE)
     if row.get("phase") == Phase.DONE.value and row.get("source") == args["source"]:
         return _noted(row)
@@ -269,7 +269,7 @@ def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, 
 def _answer(
     rows: Rows, transfer: TransferRecord, record: EntityRecord | None = None, row: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What became of the transfer, and who has authority now (`record` and `row`, if they were just written), or later.
+    """What became of the transfer, and the authority now (`record` and `row`, if they were just written), or later.
 
     While the entity is being recovered, no server has it: the one that handed it over may have the only state that is
     left, and a later fence would tell it that it is not needed any more. It gets the answer of the time of the commit.

@@ -67,7 +67,7 @@ def server_open(rows: Rows, args: Mapping[str, Any]) -> Any:
 def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Take a drained server out of the directory; the caller has seen it empty under the drain that it names.
 
-    Its disk is not waited for any more (`authority.procedures.single_survivor`). Repeating it answers with nothing. Its
+    Its disk is not waited for any more (`authority.procedures.lease`). Repeating it answers with nothing. Its
     name can be registered again, by every server that knows the join token.
     """
     server = args["server"]

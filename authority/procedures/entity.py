@@ -82,7 +82,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
 def _never_lived(rows: Rows, record: EntityRecord) -> bool:
     """Whether nothing is left of it, no player was told that there ever was anything, and no server may begin yet.
 
-    Its first server may not: its lease is over, which is known there, and who was told to spawn it was that life of it.
+    Its first server may not: its lease is over, which is known there, and that life of it was told to spawn it.
     """
     row = rows.get_or(("recoveries", record.id), None) or {"last": "", "had": ()}
     return record.unconfirmed and record.standing is Standing.LOST and {*row.get("had", ())} <= {row["last"]}

@@ -69,7 +69,7 @@ def recovery_contest_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Ask who has entities (id, epoch and sub-epoch) that servers of other instances have by this log.
 
     Of those alone that were given before it heard of another history, by which such a server may have handed one on:
-    no server there would say so (`authority.procedures.fence_allocation`). The ids of those that are to be recovered.
+    no server there would say so (`authority.procedures.log_rollback`). The ids of those that are to be recovered.
     """
     return [
         _begin(rows, record, record.authority, contested=True)
@@ -127,7 +127,7 @@ def _taken(rows: Rows, record: EntityRecord, *, is_back: bool = False) -> str:
 
 
 def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """An authority that is alive has no state to begin with, and who handed the entity over is dead; or it never will.
+    """A living authority has no state to begin with, and the source of the entity is dead; or it never will have one.
 
     Taken like any other: whatever state may come after all is one of the copies that are asked for.
 

@@ -148,7 +148,7 @@ def is_possible(row: RecoveryRow, holder: str, epoch: int, *, was_handed_on: boo
 
 
 def asked_of(row: RecoveryRow, holder: str, *, was_handed_on: bool = False) -> RaisedItem:
-    """What a server is asked about an entity: who has several copies says which is the best of those that count."""
+    """What a server is asked about an entity: a server with several says which copy is the best of those that count."""
     below = counts_before(row, holder)
     if row.own_epoch and Fence(row.epoch).begins_block and not was_handed_on:
         below = min(below, row.own_epoch + 1)

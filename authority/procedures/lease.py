@@ -1,4 +1,4 @@
-"""Leases in the log: who grants them, which incarnation of each server is the present one, and which are over.
+"""Leases in the log: which homeserver grants them, which incarnation of each server is present, and which are over.
 
     lease_office     LeaseOffice
     office_marks/…   see `authority.trust.signed_positions`

@@ -5,8 +5,8 @@
 The homeserver that grants leases is shown that the log was where it has never been
 (`authority.trust.signed_positions`), and says so here. From then on no member grants leases, decides anything, or takes
 the office: not after a restart either, since the log that is to be put back is another one and has no such row. Only an
-operator takes it away: who accepts the loss; or who has the newest log in place, which a server holds against it that
-was granted a lease by the older one.
+operator takes it away: one who accepts the loss; or who has the newest log in place, which a server holds against it
+that was granted a lease by the older one.
 
 What of all that a server has an entity's log has given it.
 
@@ -35,7 +35,7 @@ either of the two is known to have had (`authority.trust.signed_positions`). The
 and no homeserver holds it: all that is sealed from then on shows it, and the next granter shows a later one, so that
 a third history, which has not heard of it, takes a block above it, too.
 It knows that when a loss is accepted (`log.accept`), and when a server says that it has followed another log
-(`authority.procedures.ownership_check`).
+(`is_given`).
 
 So are the revisions of who owns an entity, with its fence: an authority, and players, take the highest one that they
 have heard of for the last word, and what they have may be of the other history.

@@ -23,7 +23,7 @@ __all__ = ["BURST", "MAX_PACED", "PATIENCE_S", "REQUESTS_PER_S", "Pace", "Paces"
 
 BURST: Final = 16
 REQUESTS_PER_S: Final = 2.0
-# Requesters of one entity that are remembered; the one who asked longest ago is forgotten first.
+# Requesters of one entity that are remembered; the one that asked longest ago is forgotten first.
 MAX_PACED: Final = 64
 # How far a clock may be behind the last one for its requesters to wait until it is there.
 PATIENCE_S: Final = 60.0
@@ -45,7 +45,7 @@ _OF_AN_ENTITY: Final = Rate(BURST, REQUESTS_PER_S)
 
 
 def spent_of(pace: Pace | None, requester: str, now_s: float, rate: Rate) -> Pace:
-    """The pace of a requester after one more request; None is that of one who has not asked yet.
+    """The pace of a requester after one more request; None is that of one that has not asked yet.
 
     Raises:
         Refused: (`too_often`) there is no token now; `retry_after_s` says when there is one.

@@ -7,7 +7,7 @@ Many steps of hand-overs by one command of the log, with a verdict for each.
 
 What leaves together is asked for together, and a command costs every member about as much as what it does: its place in
 the log, its answer, which is remembered, and the rows that all of its steps look at. Each step counts, or is refused,
-as if it had been a command of its own, in this order (`authority.model.drafts`).
+as if it had been a command of its own, in this order (`authority.model.rows`).
 
 A verdict is `{"answer": ...}`, or `{"refused": [reason, sentence, details]}`.
 """

@@ -230,7 +230,7 @@ def _forget_oldest(rows: Rows, queues: _Queues) -> None:
 
 
 def _forget_kept(rows: Rows, queues: _Queues) -> None:
-    """Look at the first of those that are kept: who is open no more, or has been late for long enough."""
+    """Look at the first of those that are kept: one that is open no more, or has been late for long enough."""
     for _ in range(min(_QUEUE_LOOKS, queues.open_tail - queues.open_head)):
         _forget_or_keep(rows, queues, queues.take_open(rows))
     for _ in range(min(_QUEUE_LOOKS, queues.late)):

@@ -63,9 +63,9 @@ class _TakeoverRound:
 
 
 class HeardCopies(NamedTuple):
-    """What servers have of what they were asked about, and under which epochs each has died of whom.
+    """What servers have of what they were asked about, and under which epochs each has died of which entity.
 
-    And which instances could not be asked; and what each has handed on since this log gave it, and to whom.
+    And which instances could not be asked; and what each has handed on since this log gave it, and to which server.
     """
 
     answers: Mapping[str, tuple[FoundItem, ...]]
@@ -111,7 +111,7 @@ class Collecting:
                     telling = again(telling, self._clock.monotonic_ns())
                     for server in sorted(asking.asked.keys() - asking.answers.keys()):
                         await self.tell(Collect(number=number, items=list(asks(server))), server)
-                # Each answer wakes it; until all have come, or it is time to see who is alive still.
+                # Each answer wakes it; until all have come, or it is time to see which are alive still.
                 repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
                 while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                     left_ns = repeat_ns - self._clock.monotonic_ns()

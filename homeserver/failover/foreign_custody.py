@@ -191,7 +191,7 @@ class ForeignCustody:
         await self._contest(records)
 
     async def _contest(self, records: Sequence[EntityRecord]) -> None:
-        """Have it found out who has what a server there may have handed on by another history of this log."""
+        """Have it found out which server has what one there may have handed on by another history of this log."""
         lowest = lowest_epoch(self._store.tree)
         for some in in_parts([record for record in records if is_unsure(record, lowest)]):
             entities = [[record.authority, record.id, record.epoch, record.sub] for record in some]
@@ -255,7 +255,7 @@ class ForeignCustody:
         try:
             reply, _ = await self._federation.exchange(instance, message, Trace(f"leases-of-{instance}"), on_path=False)
             if not isinstance(reply, LeaseWord) or reply.number != number:
-                # Of an earlier question, it would say nothing about who is alive now.
+                # Of an earlier question, it would say nothing about what is alive now.
                 raise InstanceUnreachable(f"{instance} answered a question about leases with something else")
         except InstanceUnreachable as error:
             if instance not in self._silent_since_s:

@@ -214,7 +214,7 @@ class Leases:
         return self._positions.is_of_another_history(position)
 
     def _knows_other_members(self, message: Renew) -> bool:
-        """Whether a server, which says whom it knows, knows other homeservers than there are: it may ask again."""
+        """Whether a server, which says what it knows, knows other homeservers than there are: it may ask again."""
         return message.members not in ("", digest_of_members(self._store.servers(Role.HOMESERVER)))
 
     def aside_of(self, peers: Sequence[str]) -> list[str]:
@@ -294,7 +294,7 @@ class Leases:
         return missing
 
     async def _whose_disk(self, row: LeaseRow, message: Renew, office: int) -> LeaseRow:
-        """Have the log know whether the server's own disk counts, by who else is there and what it says of copies."""
+        """Have the log know whether the server's own disk counts, by the other servers and what they say of copies."""
         leases = [one for one in self._store.leases() if one.server != row.server]
         is_last = all(one.phase is LeasePhase.OVER for one in leases)
         if row.phase is not LeasePhase.ALIVE or not (message.shared if row.sole else is_last):

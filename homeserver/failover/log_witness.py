@@ -46,8 +46,8 @@ class Witnesses:
     """What this instance's servers have shown of where other instances' logs were.
 
     Of each instance that can be reached the last words, under whichever offices: a log that was restored has an office
-    of its own, and its words are not to displace those that show that. Nothing is verified: who asks can do that.
-    Bounded by the servers of the directory, and by what a renewal may show.
+    of its own, and its words are not to displace those that show that. Nothing is verified: the member that asks can do
+    that. Bounded by the servers of the directory, and by what a renewal may show.
     """
 
     def __init__(self, is_reachable: Callable[[str], bool]) -> None:
@@ -89,8 +89,8 @@ class LogWitnesses:
 
     Args:
         witnesses: what this instance's servers have shown.
-        officer: who grants leases here, so that servers show it to that one; None if this member does, and then it is
-            for this member to ask the others.
+        officer: the member that grants leases here, so that servers show it to that one; None if this member does, and
+            then it is for this member to ask the others.
         went_back: told of an instance whose servers prove that this log was at a place where it has never been.
     """
 

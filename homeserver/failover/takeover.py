@@ -58,7 +58,7 @@ MAX_REMEMBERED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How one recovery went, for people: from whom to whom, from which copy."""
+    """How one recovery went, for people: from which server to which, from which copy."""
 
     entity: str
     last: str
@@ -87,13 +87,13 @@ class Takeovers:
         self._over_since_ns: dict[str, int] = {}
         """When this member saw that the leases of servers were over, of those that have not been alive since."""
         self._in_vain_for: dict[str, tuple[int, int, bool]] = {}
-        """Of whom those who may have copies were asked for nothing; under which epoch, as what was to be waited for."""
+        """Entities of which servers were asked for copies in vain; under which epoch, as what was to be waited for."""
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
         self._died_of: dict[str, list[int]] = {}
         """Under which epochs servers have died of what is to be taken over, as those say that could be asked."""
         self._handed_on: dict[str, int] = {}
-        """What was handed on by another history of the log, as who had it by this one says; under which epoch."""
+        """What was handed on by another history of the log, as its server by this one says; under which epoch."""
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self._told: dict[tuple[str, int], Due] = {}
@@ -177,7 +177,7 @@ class Takeovers:
                 self._over_since_ns.pop(row.server, None)
 
     def _just_away(self) -> set[str]:
-        """Whose leases are over since a moment ago: they cannot be asked, and may have been passed something."""
+        """The servers that lost their leases a moment ago: they cannot be asked, and may have been passed something."""
         self._note_ends()
         since_ns = self._clock.monotonic_ns() - PASSED_NS
         return {row.server for row in self._store.away() if self._over_since_ns[row.server] > since_ns}
@@ -375,7 +375,7 @@ class Takeovers:
         return [row for row in rows if row.entity not in news]
 
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
-        """Whether a server has not come back yet the disk of which may have what no other has (`single_survivor`)."""
+        """Whether a server has not come back yet the disk of which may have what no other has (`is_sole`)."""
         return row.disk and row.last not in answers and self._store.row(row.last) is not None
 
     def _waits_for_later(
@@ -545,7 +545,7 @@ def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple
 
 
 def _has_it_still(row: RecoveryRow, items: Collection[FoundItem]) -> bool:
-    """Whether who answers with these simulates it until now as this log has given it."""
+    """Whether the server that answers with these simulates it until now as this log has given it."""
     return any(item.entity == row.entity and item.holds and item.epoch == row.own_epoch for item in items)
 
 

@@ -286,7 +286,7 @@ class Balancer:
         moves = emptied(view, proposed)
         done = set(moves)
         # What the policy says of drained servers and is not done counts as nonsense. What is not taken is not offered
-        # again to who has just refused it, whatever it says.
+        # again to the server that has just refused it, whatever this says.
         moves += [move for move in proposed if move not in done and move.entity not in untaken]
         if staying := self._of_silent_homes(residents):
             self.placement_limits.counts["home_silent"] += sum(move.entity in staying for move in moves)

@@ -188,8 +188,8 @@ class Batches:
     async def _at_hand(self, opened: OpenedMessage, asked: Asked) -> Item | None:
         """What a message asks of the log; None if others have to be asked before that is known.
 
-        What another home is to answer asks nothing of this one's log. `asked` is what was asked about who signed others
-        of the same parcel.
+        What another home is to answer asks nothing of this one's log. `asked` is what was asked about the signers of
+        others of the same parcel.
 
         Raises:
             MessageError: no server may say this.
@@ -374,7 +374,7 @@ class Batches:
                 self._reached(around[step], item.message.transfer_id)
 
     async def _tell_all(self, items: Sequence[Item], began_ns: int, steps: int) -> None:
-        """Answer these, about which the log has decided by one of `steps` steps, and tell whom it concerns."""
+        """Answer these, about which the log has decided by one of `steps` steps, and tell the servers concerned."""
         outgoing: defaultdict[str, _Outgoing] = defaultdict(_Outgoing)
         handed = [item for item in items if isinstance(item.message, HandoffRequest | HandoffAbort)]
         await self._tell_reports(items, outgoing)
@@ -486,7 +486,7 @@ class Batches:
                 await self._post.post(letter.message, letter.trace, to, on_path=letter.on_path)
             else:
                 await self._post.post_all(to, out.letters)
-        except Exception as error:  # an error of ours too: it is nothing to those who wait for other servers
+        except Exception as error:  # an error of ours too: it is nothing to those that wait for other servers
             for item in out.items:
                 item.answer = error
             if not out.items:

@@ -1,4 +1,4 @@
-"""What a homeserver tells authorities unasked: who owns an entity, to whom it may be passed, that it has ended.
+"""What a homeserver tells authorities unasked: who owns an entity, where it may be passed, that it has ended.
 
 And how the log learns of what was passed on directly. Nothing here is decided: what could not be told is told again.
 """
@@ -53,7 +53,7 @@ class TransferNotices:
         return record.owner_rev <= (min(owner_rev, self._certificates.owner_rev_of(chain)) if chain else owner_rev)
 
     async def tell_of_owner_since(self, transfer: TransferRecord, chain: Sequence[str]) -> None:
-        """Tell the new authority, which came to it by this chain, of an owner of whom that may not know."""
+        """Tell the new authority, which came to it by this chain, of an owner of which that may not know."""
         record = self._store.entity(transfer.entity)
         if record is None or not record.authority or self.knows_of_owner(record, transfer.owner_rev, chain):
             return

@@ -14,7 +14,7 @@ _ENOUGH: Final = 2
 
 
 class Debts:
-    """How far each thing had come when it was called durable, and who has died since."""
+    """How far each thing had come when it was called durable, and which servers have died since."""
 
     def __init__(self) -> None:
         self.deaths: Final[list[str]] = []

@@ -36,7 +36,7 @@ _NOWHERE: Final = Fence(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class MachineStaging:
-    """A state on a disk, and who sent it."""
+    """A state on a disk, and the server that sent it."""
 
     message: StageState
     source: str

@@ -1,4 +1,4 @@
-"""The leases of one home instance: who grants them, who has none any more, and what is taken from those.
+"""The leases of one home instance: which homeserver grants them, which servers lost them, and what is taken from these.
 
 Real: `Granter`, and the log's procedures. As `homeserver.failover.leases`, `homeserver.failover.takeover.sweep` and
 `homeserver.failover.foreign_custody`.
@@ -196,7 +196,7 @@ class Granting:
         return found
 
     def _ask(self) -> None:
-        """Ask other homes whether their servers that have entities of this one are dead, and who is alive."""
+        """Ask other homes whether their servers that have entities of this one are dead, and which are alive."""
         self._schedule.after(_ASK_S, self._ask)
         home = self._home
         if home.is_away:

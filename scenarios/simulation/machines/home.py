@@ -140,7 +140,7 @@ class MachineHome:
         return answer
 
     def _watch(self, entity: str) -> None:
-        """Whatever the log has done about an entity: who has authority now?"""
+        """Whatever the log has done about an entity: which server has authority now?"""
         if entity in self._judge.threads and ("entities", entity) in self.rows.data:
             self._judge.given(entity, *self.named(entity))
 
@@ -243,7 +243,7 @@ class MachineHome:
         self._decide(request, by, via, AdmitReply(transfer_id=request.transfer_id, accepted=True), repeated=repeated)
 
     def _ask_target_home(self, request: HandoffRequest, by: str, via: str) -> None:
-        """As `homeserver.names.foreign_admission` does."""
+        """As `homeserver.names.admission` does."""
         now_ns = round(self.schedule.now_s * 1e9)
         self._local_admission[request.transfer_id] = (request, by, via)
         if now_ns - self._unanswered.since_ns(request.transfer_id, now_ns) >= ADMISSION_PATIENCE_NS:
@@ -284,7 +284,7 @@ class MachineHome:
     def _decide(
         self, request: HandoffRequest, by: str, via: str, admitted: AdmitReply, *, repeated: bool = False
     ) -> None:
-        """Put it to the log, and tell whom it concerns: as `homeserver.transfer.service` does."""
+        """Put it to the log, and tell the servers concerned: as `homeserver.transfer.service` does."""
         args = {
             "transfer_id": request.transfer_id,
             "entity": request.entity,
@@ -365,7 +365,7 @@ class MachineHome:
         self.run("recovery.strand", **message.model_dump(exclude={"type"}), source_over=over)
 
     def remind(self) -> None:
-        """Tell targets again what the log gave to them, when those are dead who should have seen to it."""
+        """Tell targets again what the log gave to them, when the source that should have done so is dead."""
         self.schedule.after(1.0, self.remind)
         granting = self.granting
         if self.is_away or granting is None:

@@ -20,7 +20,7 @@ _NOWHERE: Final = Fence(0)
 
 @dataclass(slots=True)
 class Thread:
-    """What is known of one entity: its newest state, who has that, and to whom authority was ever given."""
+    """What is known of one entity: its newest state, the servers that have that, and those that ever had authority."""
 
     entity: str
     state: MachineState
@@ -70,7 +70,7 @@ class MachineJudge:
             self._note(f"violated: {kind}: {sentence}")
             self.violations.append(Violation(kind, sentence))
 
-    # --- who is given authority ------------------------------------------------------------------------------------
+    # --- authority is given ----------------------------------------------------------------------------------------
 
     def created(self, entity: str, server: str, fence: Fence) -> None:
         """There is a new entity, on a server."""
@@ -99,7 +99,7 @@ class MachineJudge:
         thread.highest = max(thread.highest, fence)
         self._note(f"{entity} {fence} is {server}'s")
 
-    # --- who simulates ---------------------------------------------------------------------------------------------
+    # --- simulating ------------------------------------------------------------------------------------------------
 
     def begins(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
         """A server takes an entity up, from the last state of a server."""

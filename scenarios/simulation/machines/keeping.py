@@ -181,7 +181,7 @@ class Keeping:
     # --- copies ----------------------------------------------------------------------------------------------------
 
     def _copy(self) -> None:
-        """Send what has changed to those who keep copies, and write it down."""
+        """Send what has changed to those that keep copies, and write it down."""
         server = self._server
         server.later(COPY_S, self._copy)
         if not self.may_act():
@@ -358,7 +358,7 @@ class Keeping:
         """Home says what came of a question; what is still wanted is asked again anyway."""
 
     def handlers(self) -> dict[type[Any], Any]:
-        """What is taken by whom."""
+        """What is taken by which server."""
         return {
             RenewReply: self.renewed,
             CopiesOf: self.keep,

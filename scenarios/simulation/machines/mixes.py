@@ -20,7 +20,7 @@ class MachineFaultMix:
     name: str
     purpose: str
 
-    # --- who there is
+    # --- what there is
     servers: int = 5  # simulation servers of each of the two instances
     entities: int = 60  # of each instance
     faults_s: float = 2.0

@@ -2,7 +2,7 @@
 
 A signature takes a hundred times as long as everything else about a certificate, and is another test's business. Here a
 token is believed if it was made here: none is forged. Its text is that of a compact JWS, because others look into it
-(`simserver.transfer.source.seen_orders`) and name it by its hash.
+(`simserver.transfer.source.order_history`) and name it by its hash.
 """
 
 import json

@@ -39,7 +39,7 @@ class InputsHeard(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """Server → player: the entity is not here; who had it last, if that is known."""
+    """Server → player: the entity is not here; the server that had it last, if that is known."""
 
     moved_to: str
     fence: Fence

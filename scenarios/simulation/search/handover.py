@@ -410,7 +410,7 @@ class Handovers:
         self._answer_as(lives)
         home = self._home
         (home.store.data, before), home.sent = self._logs.things[log], []
-        with suppress(Refused):  # told to who asked, and nothing was changed
+        with suppress(Refused):  # its asker is told, and nothing was changed
             self._perform_at_home(event)
         record = home.store.entity(ENTITY)
         violation = _why_not_after(before, record) or self._moved_again(event)

@@ -135,7 +135,8 @@ class TransfersAtHome:
             directory=cast(Any, keys),
             federation=cast(Any, _Federation()),
             post=self,
-            # What the log was restored from is not searched, nor who grants leases, nor what servers are to do.
+            # What the log was restored from is not searched, nor which member grants leases, nor what servers are to
+            # do.
             positions=nothing,
             clock=StoppedClock(),
             spans=SILENT,

@@ -1,4 +1,4 @@
-"""One simulated cluster of servers: who there is, and how it stands."""
+"""One simulated cluster of servers: what there is, and how it stands."""
 
 import random
 from collections.abc import Collection
@@ -175,7 +175,7 @@ class ServersCluster:
         others = [one for one in here if one.name != server and one.process.is_running]
         return any(one.has_on_disk(entity) for one in here) or any(one.keeps(entity, Fence(1)) for one in others)
 
-    # --- who there is ----------------------------------------------------------------------------------------------
+    # --- what there is ---------------------------------------------------------------------------------------------
 
     def homes_of(self, instance: str) -> list[SimulatedHomeserver]:
         """The homeservers of an instance."""

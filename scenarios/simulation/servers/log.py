@@ -1,8 +1,8 @@
 """The log of one instance: one machine, to which its members have ways that are cut and led by one of them.
 
 That the log itself survives is what `baton simulate raft` is about. Here it answers late, not at all (`NoQuorum`), or
-decides without saying so (`OutcomeUnknown`), and its members do not always know who leads: that is all that its users
-can see of what happens inside. What a member's own copy of the tree may be behind by is not simulated.
+decides without saying so (`OutcomeUnknown`), and its members do not always know which of them leads: that is all that
+its users can see of what happens inside. What a member's own copy of the tree may be behind by is not simulated.
 """
 
 import random

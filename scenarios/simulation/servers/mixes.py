@@ -25,7 +25,7 @@ class ServerMix:
     name: str
     purpose: str
 
-    # --- who there is
+    # --- what there is
     servers: tuple[str, ...] = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1", "beta.s2")
     players: tuple[str, ...] = ("alpha.ada", "beta.bob")
     entities: int = 8

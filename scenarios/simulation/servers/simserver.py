@@ -68,7 +68,7 @@ _SWEEP_S: Final = 0.5
 _LEAST_BYTES: Final = 64 * 1024
 """How large states are that go ahead in pieces; real ones are some dozen times as large, and cost as much more."""
 _LOAD_OF_ONE: Final = 0.2
-"""The part of a tick period that one entity is said to take, for those who balance."""
+"""The part of a tick period that one entity is said to take, for balancing."""
 _SOMEWHERE: Final = ("", 0)
 """Where servers and players are here: by their names they are reached."""
 _NOWHERE: Final = Path("/nonexistent")
@@ -289,7 +289,7 @@ class SimulationServer:
         if self._calls.took(message):
             return
         if isinstance(message, bytes):
-            # Only what travels bare is encoded here; and who sends it, the link's session says.
+            # Only what travels bare is encoded here; and its sender is told by the link's session.
             message = decode_link_untrusted(message)
         match message:
             case Input() | Present() | CopiesKept():

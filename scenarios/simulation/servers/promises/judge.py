@@ -22,7 +22,7 @@ _KINDS: Final = {"input": "inputs", "notice": "notice", "freeze": "freeze-budget
 
 @dataclass(slots=True)
 class _Chain:
-    """What is known of one entity: the newest fence under which it was taken up, by whom, and that stint."""
+    """What is known of one entity: the newest fence under which it was taken up, by which server, and that stint."""
 
     fence: Fence
     server: str
@@ -86,7 +86,7 @@ class ServersJudge:
         kind = next((kind for word, kind in _KINDS.items() if sentence.startswith(word)), "internal-error")
         self.violated(kind, f"{server}: {sentence}")
 
-    # --- who simulates ---------------------------------------------------------------------------------------------
+    # --- simulating ------------------------------------------------------------------------------------------------
 
     def begun(self, server: str, stint: Stint) -> None:
         """A server takes up an entity: under a higher fence than any server before, from where the last one stopped."""
@@ -176,7 +176,7 @@ class ServersJudge:
         chain.applied = applied
 
     def _forgotten(self, server: str, entity: str, source: str, has: int, told: int) -> None:
-        sentence = f"{server} took {entity} up with {has} inputs of {source}, who was told that {told} are durable"
+        sentence = f"{server} took {entity} up with {has} inputs of {source}, which was told that {told} are durable"
         self.violated("durable-inputs", sentence)
 
     def ticked(self, server: str, life: Life) -> None:
@@ -234,7 +234,7 @@ class ServersJudge:
         if fence == chain.fence:
             chain.kept, chain.kept_after = dict(applied), said_after
 
-    # --- who looks on ----------------------------------------------------------------------------------------------
+    # --- looking on ------------------------------------------------------------------------------------------------
 
     def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
         """What a spectator or a player believes of an entity now, by its tick, or by the number of the player's inputs.
@@ -294,6 +294,6 @@ class ServersJudge:
         return entity in self._excused
 
     def has_died_with(self, entity: str) -> bool:
-        """Whether the one who simulated it last has died since it took it up."""
+        """Whether the one that simulated it last has died since it took it up."""
         chain = self._chains[entity]
         return self.debts.has_died_since(chain.server, chain.deaths)

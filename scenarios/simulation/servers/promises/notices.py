@@ -1,4 +1,4 @@
-"""What is watched of notices before leaving: their time is granted, ends earlier for those who finish, and ends."""
+"""What is watched of notices before leaving: their time is granted, ends earlier for those that finish, and ends."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ _SLACK_NS: Final = 1_000_000
 
 @dataclass(slots=True)
 class _Given:
-    """A notice, as its owner was told of it, and who has not finished yet."""
+    """A notice, as its owner was told of it, and which have not finished yet."""
 
     fence: Fence
     until_ns: int
