@@ -10,9 +10,9 @@ for a census, and shows the policy all that answered. Servers that have not repo
 evacuated to a server that is gone.
 
 Drained servers are emptied whatever the policy is: it may choose where an entity goes, and one that it does not name,
-    or
-names no good target for, leaves by the built-in rule. A policy that fails has no say in that round. What a server's
-world does not take is passed on likewise, also while nothing is balanced: it is stopped until it is where it is taken.
+or names no good target for, leaves by the built-in rule. A policy that fails has no say in that round. What a server's
+world does not take is passed on likewise, also while nothing is balanced: it is quarantined until it is where it is
+taken.
 """
 
 import logging

@@ -85,8 +85,8 @@ class Batches:
     """One member's answers to what old authorities ask of the log.
 
     Args:
-        renew_after: a chain with this number of passes is replaced by a new grant. Each makes a hand-over longer by
-            some pass takes 700 bytes, and a grant takes a signature, a message and two verifications.
+        renew_after: a chain with this number of passes is replaced by a new grant. Each pass makes a hand-over longer
+            by some 700 bytes, and a grant takes a signature, a message and two verifications.
         patience_s: see `ForeignAdmissions`.
     """
 

@@ -25,7 +25,7 @@ class Debts:
         self.deaths.append(server)
 
     def has_died_since(self, server: str, deaths: int) -> bool:
-        """Whether a server has died, after `deaths` deaths."""
+        """Whether a server has died since there were this many deaths."""
         return server in self.deaths[deaths:]
 
     def owe(self, thing: Hashable, upto: int, now: int) -> None:

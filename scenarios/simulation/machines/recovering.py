@@ -1,7 +1,7 @@
 """Resuming what dead servers left: every server that is alive is asked for copies, and the best one counts.
 
-Real: the procedures, and every rule of which copy counts and which server is waited for. As
-    `homeserver.failover.takeover`.
+Real: the procedures, and every rule of which copy counts and which server is waited for, as in
+`homeserver.failover.takeover`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

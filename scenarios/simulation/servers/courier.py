@@ -22,7 +22,7 @@ class Ear(Protocol):
         """A server tells home that a new entity lives."""
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
-        """A source of inputs is told that how many of them are durable."""
+        """A source of inputs is told how many of them are durable."""
 
 
 class VirtualCourier:

@@ -211,7 +211,7 @@ class SimulatedHomeserver:
         opened = [_opened(sender, message, in_batch=True) for message in batch.messages]
         return [letter.message for letter in await self.parts.transfers.replies(opened)]
 
-    # --- what people do; it may be impossible --- ------------------------------------------------------------
+    # --- what players and operators do, if it can be done ----------------------------------------------------------
 
     async def move(self, transfer_id: str, entity: str, target: str, how: Mapping[str, Any]) -> None:
         """The entity is to be moved."""

@@ -14,7 +14,7 @@ __all__ = ["GROUP_S", "impatient"]
 GROUP_S: Final = 4
 """A few retries of the servers that are to freeze its members; a notice before is added to it."""
 _LESS_S: Final = GROUP_LIFETIME_S - GROUP_S
-# A move of several is begun by the player that asks for it, or, with the rule `ask`, by the master who says yes.
+# A move of several is begun by the player who asks for it, or, with the rule `ask`, by the master who says yes.
 _PROPOSING: Final = ("group.propose", "transfer.propose", "transfer.answer")
 
 _Procedure = Callable[[Any, Any], Any]

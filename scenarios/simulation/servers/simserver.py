@@ -119,7 +119,7 @@ class Witness(Protocol):
         """A server tells home that a new entity lives."""
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
-        """A source of inputs is told that how many of them are durable."""
+        """A source of inputs is told how many of them are durable."""
 
     def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
         """An authority hears that a backup replica keeps a copy."""

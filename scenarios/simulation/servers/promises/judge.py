@@ -226,7 +226,7 @@ class ServersJudge:
     def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
         """An authority hears that a backup replica keeps a copy.
 
-        The replica that said so `said_after` deaths may have died before it was heard.
+        The replica that said so, after `said_after` deaths, may have died before it was heard.
         """
         chain = self._chains[entity]
         if fence >= chain.fence:
@@ -237,7 +237,7 @@ class ServersJudge:
     # --- looking on ------------------------------------------------------------------------------------------------
 
     def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
-        """What a spectator or a player believes of an entity now, by its tick, or by the number of the player's inputs.
+        """What a backup replica or a player believes of an entity now: its tick, or how many of its inputs are applied.
 
         The last word of a former authority may come at any time, and must not take an observer back (FAILURES row 44).
         """
