@@ -37,7 +37,7 @@ PAUSE_S: Final = 0.5
 _SAME_S: Final = 15
 
 OrderEach = Callable[[Sequence[TransferRecord]], Awaitable[None]]
-"""As `Orders.order_each`."""
+"""As `OrderRetry.order_each`."""
 
 
 async def order_all(store: InstanceStore, order_each: OrderEach, group: str) -> None:

@@ -1,6 +1,6 @@
 """What a server does about death, its own and others': its lease, copies, and what home asks about them.
 
-Real: `Holder`, `CopyTable`, `backup_replicas_of`, the table of loose ends and what is asked about them. As
+Real: `Holder`, `CopyTable`, `backup_replicas_of`, the table of unresolved transfers and what is asked about them. As
 `simserver.lease.keeper`, `simserver.durability.replication` and `simserver.failover.adoption` do it, without what is
 durable by a disk alone.
 """
@@ -50,7 +50,7 @@ def copy_of(fence: Fence, state: MachineState, source: CopySource) -> Copy:
 
 
 class _Times:
-    """As much of a clock, and of holdings, as loose ends make use of."""
+    """As much of a clock, and of holdings, as unresolved transfers make use of."""
 
     def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
@@ -64,7 +64,7 @@ class _Times:
 
 
 class Keeping:
-    """The lease of one life of a server, the copies that it keeps, and its loose ends."""
+    """The lease of one life of a server, the copies that it keeps, and its unresolved transfers."""
 
     def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
@@ -344,7 +344,7 @@ class Keeping:
         self._staged.pop(entity, None)
         return True
 
-    # --- loose ends ------------------------------------------------------------------------------------------------
+    # --- unresolved transfers --------------------------------------------------------------------------------------
 
     def _still_wants(self, entity: str, permission: Permission) -> bool:
         return self._server.coming.machine(entity).waits_with == permission

@@ -1,6 +1,6 @@
 """The old authority's shell: performs what the `Outgoing` machine of each leaving entity decides, at once.
 
-As `simserver.transfer.source.departures` does it, without what surrounds a hand-over there (notices, room, convoys,
+As `simserver.transfer.source.departures` does it, without what surrounds a hand-over there (notices, room, batches,
 groups).
 """
 

@@ -292,7 +292,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="convoys",
-        purpose="many entities leave drained servers in company, and whole parcels are lost, late or come twice",
+        purpose="many entities leave drained servers in batches, and whole parcels are lost, late or come twice",
         carries=True,
         entities=30,
         at_once=6,
@@ -383,7 +383,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="columns",
-        purpose="convoys are larger than a message may be, and some of their parcels are lost, late or come twice",
+        purpose="batches are larger than a message may be, and some of their parcels are lost, late or come twice",
         entities=30,
         at_once=24,
         in_company=True,

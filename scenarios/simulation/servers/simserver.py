@@ -150,7 +150,7 @@ class _Custody:
 
 
 class _Attendant(Attendant):
-    """Has the judge see every life that comes; one that was put away has come before."""
+    """Has the judge see every life that comes; one that was passivated has come before."""
 
     def __init__(self, environment: EntityEnvironment, witness: Witness) -> None:
         super().__init__(environment)

@@ -1,4 +1,4 @@
-"""Servers that lack one guard of what belongs together or is on its way in company, and of owners that go away."""
+"""Servers that lack one guard of what belongs together or travels in one batch, and of owners that go away."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
