@@ -64,8 +64,8 @@ def why_lapsed(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> Re
 def asked_anew(rows: Rows, refused: TransferRecord, record: EntityRecord, now_s: float) -> TransferRecord:
     """Put the question that a former master had answered to the present one; the refused transfer, with its successor.
 
-    It stays without one if nobody had been asked, the requester's time is up, the present master need not be asked, or
-    too many questions wait: a player who wants the entity still asks again then.
+    It stays without one if no master had been asked, the requester's time is up, the present master need not be asked,
+    or too many questions wait: a player who wants the entity still asks again then.
     """
     left_s, name = refused.ask_expires_at_s - math.ceil(now_s), derived_id(refused.id, _ANEW)
     would_ask = decide(record, refused.requester, refused.want) is Decision.ASKED

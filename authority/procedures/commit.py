@@ -6,9 +6,9 @@ late, the request is repeated (FAILURES rows 2, 16, 23).
 A refusal after the old authority froze raises the epoch and leaves authority where it was. The old authority resumes
 under the new epoch, so no duplicate of the refused request that is still under way can ever succeed.
 
-A request of somebody who is not the holder at the fence that it names changes nothing and is not recorded: fences never
-come back, so the answer stays the same by itself, and nobody can use up a transfer's id, or a place in the table, that
-is another's.
+A request of a server that is not the holder at the fence that it names changes nothing and is not recorded: fences
+never come back, so the answer stays the same by itself, and no server can use up a transfer's id, or a place in the
+table, that is another's.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ _OUTCOMES: Final = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PEND
 def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The commit point: (authority A, epoch e) → (authority B, epoch e + 1), or a recorded refusal.
 
-    Where another history of the log may have given e + 1, it is a higher one (`authority.procedures.fence_allocation`).
+    Where another history of the log may have given e + 1, it is a higher one (`authority.procedures.log_rollback`).
 
     Passes under a delegation that the log has not seen yet are applied first (`passes`, verified by the caller).
     `incarnation` is that of a target of another instance, as its home has told at this moment.
@@ -115,7 +115,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
 
 
 def _answer_gone(rows: Rows, args: Mapping[str, Any], grave: Fence) -> dict[str, Any]:
-    """Nobody has authority over what was deleted, and nobody will: a transfer that was open ends with it."""
+    """No server has authority over what was deleted, and none will: a transfer that was open ends with it."""
     existing = find_transfer(rows, args["transfer_id"])
     if existing is not None and existing.entity == args["entity"]:
         unless_gone(rows, existing)
@@ -146,7 +146,7 @@ def transfer_decline(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def _known_reason(text: str) -> Reason:
-    """A reason that somebody else gave; a code that is not known here counts as `denied`."""
+    """A reason that a server gave; a code that is not known here counts as `denied`."""
     return Reason(text) if text in {reason.value for reason in Reason} else Reason.DENIED
 
 
@@ -163,7 +163,7 @@ def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
     """
     if args.get("passes"):
         _apply_passes(rows, find_entity(rows, args["entity"]), args["passes"], args)
-    # Read as it stands: who repeats a report, or brings its pass with it, finds it done.
+    # Read as it stands: a server that repeats a report, or brings its pass with it, finds it done.
     row = rows.get_or(("transfers", args["transfer_id"]), _NONE)
     if row.get("phase") == Phase.DONE.value and row.get("source") == args["source"]:
         return _noted(row)
@@ -215,7 +215,7 @@ def _why_not(
 ) -> Reason | None:
     """Why the holder's request to hand over must be refused, or None."""
     if existing is not None and not _is_open_for(existing, args):
-        # A late order for a transfer that is long over, or the id of another one: nobody permitted this.
+        # A late order for a transfer that is long over, or the id of another one: this was not permitted.
         return Reason.TOO_LATE if existing.entity == record.id else Reason.TRANSFER_ID_TAKEN
     if args["target"] == record.authority:
         return Reason.SAME_SERVER
@@ -269,7 +269,7 @@ def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, 
 def _answer(
     rows: Rows, transfer: TransferRecord, record: EntityRecord | None = None, row: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What became of the transfer, and who has authority now (`record` and `row`, if they were just written), or later.
+    """What became of the transfer, and the authority now (`record` and `row`, if they were just written), or later.
 
     While the entity is being recovered, no server has it: the one that handed it over may have the only state that is
     left, and a later fence would tell it that it is not needed any more. It gets the answer of the time of the commit.

@@ -1,6 +1,6 @@
 """Deleting an entity: a compare-and-set like any other, after which its id is never given again while it is remembered.
 
-    tombstones/<id>        what is left of it: the fence after its last one, and who had authority
+    tombstones/<id>        what is left of it: the fence after its last one, and which server had authority
     tombstone_order/floor  the highest epoch and revision of those that were forgotten
     farewells/<id>         the servers that may simulate it still, and have not said that they have heard
 
@@ -58,7 +58,7 @@ _NOT_TOLD: Final = ("place", "rev")
 
 
 def grave_of(rows: Rows, entity: str) -> Fence | None:
-    """The fence under which an entity was deleted, or None if it was not, or so long ago that nobody remembers."""
+    """The fence under which an entity was deleted, or None if it was not, or so long ago that it is forgotten."""
     data = _grave(rows, entity)
     return None if data is None else Fence(data["epoch"])
 
@@ -97,7 +97,7 @@ def _rev_after(record: EntityRecord) -> int:
 def free_name(rows: Rows, record: EntityRecord) -> None:
     """Nothing came of the entity: its name may be given again.
 
-    However often that happens, the name has one place, so that it pushes nobody else out.
+    However often that happens, the name has one place, so that it pushes no other name out.
     """
     free = {"entity": record.id, "epoch": record.fence.raised().epoch, "rev": _rev_after(record), "free": True}
     before = rows.get_or(("tombstones", record.id), None)
@@ -123,7 +123,7 @@ def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def take_back(rows: Rows, record: EntityRecord) -> None:
-    """Nobody was told of the entity: its name is free again, for one that begins under a higher epoch."""
+    """No player was told of the entity: its name is free again, for one that begins under a higher epoch."""
     cut_out(rows, record)
     free_name(rows, record)
     rows.delete(("entities", record.id))
@@ -152,7 +152,7 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
 
 
 def _end_questions(rows: Rows, entity: str) -> None:
-    """No master is left who could answer; of transfers that are permitted, see `authority.procedures.transfer_end`."""
+    """No master is left who could answer; of transfers that are permitted, see `unless_gone`."""
     for name in rows.get_or(("asks", entity), ()):
         transfer = find_transfer(rows, name)
         if transfer is not None and transfer.phase is Phase.ASKED:
@@ -162,7 +162,7 @@ def _end_questions(rows: Rows, entity: str) -> None:
 def _who_may_have_it(rows: Rows, record: EntityRecord) -> dict[str, int]:
     """Servers, with the incarnations of them that may simulate it or begin to, as far as the log knows.
 
-    Those who may pass it among themselves may have done so, and a server that was to take it over after a death may do
+    Those that may pass it among themselves may have done so, and a server that was to take it over after a death may do
     that yet, though the log has looked for another one since.
     """
     names = [*record.delegation]

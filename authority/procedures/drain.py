@@ -67,7 +67,7 @@ def server_open(rows: Rows, args: Mapping[str, Any]) -> Any:
 def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Take a drained server out of the directory; the caller has seen it empty under the drain that it names.
 
-    Nobody waits for its disk any more (`authority.procedures.single_survivor`). Repeating it answers with nothing. Its
+    Its disk is not waited for any more (`authority.procedures.lease`). Repeating it answers with nothing. Its
     name can be registered again, by every server that knows the join token.
     """
     server = args["server"]
@@ -81,7 +81,7 @@ def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.NOT_DRAINED, text, server=server)
     rows.delete((DRAINS, server))
     rows.delete(("servers", server))
-    # It may be a master still, and what it has signed may be about: nobody else takes its name.
+    # It may be a master still, and what it has signed may be about: no other server takes its name.
     rows.put(("departed", server), True)
     disk_is_gone(rows, server)
     return data

@@ -28,7 +28,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
     Repeating the same creation answers with the record as it is (the first answer may have been lost). On which server
     it began is not known of one that has moved on, or waits for another authority, so any is taken for that one then.
 
-    One that `confirms` says later that the entity is kept (`entity.confirm`). If it was lost before that, nobody was
+    One that `confirms` says later that the entity is kept (`entity.confirm`). If it was lost before that, no player was
     ever told that it lived, and the repetition creates it anew, under a higher epoch.
     """
     entity_id, server, spawner = args["entity"], args["server"], args["spawner"]
@@ -80,9 +80,9 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def _never_lived(rows: Rows, record: EntityRecord) -> bool:
-    """Whether nothing is left of it, nobody was told that there ever was anything, and nobody may begin with it yet.
+    """Whether nothing is left of it, no player was told that there ever was anything, and no server may begin yet.
 
-    Its first server may not: its lease is over, which is known there, and who was told to spawn it was that life of it.
+    Its first server may not: its lease is over, which is known there, and that life of it was told to spawn it.
     """
     row = rows.get_or(("recoveries", record.id), None) or {"last": "", "had": ()}
     return record.unconfirmed and record.standing is Standing.LOST and {*row.get("had", ())} <= {row["last"]}
@@ -103,7 +103,7 @@ def entity_confirm(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Take back an entity whose first server would not spawn it; once it has moved on it is nobody's to discard.
+    """Take back an entity whose first server would not spawn it; once it has moved on it may not be discarded.
 
     Its name is free again, for an entity that begins under a higher epoch.
     """

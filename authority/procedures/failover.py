@@ -1,9 +1,9 @@
 """Taking entities from a server whose lease is over, giving them to the one with the best copy, and declaring losses.
 
-    recoveries/<id>   RecoveryRow of an entity that nobody simulates since its authority died
+    recoveries/<id>   RecoveryRow of an entity that no server simulates since its authority died
 
-`authority.machines.replica_choice` has the rules. An entity goes (A, e) → (nobody, e + 1) → (B, e + 2): the first step
-raises the fence, and only after it is anybody asked for copies.
+`authority.machines.replica_choice` has the rules. An entity goes (A, e) → (no server, e + 1) → (B, e + 2): the first
+step raises the fence, and only after it are servers asked for copies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ def recovery_contest_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Ask who has entities (id, epoch and sub-epoch) that servers of other instances have by this log.
 
     Of those alone that were given before it heard of another history, by which such a server may have handed one on:
-    nobody there would say so (`authority.procedures.fence_allocation`). The ids of those that are to be recovered.
+    no server there would say so (`authority.procedures.log_rollback`). The ids of those that are to be recovered.
     """
     return [
         _begin(rows, record, record.authority, contested=True)
@@ -127,7 +127,7 @@ def _taken(rows: Rows, record: EntityRecord, *, is_back: bool = False) -> str:
 
 
 def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """An authority that is alive has no state to begin with, and who handed the entity over is dead; or it never will.
+    """A living authority has no state to begin with, and the source of the entity is dead; or it never will have one.
 
     Taken like any other: whatever state may come after all is one of the copies that are asked for.
 
@@ -164,7 +164,7 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
 def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
     """A server of its delegation says that an entity was passed on, and cannot prove it: a key is not good any more.
 
-    Nobody will be able to, and another server may have begun by that pass while the key was good. So the fence is
+    No server will be able to, and another server may have begun by that pass while the key was good. So the fence is
     raised, and the server that has the entity is asked for it like any other. The `transfers` that are open end
     (`unproven`). Nothing is done if the log knows of the pass (to the fence `epoch`, `sub`), or is beyond it. Whether
     the entity is being recovered then.
@@ -208,7 +208,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         entity=record.id,
         last=record.authority,
         epoch=raised.epoch,
-        # Who has died, if anybody, is not known of what is contested.
+        # Which server has died, if any, is not known of what is contested.
         held=record.orphans is OrphanPolicy.FREEZE and not contested,
         contested=contested,
         disk=from_disk or is_sole(rows, record.authority),
@@ -226,7 +226,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
 
 
 def _last_given(record: EntityRecord, known: RecoveryRow | None) -> int:
-    """The last epoch under which the log has given an entity to somebody: under one that was raised nobody had it."""
+    """The last epoch under which the log has given an entity to a server: under one that was raised none had it."""
     if known is None or known.target:
         return record.epoch
     return known.own_epoch if Fence(known.epoch).begins_block else known.epoch - 1
@@ -242,7 +242,7 @@ def _find(rows: Rows, entity_id: str, epoch: int) -> tuple[EntityRecord, Recover
 
 
 def recovery_finish(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The compare-and-set of takeovers, each (nobody, e + 1) → (target, e + 2), going on from a copy of this hash.
+    """The compare-and-set of takeovers, each (no server, e + 1) → (target, e + 2), resuming from a copy of this hash.
 
     `of_epoch` is that of the copy. The ids of those that succeeded; the others are left as they are.
     """
@@ -327,7 +327,7 @@ def _check_fence(rows: Rows, record: EntityRecord) -> None:
 
 
 def recovery_anew(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Ask everybody again about these, which are looked for since before the log heard of another history of it.
+    """Ask every server again about these, which are looked for since before the log heard of another history of it.
 
     Another one may have given the fence that is next, and more may have copies that count.
     """

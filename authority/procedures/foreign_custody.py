@@ -1,9 +1,9 @@
 """Entities whose authority is a simulation server of another instance than their home: what the log knows of them.
 
-    crossings/<id>   the transfer by which an entity came from or to another instance, until somebody has told its end
+    crossings/<id>   the transfer by which an entity came from or to another instance, until a server has told its end
 
 The lease of such a server stands in the log of its own home. So the record names the incarnation that was given the
-entity, as that home has told it with the commit, and nobody takes the entity from it until that home says that the
+entity, as that home has told it with the commit, and no home takes the entity from it until that home says that the
 lease of this incarnation is over; which stays so for ever, however late it is heard.
 
 What the server had copied is with other servers of *its* instance, so these are asked for copies too; and those of the
@@ -59,7 +59,7 @@ def on_its_way(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
     """The record, with how it came to its authority by this commit.
 
     A way within its home changes nothing of where else copies are: from where it crossed last is kept then. Nor does
-    one that leaves its home, where everybody is asked anyway.
+    one that leaves its home, where every server is asked anyway.
     """
     came_by = crossing(transfer)
     if not came_by or instance_of(transfer.source) == instance_of(record.id):
@@ -90,7 +90,7 @@ def crossed(rows: Rows, record: EntityRecord) -> None:
 
 
 def has_begun(rows: Rows, record: EntityRecord) -> None:
-    """Its authority has begun with an entity, or it is taken from it: nobody waits any more for the end of its way."""
+    """Its authority has begun with an entity, or it is taken from it: the end of its way is not waited for any more."""
     if record.came_by and rows.get_or((CROSSINGS, record.id), None) is not None:
         rows.delete((CROSSINGS, record.id))
 
@@ -129,8 +129,8 @@ def asked_abroad(
 def counts_before(row: RecoveryRow, holder: str) -> int:
     """Before which epoch copies of this holder count; instances are not trusted with others' entities.
 
-    Nobody has one of the raised fence, and an instance that the entity has left none of those since: but for what was
-    staged there for a hand-over of which nothing came, which nobody could tell from what is made up.
+    No server has one of the raised fence, and an instance that the entity has left none of those since: but for what
+    was staged there for a hand-over of which nothing came, which cannot be told from what is made up.
     """
     if instance_of(holder) not in row.abroad_too:
         return row.epoch
@@ -141,14 +141,14 @@ def is_possible(row: RecoveryRow, holder: str, epoch: int, *, was_handed_on: boo
     """Whether a copy of this epoch counts (`counts_before`).
 
     What another history of the log gave does not, unless the entity `was_handed_on` by it: by the server that had it by
-    this one, so that it is later. Else nobody knows from what that history went on.
+    this one, so that it is later. Else it is not known from what that history resumed.
     """
     is_of_another = row.own_epoch and row.own_epoch < epoch < row.epoch - row.epoch % EPOCHS_OF_A_HISTORY
     return epoch < counts_before(row, holder) and not (is_of_another and not was_handed_on)
 
 
 def asked_of(row: RecoveryRow, holder: str, *, was_handed_on: bool = False) -> RaisedItem:
-    """What a server is asked about an entity: who has several copies says which is the best of those that count."""
+    """What a server is asked about an entity: a server with several says which copy is the best of those that count."""
     below = counts_before(row, holder)
     if row.own_epoch and Fence(row.epoch).begins_block and not was_handed_on:
         below = min(below, row.own_epoch + 1)
@@ -161,6 +161,6 @@ def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str])
     """Whether what was found may be decided on, though these instances cannot be asked.
 
     A copy under the fence under which the entity came from there has all that it had there; an earlier one need not,
-    and nobody can know what is missing. Of whom all are to be asked no silence is borne.
+    and what is missing cannot be known. Where all are to be asked no silence is borne.
     """
     return not set(row.abroad_too) & set(silent) or (best is not None and best.fence.epoch >= row.came_epoch)

@@ -1,4 +1,4 @@
-"""Several entities that somebody wants moved: together, or each by itself, with one report about all of them.
+"""Several entities that a player or operator wants moved: together, or each by itself, with one report about them.
 
 *Together* they are a group as `authority.procedures.group_commit` has it: all must be to be had at once, and move in
 one step or not at all. *Apart* each is a transfer like any other. What cannot be had is refused by itself, and the
@@ -35,7 +35,7 @@ __all__ = ["GROUP_PROCEDURES", "check_parent_is_there", "with_those_below"]
 
 
 def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Somebody wants several entities moved, together or `apart`; no master is asked.
+    """A player or operator wants several entities moved, together or `apart`; no master is asked.
 
     Repeating it answers with the group as it is.
     """
@@ -87,7 +87,7 @@ def _expires_at_s(args: Mapping[str, Any]) -> int:
 def with_those_below(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
     """A permitted transfer of one entity, as one of a group with what is below it, if there is anything.
 
-    The others are ordered like it, but in nobody's name: who owns them stays so. The caller writes the transfer.
+    The others are ordered like it, but in no player's name: who owns them stays so. The caller writes the transfer.
 
     Raises:
         Refused: its parent would stay behind (`attached`), there are too many groups, or an id is taken.
@@ -154,7 +154,7 @@ def _extended(
     """The group with what is below its members, and time for all of them, and the transfers that were added.
 
     Raises:
-        Refused: somebody would be left behind (`attached`), or they are too many (`full`).
+        Refused: an entity would be left behind (`attached`), or they are too many (`full`).
     """
     moving, added = set(group.members.values()), list[TransferRecord]()
     for transfer in transfers:

@@ -40,8 +40,8 @@ MAX_GROUP: Final = 1024
 MAX_GROUPS: Final = 256
 # Open groups with some of the same entities before one: what is asked for of one entity waits for no more of them.
 MAX_RIVALS: Final = 8
-# How long the first that is frozen waits for the last. What so many more members take all servers together has a second
-# more: a tenth of a machine on which a thousand take a second and a half has time for all of `MAX_GROUP`.
+# How long the first that is frozen waits for the last. `MEMBERS_IN_A_SECOND` more members have a second more, for all
+# servers together: a tenth of a machine on which a thousand take a second and a half has time for all of `MAX_GROUP`.
 GROUP_LIFETIME_S: Final = 10
 MEMBERS_IN_A_SECOND: Final = 100
 GROUP_ORDER: Final = ("group_order",)
@@ -136,7 +136,7 @@ def is_behind(group: GroupRecord, earlier: GroupRecord | None, now_s: float) -> 
 
 
 def time_for_s(members: int) -> int:
-    """How long the first of so many that is frozen waits for the last, in seconds; it may be a second less."""
+    """How long the first that is frozen of this number waits for the last, in seconds; it may be a second less."""
     return GROUP_LIFETIME_S + members // MEMBERS_IN_A_SECOND
 
 

@@ -2,12 +2,12 @@
 
 Rules:
 
-1. The links are in the log: a child names its parent under a revision, and a parent its children. Who links two is
-   master of both; who cuts the link is master of either.
-2. Nobody moves away from parent or children: a hand-over after which one of them is neither on the target nor comes
+1. The links are in the log: a child names its parent under a revision, and a parent its children. Two are linked
+   by the master of both alone; the master of either cuts the link.
+2. No entity moves away from parent or children: a hand-over after which one of them is neither on the target nor comes
    along is refused (`attached`). So the only way to part them is to detach them first.
-3. Whom nobody has, because its server died and it is being recovered, or lost, holds nobody back: that may last for
-   ever, and it is not together with any. Resumed, it is where its copy was, until the next move of its parent.
+3. An entity that no server has, because its server died and it is being recovered, or lost, holds none back: that may
+   last for ever, and it is not together with any. Resumed, it is where its copy was, until the next move of its parent.
 4. A hierarchy has neither cycles nor more than `MAX_TREE` entities on `MAX_DEPTH` levels, so that one step moves it.
 
 Attaching moves nothing: two that are on different servers stay there until one of them moves.
@@ -80,17 +80,17 @@ def level_of(rows: Rows, record: EntityRecord) -> int:
 
 
 def is_held_elsewhere(record: EntityRecord, target: str) -> bool:
-    """Whether another server than `target` has authority over it; not if nobody has, as nobody could hand it over."""
+    """Whether another server than `target` has authority over it; not if none has, as none could hand it over."""
     return record.authority not in ("", target)
 
 
 def to_bring_along(rows: Rows, record: EntityRecord, target: str) -> list[EntityRecord]:
-    """What has to move to `target` with it: everything below it that somebody has elsewhere."""
+    """What has to move to `target` with it: everything below it that is elsewhere."""
     return [one for one in _below(rows, record)[1:] if is_held_elsewhere(one, target)]
 
 
 def parts_from(rows: Rows, record: EntityRecord, moving: Collection[str], target: str) -> str:
-    """Whom it would leave behind if it and `moving` went to `target`: a parent or child, or nobody (empty)."""
+    """The entity that it would leave behind if it and `moving` went to `target`: a parent or child, or none (empty)."""
     for other in (record.parent, *record.children):
         if other and other not in moving and is_held_elsewhere(find_entity(rows, other), target):
             return other

@@ -1,4 +1,4 @@
-"""Leases in the log: who grants them, which incarnation of each server is the present one, and which are over.
+"""Leases in the log: which homeserver grants them, which incarnation of each server is present, and which are over.
 
     lease_office     LeaseOffice
     office_marks/…   see `authority.trust.signed_positions`
@@ -7,7 +7,7 @@
 The rules of `authority.machines.lease` say when these are to be called. A server that has no row is one that never had
 a lease (the log is older than leases, or they are not used): nothing is refused because of it.
 
-When the own disk of a server counts: while nobody else of its instance has a lease, and until others have copies.
+When the own disk of a server counts: while no other server of its instance has a lease, and until others have copies.
 
 What is durable must survive the death of one server. As a rule a backup replica does that. With one server left there
 is none, and its disk does it only if no server resumes an older copy while it is dead, such as one that comes
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def lease_office(rows: Rows) -> LeaseOffice:
-    """Who grants leases now."""
+    """The homeserver that grants leases now."""
     data = rows.get_or(("lease_office",), None)
     return LeaseOffice() if data is None else LeaseOffice.from_data(data)
 
@@ -180,8 +180,9 @@ def lease_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
 def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Nothing is left of what earlier incarnations simulated: the returning server is alive again.
 
-    `late` and `phase` are those of the row before anybody looked. If they are others now, the log has learned since of
-    something that may be left, or ended the lease of this incarnation too: the row stays as it is, to be swept again.
+    `late` and `phase` are those of the row before it was looked at. If they are others now, the log has learned since
+    of something that may be left, or ended the lease of this incarnation too: the row stays as it is, to be swept
+    again.
     """
     row = find_lease(rows, args["server"])
     if row is None or row.incarnation != args["incarnation"]:
@@ -194,7 +195,7 @@ def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def disk_is_gone(rows: Rows, server: str) -> None:
-    """A server was removed: nobody waits for its disk any more.
+    """A server was removed: its disk is not waited for any more.
 
     Its row stays, with the number of its last incarnation: other instances may have to ask whether that is over, and
     a server that is registered under its name later comes after it.
@@ -236,7 +237,7 @@ def _is_over(rows: Rows, server: str) -> bool:
 
 
 def lease_sole(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The disk of this server counts from its renewal `renewal` on: nobody else has a lease.
+    """The disk of this server counts from its renewal `renewal` on: no other one has a lease.
 
     The caller names all `others` that ever had one, each once; all of theirs are over.
     """

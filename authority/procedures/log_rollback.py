@@ -5,8 +5,8 @@
 The homeserver that grants leases is shown that the log was where it has never been
 (`authority.trust.signed_positions`), and says so here. From then on no member grants leases, decides anything, or takes
 the office: not after a restart either, since the log that is to be put back is another one and has no such row. Only an
-operator takes it away: who accepts the loss; or who has the newest log in place, which a server holds against it that
-was granted a lease by the older one.
+operator takes it away: one who accepts the loss; or who has the newest log in place, which a server holds against it
+that was granted a lease by the older one.
 
 What of all that a server has an entity's log has given it.
 
@@ -24,7 +24,7 @@ that it has heard: a log that has never been there, and was not accepted, answer
 
 Fences that two histories of one log cannot share.
 
-    fence_floor    {epoch}: where the log gives an entity to somebody, it does so under this epoch at least
+    fence_floor    {epoch}: where the log gives an entity to a server, it does so under this epoch at least
 
 A log that was restored from an older copy gives fences again that were given before. Of two claims under one fence
 it cannot be said which counts, and a server that remembers the fences of one history, as a server of another instance
@@ -35,7 +35,7 @@ either of the two is known to have had (`authority.trust.signed_positions`). The
 and no homeserver holds it: all that is sealed from then on shows it, and the next granter shows a later one, so that
 a third history, which has not heard of it, takes a block above it, too.
 It knows that when a loss is accepted (`log.accept`), and when a server says that it has followed another log
-(`authority.procedures.ownership_check`).
+(`is_given`).
 
 So are the revisions of who owns an entity, with its fence: an authority, and players, take the highest one that they
 have heard of for the last word, and what they have may be of the other history.
@@ -72,18 +72,18 @@ _LAST_BLOCK: Final = MAX_EPOCH // EPOCHS_OF_A_HISTORY
 
 
 def lowest_epoch(copy: ReadableTree) -> int:
-    """Below which epoch the log gives nobody anything now."""
+    """Below which epoch the log gives no server anything now."""
     row: Mapping[str, int] | None = copy.get_or((FENCE_FLOOR,), None)
     return 0 if row is None else row["epoch"]
 
 
 def given_next(rows: Rows, record: EntityRecord, last_given: int | None = None, **changes: Any) -> EntityRecord:
-    """The record with these `changes`, and the fence under which the log gives its entity to somebody.
+    """The record with these `changes`, and the fence under which the log gives its entity to a server.
 
     That is the next one, unless it is too low; then its owner has a revision that no other history has given either.
 
     Args:
-        last_given: the last epoch under which somebody had it, if not that of the record.
+        last_given: the last epoch under which a server had it, if not that of the record.
     """
     fence = record.fence.raised()
     if fence.epoch >= (lowest := lowest_epoch(rows)):
@@ -125,7 +125,7 @@ MAX_WHY_CHARS: Final = 512
 
 
 def alarm_of(copy: ReadableTree) -> str:
-    """Why this log is not the one that it was, for people; empty if nobody has shown that."""
+    """Why this log is not the one that it was, for people; empty if that was not shown."""
     row: Mapping[str, Any] | None = copy.get_or((ALARM,), None)
     return "" if row is None else str(row["why"])
 
@@ -189,7 +189,7 @@ def is_given(
         return False
     stays = [(record.authority, record.fence, server in record.delegation or not is_astray)]
     if recovery is not None:
-        # Whom its last authority may have passed it on to is not known any more.
+        # To which server its last authority may have passed it on is not known any more.
         stays.append((recovery.last, recovery.stay, True))
     led_here = (stay.epoch for authority, stay, _ in stays if server == authority)
     came_of_it = any(epoch in went_on or 0 < since <= epoch < fence.epoch for epoch in led_here)

@@ -20,7 +20,7 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 # How many questions about one entity wait for its master at one time, and how long each may.
 MAX_ASKS: Final = 32
-# How many of them may be of one requester, so that nobody fills the table for everybody.
+# How many of them may be of one requester, so that no player fills the table for all.
 MAX_ASKS_EACH: Final = 4
 ASK_LIFETIME_S: Final = 3600
 

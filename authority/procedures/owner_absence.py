@@ -62,7 +62,7 @@ def _left(rows: Rows, record: EntityRecord) -> dict[str, Any]:
 
 
 def _heir(rows: Rows, record: EntityRecord) -> str:
-    """Who is to own it; not the player who leaves, nor one who came before and has perhaps left too."""
+    """The player who is to own it; not the player who leaves, nor one who came before and has perhaps left too."""
     name = record.heir or player_only(rows, record.master)
     return "" if name == record.owner else name
 

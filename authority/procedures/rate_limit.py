@@ -2,17 +2,17 @@
 
 Two buckets stand in the way of a player who floods its home (FAILURES row 4). One is in the log, for each entity and
 requester: every request that the log takes costs a token, and what is refused for another reason costs nothing, because
-a refusal changes nothing. Without it, a player under the rule `allow` could take an entity back the moment somebody
-else has it, as fast as the log goes, and fill a master's questions anew as fast as they are answered. The other is for
-each requester over all entities, at the member that it asks (`homeserver.transfer.rate_limit`), before the log hears of
-it.
+a refusal changes nothing. Without it, a player under the rule `allow` could take an entity back the moment another
+player has it, as fast as the log goes, and fill a master's questions anew as fast as they are answered. The other is
+for each requester over all entities, at the member that it asks (`homeserver.transfer.rate_limit`), before the log
+hears of it.
 
 Tokens come back at a steady rate, up to a burst. The buckets are as in RFC 2697, with whole requests for bytes.
 
 The buckets in the log go by the clock of whichever member takes the request, and these may differ. A clock that is a
 little behind gives nothing, until it is where the last one was. One that is behind by more than `PATIENCE_S` would
 keep a requester waiting for as long as the difference: it is given one token, and the bucket is remembered by both
-clocks from then on. The time that passes by one of them counts for both, so that nobody has it twice.
+clocks from then on. The time that passes by one of them counts for both, so that no player has it twice.
 """
 
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ __all__ = ["BURST", "MAX_PACED", "PATIENCE_S", "REQUESTS_PER_S", "Pace", "Paces"
 
 BURST: Final = 16
 REQUESTS_PER_S: Final = 2.0
-# Requesters of one entity that are remembered; the one who asked longest ago is forgotten first.
+# Requesters of one entity that are remembered; the one that asked longest ago is forgotten first.
 MAX_PACED: Final = 64
 # How far a clock may be behind the last one for its requesters to wait until it is there.
 PATIENCE_S: Final = 60.0
@@ -37,7 +37,7 @@ class Rate(NamedTuple):
 
 
 Pace = list[float]
-"""How many tokens somebody had, and when (seconds); and when by a clock far ahead of that one, if there was one."""
+"""How many tokens a player had, and when (seconds); and when by a clock far ahead of that one, if there was one."""
 Paces = dict[str, Pace]
 """Of each requester of one entity, with Unix times."""
 
@@ -45,7 +45,7 @@ _OF_AN_ENTITY: Final = Rate(BURST, REQUESTS_PER_S)
 
 
 def spent_of(pace: Pace | None, requester: str, now_s: float, rate: Rate) -> Pace:
-    """The pace of a requester after one more request; None is that of one who has not asked yet.
+    """The pace of a requester after one more request; None is that of one that has not asked yet.
 
     Raises:
         Refused: (`too_often`) there is no token now; `retry_after_s` says when there is one.

@@ -1,4 +1,4 @@
-"""What leads to a transfer, or to ownership alone: somebody asks, the rule or the master answers; cancelling."""
+"""What leads to a transfer, or to ownership alone: a player asks, the rule or the master answers; cancelling."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -42,10 +42,10 @@ def _is_the_same(
 
 
 def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Somebody wants an entity to move to `target`: apply the rule and record what became of it.
+    """A player or operator wants an entity to move to `target`: apply the rule and record what became of it.
 
-    Without a requester it is a move for the system's own reasons (placement, drain), which takes ownership from nobody
-    and so needs nobody's leave.
+    Without a requester it is a move for the system's own reasons (placement, drain), which takes ownership from no
+    player and so needs no player's leave.
     """
     record = find_entity(rows, args["entity"])
     stay, requester, want = bool(args.get("stay")), args.get("requester", ""), Want(args.get("want", Want.BY_RULE))
@@ -110,7 +110,7 @@ def _as_it_is(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRec
 
 
 def _check_owner_is_the_one_seen(record: EntityRecord, owner_rev: int | None) -> None:
-    """Of two who ask for what they saw somebody own, the log's first gets it and the other is told who that is."""
+    """Of two players who ask for what they saw a player own, the log's first gets it; the other is told who that is."""
     if owner_rev is not None and owner_rev != record.owner_rev:
         owner = record.owner or "nobody"
         if owner_rev > record.owner_rev:
@@ -133,7 +133,7 @@ def _granted_where_it_is(rows: Rows, record: EntityRecord, transfer: TransferRec
 def transfer_cancel(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The requester, or the master, takes back what is not decided yet; it is refused from then on.
 
-    With an empty `by` it is the operator, who takes back what was asked for in nobody's name.
+    With an empty `by` it is the operator, who takes back what was asked for in no player's name.
     """
     transfer = known_transfer(rows, args["transfer_id"])
     record = find_entity(rows, transfer.entity)

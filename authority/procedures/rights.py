@@ -48,7 +48,7 @@ def save_entity(rows: Rows, record: EntityRecord) -> None:
 
 
 def player_only(rows: Rows, master: str) -> str:
-    """The master as an owner: nobody, if it is, or was, a server of this instance. That takes no part as a player."""
+    """The master as an owner: none, if it is, or was, a server of this instance. That takes no part as a player."""
     return "" if any(rows.get_or((table, master), None) for table in ("servers", "departed")) else master
 
 
@@ -58,7 +58,7 @@ def is_master_gone(rows: Rows, record: EntityRecord) -> bool:
 
 
 def with_owner(record: EntityRecord, owner: str) -> EntityRecord:
-    """`owner` owns it from now on (nobody if empty); locks of the former owner go with its ownership."""
+    """`owner` owns it from now on (no player if empty); locks of the former owner go with its ownership."""
     if owner == record.owner:
         return record
     locks = {key: lock for key, lock in record.locks.items() if lock.by in (owner, record.master)}
@@ -99,7 +99,7 @@ def check_owner(record: EntityRecord, by: str) -> None:
 
 
 def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The owner gives the entity up: nobody owns it then. With `if_wanted`, only if a request waits for the master."""
+    """The owner gives the entity up: no player owns it then. With `if_wanted`, only if a request awaits the master."""
     record = find_entity(rows, args["entity"])
     check_owner(record, args["by"])
     check_revisions(record, args)
@@ -158,7 +158,7 @@ def entity_lock(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def entity_unlock(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The holder of a lock gives it back once; the master may too, for somebody who is gone."""
+    """The holder of a lock gives it back once; the master may too, for a player who is gone."""
     record = find_entity(rows, args["entity"])
     by, name = args["by"], args["name"]
     check_revisions(record, args)

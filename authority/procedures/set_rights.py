@@ -1,7 +1,8 @@
 """What the master of an entity sets: rule, owner and master, and the policies.
 
-A policy for the death of the authority counts from the step in which it is set, also if that has died before and nobody
-has taken the entity over yet: its recovery waits for the return of its server or no longer does, or the entity ends.
+A policy for the death of the authority counts from the step in which it is set, also if that has died before and no
+server has taken the entity over yet: its recovery waits for the return of its server or no longer does, or the entity
+ends.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ _POLICIES: Final = ("orphans", "on_leave", "heir", "owner_timeout_s")
 def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The master sets rule, owner or master, which get a new revision each, or the policies, which have one together.
 
-    Where the master is a server that was removed, the owner may: nobody else ever could.
+    Where the master is a server that was removed, the owner may: no other player ever could.
     """
     before = record = find_entity(rows, args["entity"])
     if args["by"] != record.owner or not is_master_gone(rows, record):
@@ -71,7 +72,7 @@ def _treat_orphan(rows: Rows, record: EntityRecord) -> None:
         return
     row = RecoveryRow.from_data(data)
     if row.contested:
-        # Nobody has died, as far as anybody knows.
+        # No server has died, as far as is known.
         return
     if record.orphans is OrphanPolicy.DESPAWN:
         bury(rows, record)

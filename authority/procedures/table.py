@@ -7,7 +7,7 @@ Many steps of hand-overs by one command of the log, with a verdict for each.
 
 What leaves together is asked for together, and a command costs every member about as much as what it does: its place in
 the log, its answer, which is remembered, and the rows that all of its steps look at. Each step counts, or is refused,
-as if it had been a command of its own, in this order (`authority.model.drafts`).
+as if it had been a command of its own, in this order (`authority.model.rows`).
 
 A verdict is `{"answer": ...}`, or `{"refused": [reason, sentence, details]}`.
 """
@@ -70,8 +70,8 @@ BULK_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] =
 MACHINE_VERSION: Final = 12
 """Raise it with every change by which a procedure makes anything else of the same command, also between releases.
 
-Homeservers of different versions do not connect to each other, because their states would differ and nobody be told.
-`tests/authority/procedures/test_machine_version.py` notices when a source of the procedures was changed.
+Homeservers of different versions do not connect to each other, because their states would differ and no operator be
+told. `tests/authority/procedures/test_machine_version.py` notices when a source of the procedures was changed.
 """
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {

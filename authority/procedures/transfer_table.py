@@ -2,17 +2,17 @@
 
 Rows stand in a queue as they come. One that is pushed out of it by later ones is forgotten, or *kept*:
 
-- *open*, a commit that nobody has reported, while the entity's authority, or what is looked for since that died, comes
+- *open*, a commit that was not reported, while the entity's authority, or what is looked for since that died, comes
   from it: the old authority may be cut off with the only copy of the state. Were that forgotten, the log would answer
   its repeated request with "you are not the holder", it would step down, and the entity would be lost.
 - *late*, for `LATE_S`, as long as it has no result: forgotten, it would be begun and committed without what it was
-  permitted under, or its question would vanish. What nobody has begun with by then never will be, as a rule: it is
-  refused (`expired`). And for `LATE_S` more after that, or after any other result, if somebody signed for it, or it
+  permitted under, or its question would vanish. What no server has begun with by then is never begun, as a rule: it is
+  refused (`expired`). And for `LATE_S` more after that, or after any other result, if a server signed for it, or it
   was ordered and then refused: what was signed, or an order, may still come, and would be a new request.
 
-What is done in nobody's name (a drain, balance) is forgotten as soon as it is over. Each of the three queues is looked
-at from its head, a few places for each new row. What is open goes to the end of its queue again. While too many are
-late, new requests are refused (`check_room`); what is open always finds room, as there is one for each entity.
+What is done in no player's name (a drain, balance) is forgotten as soon as it is over. Each of the three queues is
+looked at from its head, a few places for each new row. What is open goes to the end of its queue again. While too many
+are late, new requests are refused (`check_room`); what is open always finds room, as there is one for each entity.
 
 The time is that of the commands, which the members that submit them set. A clock that is a little behind changes
 nothing. Two that differ by more than `LATE_S` less the lifetime of a proof may have something forgotten too early.
@@ -43,10 +43,10 @@ __all__ = [
     "save_transfer",
 ]
 
-# Transfers are remembered so that late repetitions get the same answer; beyond so many only those that are kept.
+# Transfers are remembered so that late repetitions get the same answer; beyond this number only those that are kept.
 MAX_TRANSFERS: Final = 10_000
 MAX_KEPT: Final = 100_000
-"""So many are kept when new requests are refused: what 160 signed requests a second come to."""
+"""How many are kept when new requests are refused: what 160 signed requests a second come to."""
 LATE_S: Final = 600
 """What a player signed is good for 300 s at most. An order is begun after 10 s of notice, or repeated until then."""
 DECIDED: Final = (Phase.COMMITTED, Phase.DONE, Phase.REFUSED)
@@ -99,7 +99,7 @@ class _Queues:
 
     @property
     def are_many_kept(self) -> bool:
-        """Whether what is kept is worth looking at: a few hold nobody up."""
+        """Whether what is kept is worth looking at: a few hold up no request."""
         return self.late + self.open_tail - self.open_head > MAX_TRANSFERS // 10
 
     def take(self, rows: Rows) -> str:
@@ -183,7 +183,7 @@ def recovered(rows: Rows, record: EntityRecord) -> None:
 
 
 def check_room(rows: Rows, now_s: float) -> None:
-    """Raise `Refused` (`full`) if so many transfers are kept that a new request would have others forgotten."""
+    """Raise `Refused` (`full`) if that many transfers are kept that a new request would have others forgotten."""
     queues = _Queues.read(rows, now_s)
     _, until_s, _ = queues.first_late(rows)
     # If that is over, or of a clock that was wrong, the new one has it looked at.
@@ -230,7 +230,7 @@ def _forget_oldest(rows: Rows, queues: _Queues) -> None:
 
 
 def _forget_kept(rows: Rows, queues: _Queues) -> None:
-    """Look at the first of those that are kept: who is open no more, or has been late for long enough."""
+    """Look at the first of those that are kept: one that is open no more, or has been late for long enough."""
     for _ in range(min(_QUEUE_LOOKS, queues.open_tail - queues.open_head)):
         _forget_or_keep(rows, queues, queues.take_open(rows))
     for _ in range(min(_QUEUE_LOOKS, queues.late)):
@@ -250,7 +250,7 @@ def _forget_kept(rows: Rows, queues: _Queues) -> None:
 
 
 def _expire(rows: Rows, transfer_id: str, phase: str) -> None:
-    """Refuse what has been in this phase all the time, if it is permitted: nobody has begun with it, or ended it.
+    """Refuse what has been in this phase all the time, if it is permitted: no server has begun with it, or ended it.
 
     Not what is frozen for a group: the server that has it asks for the result. Nor what may have been passed directly:
     the log learns of that behind.
@@ -299,7 +299,7 @@ def _why_kept(rows: Rows, transfer_id: str, now_s: int) -> _KeptTransfers | None
         return None
     phase, is_signed = row["phase"], bool(row.get("requester"))
     if phase in _SETTLED:
-        # Only what was permitted in nobody's name was ever ordered.
+        # Only what was permitted in no player's name was ever ordered.
         was_ordered = phase == Phase.REFUSED.value and row.get("permit_rule_rev", 0) > 0
         return _KeptTransfers.LATE if is_signed or was_ordered else None
     if phase == Phase.ASKED.value:

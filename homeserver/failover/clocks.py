@@ -108,7 +108,7 @@ class Clocks:
         self._clock.measured(self.ahead_s[self._name])
 
     async def give_away(self) -> None:
-        """Have somebody else lead whose clock is right, if that of this host is not, and stand for nothing."""
+        """Have another member lead whose clock is right, if that of this host is not, and stand for nothing."""
         leadership = self._leadership()
         if leadership is None:
             return

@@ -1,6 +1,7 @@
-"""Asking everybody who is alive what copies there are, and what else each has done with what it had.
+"""Asking every server that is alive what copies there are, and what else each has done with what it had.
 
-A question is repeated, ever more seldom, until each has answered, or is dead too, or nobody can say whether it is.
+A question is repeated, ever more seldom, until each has answered, or is dead too, or it cannot be found out whether it
+is.
 """
 
 import logging
@@ -34,7 +35,7 @@ Post = Callable[..., Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class WhoIsThere:
-    """Who may have copies now: simulation servers that are alive, by incarnation, and instances that do not say.
+    """The servers that may have copies now: those that are alive, by incarnation, and instances that do not say.
 
     `away` are servers that are not alive and were not removed, as far as their instances say so: they may return.
     """
@@ -45,12 +46,12 @@ class WhoIsThere:
 
 
 Everybody = Callable[[], Awaitable[WhoIsThere]]
-"""Who may have copies at this moment."""
+"""The servers that may have copies at this moment."""
 
 
 @dataclass
 class _TakeoverRound:
-    """One question to everybody who is alive: which copies are there of these?"""
+    """One question to every server that is alive: which copies are there of these?"""
 
     number: int
     asked: dict[str, int]
@@ -62,9 +63,9 @@ class _TakeoverRound:
 
 
 class HeardCopies(NamedTuple):
-    """What servers have of what they were asked about, and under which epochs each has died of whom.
+    """What servers have of what they were asked about, and under which epochs each has died of which entity.
 
-    And which instances could not be asked; and what each has handed on since this log gave it, and to whom.
+    And which instances could not be asked; and what each has handed on since this log gave it, and to which server.
     """
 
     answers: Mapping[str, tuple[FoundItem, ...]]
@@ -94,9 +95,9 @@ class Collecting:
     async def ask(
         self, asks: Callable[[str], Sequence[RaisedItem]], there: WhoIsThere, everybody: Everybody
     ) -> HeardCopies:
-        """What everybody who is there has of what each is asked about, and which instances were silent.
+        """What every server that is there has of what each is asked about, and which instances were silent.
 
-        Waits for each until it has answered, or is dead too, or nobody can say whether it is.
+        Waits for each until it has answered, or is dead too, or it cannot be found out whether it is.
         """
         number = max(self._clock.monotonic_ns(), self._last_number + 1)
         self._last_number = number
@@ -105,12 +106,12 @@ class Collecting:
         try:
             while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                 if not self._in_office():
-                    raise NoQuorum("somebody else grants leases now")
+                    raise NoQuorum("another member grants leases now")
                 if self._clock.monotonic_ns() >= telling.at_ns:
                     telling = again(telling, self._clock.monotonic_ns())
                     for server in sorted(asking.asked.keys() - asking.answers.keys()):
                         await self.tell(Collect(number=number, items=list(asks(server))), server)
-                # Each answer wakes it; until all have come, or it is time to see who is alive still.
+                # Each answer wakes it; until all have come, or it is time to see which are alive still.
                 repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
                 while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                     left_ns = repeat_ns - self._clock.monotonic_ns()
@@ -150,6 +151,6 @@ def again(due: Due, now_ns: int) -> Due:
 
 
 def in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """At most so many at a time as one message takes."""
+    """At most as many at a time as one message takes."""
     for first in range(0, len(rows), MAX_RECOVERED):
         yield rows[first : first + MAX_RECOVERED]

@@ -100,7 +100,7 @@ class ForeignCustody:
 
     def _look(self, nursery: Starter) -> None:
         now_ns = self._clock.monotonic_ns()
-        # Who has no way to other instances has nothing there, and need not look through all entities.
+        # An instance without a way to others has nothing there, and need not look through all entities.
         if now_ns - self._asked_ns >= ASK_NS and self._federation.reachable_instances():
             self._asked_ns = now_ns
             for instance, records in self._by_instance().items():
@@ -128,9 +128,9 @@ class ForeignCustody:
             self._begin(nursery, ("tell", instance), self._tell_targets, instance, ways)
 
     async def _tell_targets(self, instance: str, ways: Sequence[TransferRecord]) -> None:
-        """Bring the log's word to those whose sources, of this instance, died: they may not have brought it.
+        """Bring the log's word to targets whose sources, of this instance, died: they may not have brought it.
 
-        Who has begun knows it already; who has no state for it says so (`stranded`).
+        A target that has begun knows it already; one that has no state for it says so (`stranded`).
         """
         leases = sorted({(way.source, way.source_incarnation) for way in ways})
         over = await self.over(instance, leases) if instance != self._instance else set(filter(self._is_over, leases))
@@ -191,7 +191,7 @@ class ForeignCustody:
         await self._contest(records)
 
     async def _contest(self, records: Sequence[EntityRecord]) -> None:
-        """Have it found out who has what a server there may have handed on by another history of this log."""
+        """Have it found out which server has what one there may have handed on by another history of this log."""
         lowest = lowest_epoch(self._store.tree)
         for some in in_parts([record for record in records if is_unsure(record, lowest)]):
             entities = [[record.authority, record.id, record.epoch, record.sub] for record in some]
@@ -208,7 +208,7 @@ class ForeignCustody:
         """Which of these leases are over, by the log of the home of their servers.
 
         Raises:
-            PeerUnreachable: nobody there can say now. So none of them is known to be.
+            PeerUnreachable: no member there can say now. So none of them is known to be.
         """
         over: set[Lease] = set()
         for first in range(0, len(leases), MAX_LEASES):
@@ -217,9 +217,10 @@ class ForeignCustody:
         return over & set(leases)
 
     async def _everybody(self, must: Collection[str], may: Collection[str]) -> WhoIsThere:
-        """Who is alive here and there, and who of those that `may` have copies cannot be asked.
+        """The servers that are alive here and there, and which of those that `may` have copies cannot be asked.
 
-        Who is alive here is looked up last: to ask others takes a while, and who comes back meanwhile may have a copy.
+        Those alive here are looked up last: to ask others takes a while, and one that comes back meanwhile may have a
+        copy.
         """
         there: dict[str, int] = {}
         away: set[str] = set()
@@ -239,7 +240,7 @@ class ForeignCustody:
         return WhoIsThere(there | here.alive, frozenset(silent), here.away | away)
 
     async def _who_is_in(self, instance: str) -> tuple[dict[str, int], set[str]]:
-        """Who is alive there, by incarnation, and who is not and may return."""
+        """The servers that are alive there, by incarnation, and those that are not and may return."""
         word = await self._ask(instance, (), who_is_alive=True)
         # An instance speaks for its own servers alone.
         alive = {one.server: one.incarnation for one in word.alive if instance_of(one.server) == instance}
@@ -254,7 +255,7 @@ class ForeignCustody:
         try:
             reply, _ = await self._federation.exchange(instance, message, Trace(f"leases-of-{instance}"), on_path=False)
             if not isinstance(reply, LeaseWord) or reply.number != number:
-                # Of an earlier question, it would say nothing about who is alive now.
+                # Of an earlier question, it would say nothing about what is alive now.
                 raise InstanceUnreachable(f"{instance} answered a question about leases with something else")
         except InstanceUnreachable as error:
             if instance not in self._silent_since_s:

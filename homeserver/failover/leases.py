@@ -90,7 +90,7 @@ class Leases:
 
     @property
     def went_back(self) -> str:
-        """Why this log is an older one than the one that was used last, for people; empty if nobody has shown that.
+        """Why this log is an older one than the one that was used last, for people; empty if that was not shown.
 
         Nothing leads out of this but a start with another log, or an operator who accepts the loss.
         """
@@ -135,7 +135,7 @@ class Leases:
         """Answer a simulation server that renews its lease, or begins an incarnation.
 
         Raises:
-            MessageError: it speaks for another server, or is where nobody could reach it.
+            MessageError: it speaks for another server, or is where it cannot be reached.
             NoQuorum, OutcomeUnknown: whether it is granted is not known, so it is not.
         """
         received_ns = self._clock.monotonic_ns()
@@ -183,7 +183,7 @@ class Leases:
         if self.went_back and (alarm_of(self._store.tree) or holder == self._name):
             return _answer(message, "went_back", position_known=await self._knows_position_of(message))
         if not self.granter.office:
-            # Who does not grant leases is no judge either: its log may be the one that is wrong.
+            # A member that does not grant leases is no judge either: its log may be the one that is wrong.
             return _answer(message, "elsewhere", officer="" if holder == self._name else holder)
         now_ns = self._clock.monotonic_ns()
         if message.challenge is not None and not self._challenges.is_recent(message.challenge, now_ns):
@@ -214,7 +214,7 @@ class Leases:
         return self._positions.is_of_another_history(position)
 
     def _knows_other_members(self, message: Renew) -> bool:
-        """Whether a server, which says whom it knows, knows other homeservers than there are: it may ask again."""
+        """Whether a server, which says what it knows, knows other homeservers than there are: it may ask again."""
         return message.members not in ("", digest_of_members(self._store.servers(Role.HOMESERVER)))
 
     def aside_of(self, peers: Sequence[str]) -> list[str]:
@@ -223,12 +223,12 @@ class Leases:
         return [name for name in peers if name in drained]
 
     def believed_by_all(self) -> tuple[list[str], int]:
-        """Who is alive, and the number of what all of these are told of each other, once they have heard it."""
+        """The living servers, and the number of what all of these are told of each other, once they have heard it."""
         peers = [one.server for one in self._store.leases() if one.phase is LeasePhase.ALIVE][:MAX_PEERS]
         return peers, number_of(digest_of(peers, self.aside_of(peers)))
 
     async def _has_gone_back(self, message: Renew) -> bool:
-        """Whether the log is an older one: then nothing is granted to anybody, and nobody's lease is ended.
+        """Whether the log is an older one: then no lease is granted, and none is ended.
 
         For what it would decide by is not what was.
         """
@@ -294,7 +294,7 @@ class Leases:
         return missing
 
     async def _whose_disk(self, row: LeaseRow, message: Renew, office: int) -> LeaseRow:
-        """Have the log know whether the server's own disk counts, by who else is there and what it says of copies."""
+        """Have the log know whether the server's own disk counts, by the other servers and what they say of copies."""
         leases = [one for one in self._store.leases() if one.server != row.server]
         is_last = all(one.phase is LeasePhase.OVER for one in leases)
         if row.phase is not LeasePhase.ALIVE or not (message.shared if row.sole else is_last):

@@ -2,9 +2,10 @@
 
 A log that was restored from an older copy is found out by what was signed before (`homeserver.log.log_positions`). What
 was decided within the last second may be known to servers of other instances alone: they keep what was signed for them,
-and show it to their own homes with each renewal of their lease; those are asked by the homes of this instance. Who
-grants leases asks. A log can only be restored while its members are stopped, and who starts takes the office anew: so
-it asks often in the first minute of that, and now and then after it, since an instance may have been silent.
+and show it to their own homes with each renewal of their lease; those are asked by the homes of this instance. The
+member that grants leases asks. A log can only be restored while its members are stopped, and one that starts takes the
+office anew: so it asks often in the first minute of that, and now and then after it, since an instance may have been
+silent.
 """
 
 import itertools
@@ -45,8 +46,8 @@ class Witnesses:
     """What this instance's servers have shown of where other instances' logs were.
 
     Of each instance that can be reached the last words, under whichever offices: a log that was restored has an office
-    of its own, and its words are not to displace those that show that. Nothing is verified: who asks can do that.
-    Bounded by the servers of the directory, and by what a renewal may show.
+    of its own, and its words are not to displace those that show that. Nothing is verified: the member that asks can do
+    that. Bounded by the servers of the directory, and by what a renewal may show.
     """
 
     def __init__(self, is_reachable: Callable[[str], bool]) -> None:
@@ -88,8 +89,8 @@ class LogWitnesses:
 
     Args:
         witnesses: what this instance's servers have shown.
-        officer: who grants leases here, so that servers show it to that one; None if this member does, and then it is
-            for this member to ask the others.
+        officer: the member that grants leases here, so that servers show it to that one; None if this member does, and
+            then it is for this member to ask the others.
         went_back: told of an instance whose servers prove that this log was at a place where it has never been.
     """
 

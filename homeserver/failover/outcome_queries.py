@@ -77,7 +77,7 @@ class OutcomeQueries:
     def _at_home(
         self, kind: type[_Asked], answer: Callable[[_Asked, str], Awaitable[Message]]
     ) -> Callable[[OpenedMessage], Awaitable[Message]]:
-        """Answers what is about entities of this instance, by whom, and has the others answered by theirs."""
+        """Answers what is about entities of this instance, by sender, and has the others answered by theirs."""
 
         async def answered(opened: OpenedMessage) -> Message:
             message = opened.message
@@ -139,14 +139,14 @@ class OutcomeQueries:
     async def _is_source_over(self, message: Stranded) -> bool:
         """Whether a source of another instance is dead, by its home; of one of this instance the log itself knows."""
         transfer = self._store.transfer(message.transfer_id)
-        # One that was proposed while nobody had the entity has no source.
+        # One that was proposed while no server had the entity has no source.
         if transfer is None or message.never or not transfer.source or not is_abroad(message.entity, transfer.source):
             return False
         lease = (transfer.source, transfer.source_incarnation)
         return lease in await self._abroad.over(instance_of(transfer.source), [lease])
 
     async def lease_word(self, opened: OpenedMessage) -> LeaseWord:
-        """The home of entities that servers of this instance have asks whether these are dead, and who is alive."""
+        """The home of entities that servers of this instance have asks whether these are dead, and what is alive."""
         message = opened.message
         if not isinstance(message, LeaseInquiry):
             raise MessageError(f"{opened.message.type} is no question about leases")

@@ -1,7 +1,7 @@
 """Where simulation servers of this instance renew their leases: a channel of the sealed link that nothing else uses.
 
 Strangers have no place in it, and other requests do not wait in it. Each server has one renewal under way and the
-newest one waiting: whatever it sends, it delays nobody but itself. What cannot be decided is answered, too
+newest one waiting: whatever it sends, it delays itself alone. What cannot be decided is answered, too
 (`no_answer`): the server then asks another member at once, and knows why.
 """
 

@@ -1,4 +1,4 @@
-"""Handing back what waited for the return of its server, when somebody else had the later copy.
+"""Handing back what waited for the return of its server, when another one had the later copy.
 
 An orphan that is to `freeze` waits for its server. When that is back, the latest copy counts all the same: what players
 were told to be durable may be with a backup replica alone, and the server's own checkpoint is seconds old if it was

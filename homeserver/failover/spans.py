@@ -43,7 +43,7 @@ class TakeoverSpans:
         self.seen(rows)
 
     def seen(self, rows: Iterable[RecoveryRow]) -> None:
-        """These stand in the log so at this moment. Of what is declared lost nothing is told until somebody has it."""
+        """These stand in the log so at this moment. Of what is declared lost nothing is told until a server has it."""
         if not self._open and not self._spans.wants(TAKEOVER):
             return
         for row in rows:
@@ -81,7 +81,7 @@ class TakeoverSpans:
             known[0].stop(self._spans.now_ns(), "adopted", measurements, target=row.target)
 
     def left_office(self) -> None:
-        """Another member looks for them now, if anybody does."""
+        """Another member looks for them now, if any does."""
         for key in list(self._open):
             self._stop(key, "left_office")
 

@@ -1,4 +1,4 @@
-"""Going on with what a dead simulation server left: the fence first, then everybody's copies, then the best one.
+"""Taking over what a dead simulation server left: the fence first, then every server's copies, then the best one.
 
 Done by the homeserver that grants leases, and taken up where it stands by the next one: what is to be done is in the
 log (`recoveries/<id>`), and every message may be repeated. `authority.machines.replica_choice` has the rules.
@@ -46,11 +46,11 @@ _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 LOOK_S: Final = 0.25
 # A live server that has not resumed what it was given for this long has lost the copy, for want of room.
 ADOPT_NS: Final = 30_000_000_000
-# Who may have been passed an entity, and whose lease is over for less than that, may be back in a moment: paused or cut
-# off, or killed and about to be restarted. A server that has been away for longer was given no pass that no other has
-# heard of, but by somebody who was cut off too.
+# A server that may have been passed an entity, and that lost its lease less than this ago, may be back in a moment:
+# paused or cut off, or killed and about to be restarted. A server that has been away for longer was given no pass that
+# no other has heard of, but by a server that was cut off too.
 PASSED_NS: Final = 10_000_000_000
-# Whose server is silent, and may have died of it as others have: so long its word is waited for. A server that only
+# How long the word of a silent server is waited for that may have died of an entity as others have. A server that only
 # took too long for a tick is back by then, as a rule, and says so; else the next one would be the third.
 SUSPECT_NS: Final = 30_000_000_000
 MAX_REMEMBERED: Final = 1000
@@ -58,7 +58,7 @@ MAX_REMEMBERED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How one recovery went, for people: from whom to whom, from which copy."""
+    """How one recovery went, for people: from which server to which, from which copy."""
 
     entity: str
     last: str
@@ -70,7 +70,7 @@ class Recovered:
 
 
 class Takeovers:
-    """One member's part in going on with what dead servers left.
+    """One member's part in taking over what dead servers left.
 
     Args:
         post: sends a sealed message to a simulation server (`Post.post`).
@@ -87,13 +87,13 @@ class Takeovers:
         self._over_since_ns: dict[str, int] = {}
         """When this member saw that the leases of servers were over, of those that have not been alive since."""
         self._in_vain_for: dict[str, tuple[int, int, bool]] = {}
-        """Of whom those who may have copies were asked for nothing; under which epoch, as what was to be waited for."""
+        """Entities of which servers were asked for copies in vain; under which epoch, as what was to be waited for."""
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
         self._died_of: dict[str, list[int]] = {}
         """Under which epochs servers have died of what is to be taken over, as those say that could be asked."""
         self._handed_on: dict[str, int] = {}
-        """What was handed on by another history of the log, as who had it by this one says; under which epoch."""
+        """What was handed on by another history of the log, as its server by this one says; under which epoch."""
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self._told: dict[tuple[str, int], Due] = {}
@@ -107,8 +107,8 @@ class Takeovers:
     async def sweep(self, lease: LeaseRow) -> bool:
         """Take from a server what it simulated before its lease was over, or before it came back; whether all of it.
 
-        What was delegated is taken only when everybody who could have been passed it has said that it does not have it,
-        and from then on will not take it; or has been away for `PASSED_NS`.
+        What was delegated is taken only when every server that could have been passed it has said that it does not have
+        it, and from then on will not take it; or has been away for `PASSED_NS`.
         """
         await self._store.confirmed()
         self._note_ends()
@@ -136,7 +136,7 @@ class Takeovers:
         _log.warning("%d entities of %s are to be recovered (incarnation %d)", len(taken), *_told(lease))
 
     async def _nowhere_else(self, records: Sequence[EntityRecord], server: str) -> list[EntityRecord]:
-        """Of delegated entities those that nobody holds by a chain that the log has not seen.
+        """Of delegated entities those that no server holds by a chain that the log has not seen.
 
         The fence is not raised yet: a server that holds one goes on, and tells of its chain. No other takes a pass of
         this epoch from here on.
@@ -177,7 +177,7 @@ class Takeovers:
                 self._over_since_ns.pop(row.server, None)
 
     def _just_away(self) -> set[str]:
-        """Whose leases are over since a moment ago: they cannot be asked, and may have been passed something."""
+        """The servers that lost their leases a moment ago: they cannot be asked, and may have been passed something."""
         self._note_ends()
         since_ns = self._clock.monotonic_ns() - PASSED_NS
         return {row.server for row in self._store.away() if self._over_since_ns[row.server] > since_ns}
@@ -201,7 +201,7 @@ class Takeovers:
                 _log.exception("a recovery ran into an error of ours")
 
     def _left_office(self) -> None:
-        """What this member has seen is as old as the last time it looked; others look now, if anybody does."""
+        """What this member has seen is as old as the last time it looked; others look now, if any do."""
         self._takeovers.left_office()
         self._return_to_owner.left_office()
         self._over_since_ns.clear()
@@ -239,13 +239,13 @@ class Takeovers:
                 self._takeovers.changed(await self._store.submit("recovery.anew", items=items))
 
     async def go_on(self, rows: Sequence[RecoveryRow], everybody: Everybody) -> None:
-        """Take these recoveries as far as they go now, with what `everybody` who is alive has.
+        """Take these recoveries as far as they go now, with what `everybody` that is alive has.
 
         Raises what `everybody` raises, and what the log raises: nothing is decided then.
         """
         there = await everybody() if rows else WhoIsThere({})
         alive = there.alive
-        # Who is removed need not be waited for any more.
+        # A server that is removed need not be waited for any more.
         registered = tuple(sorted(self._store.simserver_names())) if rows else ()
         seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent)), tuple(sorted(there.away)), registered))
         await self._have_adopted([row for row in rows if row.target], alive)
@@ -320,7 +320,7 @@ class Takeovers:
     async def _to_decide(
         self, rows: Sequence[RecoveryRow], there: WhoIsThere, everybody: Everybody
     ) -> Sequence[RecoveryRow]:
-        """Those of which everybody who may have them was asked; the next look asks again about the others.
+        """Those of which every server that may have them was asked; the next look asks again about the others.
 
         What is contested lives on until the server that has it is asked, and may be passed meanwhile, also to a server
         that has come, or come back, since the question was begun. That one was not asked, and knows of no raised fence.
@@ -375,7 +375,7 @@ class Takeovers:
         return [row for row in rows if row.entity not in news]
 
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
-        """Whether a server has not come back yet whose disk may have what nobody else has (`single_survivor`)."""
+        """Whether a server has not come back yet the disk of which may have what no other has (`is_sole`)."""
         return row.disk and row.last not in answers and self._store.row(row.last) is not None
 
     def _waits_for_later(
@@ -417,7 +417,7 @@ class Takeovers:
         return True
 
     async def _have_adopted(self, rows: Sequence[RecoveryRow], alive: dict[str, int]) -> None:
-        """Tell everybody with what to go on; until they say that they do, ever more seldom."""
+        """Tell each target what to resume from; until they say that they do, ever more seldom."""
         now_ns = self._clock.monotonic_ns()
         for target in sorted({row.target for row in rows} & set(alive)):
             due = [row for row in rows if row.target == target and self._is_to_be_told(row, now_ns)]
@@ -438,7 +438,7 @@ class Takeovers:
     def _adopt_item(self, row: RecoveryRow, incarnation: int) -> AdoptItem | None:
         record, known = self._store.entity(row.entity), self._store.recovery(row.entity)
         if known is None or (known.target, known.epoch) != (row.target, row.epoch):
-            # It was taken from the target while others were asked: that is nobody's leave any more.
+            # It was taken from the target while others were asked: that is no leave any more.
             return None
         if record is None or record.incarnation not in (0, incarnation):
             # It was given to an earlier life of the target, from which it will be taken.
@@ -483,14 +483,14 @@ class Takeovers:
         row = self._store.recovery(entity)
         return (row is not None and row.held) or entity in self._return_to_owner
 
-    # --- asking everybody ------------------------------------------------------------------------------------------
+    # --- asking every server ---------------------------------------------------------------------------------------
 
     def alive(self) -> dict[str, int]:
         """The servers of this instance whose leases last, or that are coming back, with their incarnations."""
         return {row.server: row.incarnation for row in self._store.leases() if row.phase is not LeasePhase.OVER}
 
     async def here(self) -> WhoIsThere:
-        """Everybody, if only this instance's servers may have copies."""
+        """Every server, if only this instance's servers may have copies."""
         return WhoIsThere(self.alive(), away=frozenset(row.server for row in self._store.away()))
 
     async def _ask(
@@ -536,7 +536,7 @@ def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple
     """What may be resumed: of what is contested, and its last authority simulated until now, only what that had.
 
     A server that has passed an entity on does not simulate it any more. One that has it by such a pass has it from a
-    thief. But a pass leaves the epoch as it is: what somebody has of a later one is by the log's leave, and until it
+    thief. But a pass leaves the epoch as it is: what a server has of a later one is by the log's leave, and until it
     was taken away for that the last authority had simulated it once before.
     """
     its_own = [(holder, item) for holder, item in found if row.contested and item.holds and holder == row.last]
@@ -545,7 +545,7 @@ def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple
 
 
 def _has_it_still(row: RecoveryRow, items: Collection[FoundItem]) -> bool:
-    """Whether who answers with these simulates it until now as this log has given it."""
+    """Whether the server that answers with these simulates it until now as this log has given it."""
     return any(item.entity == row.entity and item.holds and item.epoch == row.own_epoch for item in items)
 
 

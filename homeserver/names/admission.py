@@ -40,15 +40,15 @@ _log = logging.getLogger("batonpass.homeserver.transfer.service")
 
 # As long as a link waits for its peer: a homeserver is restarted, or another member found, in less.
 PATIENCE_S: Final = 5.0
-# Who asks waits for two seconds (`simserver.net.home_client.REQUEST_TIMEOUT_S`) before it turns to another member, and
-# repeats.
+# A server that asks waits for two seconds (`simserver.net.home_client.REQUEST_TIMEOUT_S`) before it turns to another
+# member, and repeats.
 TRY_S: Final = 1.5
 # While its old authority waits, a transfer is asked about every four seconds at least, but of a member in turn, so each
 # of nine hears of it every 36 s or, where each takes its time, 50 s. After a longer pause it is waited for anew.
 PAUSE_NS: Final = 120_000_000_000
 MAX_UNANSWERED: Final = 65_536
-# Who was given up is tried once for each transfer after that, not waited for, whatever it says in between: one that
-# comes and goes would have an entity frozen for the whole time with each move that is ordered.
+# A target that was given up is tried once for each transfer after that, not waited for, whatever it says in between:
+# one that comes and goes would have an entity frozen for the whole time with each move that is ordered.
 GIVEN_UP_NS: Final = 30_000_000_000
 
 
@@ -93,8 +93,8 @@ class ForeignAdmissions:
     ) -> list[tuple[AdmitReply, Trace] | InstanceUnreachable]:
         """Whether the `home` of their targets would have each of these there, and by which incarnation.
 
-        Or `InstanceUnreachable`: it does not answer, and has not been silent for so long that this is an answer. Their
-        sender waits for `left_s` yet. There is one question for each target, since that is what it is about.
+        Or `InstanceUnreachable`: it does not answer, and has not been silent for long enough for that to be an answer.
+        Their sender waits for `left_s` yet. There is one question for each target, since that is what it is about.
         """
         if self._federation.hops_to(home) is None:
             return [(_no(request, Reason.UNKNOWN_TARGET), trace) for request, trace in asked]

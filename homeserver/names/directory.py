@@ -1,4 +1,4 @@
-"""The key directory: whose public keys belong to which name, here and in other instances.
+"""The key directory: which public keys belong to which name, here and in other instances.
 
 Rows of this instance are in the log; rows of others come through the federation, proved and pinned.
 """
@@ -72,7 +72,7 @@ class Directory:
         return None if keys is None else keys.valid_at(self._clock.unix_s())
 
     async def signer(self, name: str, kid: str) -> tuple[DirectoryRow | None, PublicIdentity | None]:
-        """The row and the keys of who has signed with the key `kid`, newer ones if that is not known here yet.
+        """The row and the keys of the signer with the key `kid`, newer ones if that is not known here yet.
 
         Keys whose time is over are among them. Raises what `row` raises.
         """

@@ -50,8 +50,8 @@ REQUEST_TIMEOUT_S: Final = 3.0
 MEMBERS_TTL_NS: Final = 30_000_000_000
 # One of them did not answer: it may have moved, and the others may do so next.
 DOUBTED_TTL_NS: Final = 1_000_000_000
-# So that members which move one after the other, so long apart, are found though nobody has anything to say to them:
-# one small request to each other instance.
+# How often members are looked for, so that those that move one after the other are found though there is nothing to
+# say: one small request to each other instance.
 LOOK_AROUND_S: Final = 10.0
 ROW_TTL_NS: Final = 60_000_000_000
 # Of a server that is silent: it may have come back elsewhere.
@@ -66,7 +66,7 @@ MAX_DOUBTED: Final = 1_000
 # Parcels with a limit of time that are under way to one instance, some milliseconds of work each: the others wait for
 # their turn, and it keeps both homes busy.
 AT_ONCE: Final = 8
-# So many wait for their turn; what comes then is not sent.
+# How many wait for their turn; what comes then is not sent.
 MAX_WAITING: Final = 256
 # An instance that does not answer in less may be well.
 FAIR_S: Final = 1.0
@@ -107,15 +107,15 @@ class Federation:
         self._members: dict[str, tuple[int, list[DirectoryRow]]] = {}
         self._rows: LruTable[str, tuple[int, DirectoryRow]] = LruTable(MAX_CACHED_ROWS)
         self._absent: LruTable[str, int] = LruTable(MAX_ABSENT)
-        # Addresses where nobody answered when they were tried last.
+        # Addresses where no member answered when they were tried last.
         self._doubted: LruTable[str, None] = LruTable(MAX_DOUBTED)
-        # Who of each instance answered last.
+        # The member of each instance that answered last.
         self._answered: dict[str, str] = {}
         # How many messages each has answered.
         self._heard: Counter[str] = Counter()
-        # Of the instances that somebody has asked something of, with a limit of time.
+        # Of the instances that something was asked of, with a limit of time.
         self._turns: dict[str, trio.CapacityLimiter] = {}
-        # Instances of which nobody answered when they were asked last.
+        # Instances of which no member answered when they were asked last.
         self._silent: set[str] = set()
         # By how much the time of this instance is ahead of that of others, where that is more than is tolerated.
         self._ahead_s: dict[str, float] = {}
@@ -128,7 +128,7 @@ class Federation:
         return None if peer is None else peer.hops
 
     def is_silent(self, instance: str) -> bool:
-        """Whether nobody of another instance answered when it was asked last, ten seconds ago or so at most."""
+        """Whether no member of another instance answered when it was asked last, ten seconds ago or so at most."""
         return instance in self._silent
 
     @property
@@ -141,7 +141,7 @@ class Federation:
         )
 
     def _told_time(self, instance: str, now_ms: int, asked_ns: int) -> None:
-        """Another instance says what time it is there. That corrects nothing: nobody knows which one is right."""
+        """Another instance says what time it is there. That corrects nothing: which one is right is not known."""
         took_s = (self._clock.monotonic_ns() - asked_ns) / 1e9
         ahead_s, was_off = self._clock.unix_s() - took_s / 2 - now_ms / 1e3, instance in self._ahead_s
         if abs(ahead_s) <= TOLERANCE_S + took_s / 2:
@@ -307,7 +307,7 @@ class Federation:
             self._members[instance] = (min(cached[0], soon_ns), cached[1])
 
     def _doubt(self, url: str) -> None:
-        """Nobody answers there: it is tried last, until somebody does."""
+        """No member answers there: it is tried last, until one does."""
         self._doubted[url] = None
 
     async def look_around(self) -> None:

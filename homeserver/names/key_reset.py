@@ -59,5 +59,5 @@ class KeyReset:
 
 @lru_cache(maxsize=MAX_KEPT)
 def _last_reset(statements: tuple[str, ...]) -> Reset | None:
-    """What stands before it is not looked at by anybody."""
+    """What stands before it is not looked at."""
     return newest_reset_untrusted(statements)

@@ -1,4 +1,4 @@
-"""Who should be where: the homeserver that leads asks its simulation servers, has a policy decide, and gives orders.
+"""Placement of entities: the homeserver that leads asks its simulation servers, has a policy decide, and gives orders.
 
 It holds nothing that must survive it. That a server is drained is in the log, and where entities are is with the
 servers; so the next leader begins with the next round. Orders are not proposals to the log: a server hands entities
@@ -6,12 +6,13 @@ over by itself, and the log decides on each as on any other hand-over. What was 
 the next census, and is ordered elsewhere for a while then (`authority.placement.rejections`).
 
 A round asks every server that has to give something up (drained, hot, or with something that its world does not take)
-for a census, and shows the policy all that answered. Servers that have not reported lately get nothing: nobody is
+for a census, and shows the policy all that answered. Servers that have not reported lately get nothing: no entity is
 evacuated to a server that is gone.
 
-Drained servers are emptied whatever the policy is: it may choose where somebody goes, and whom it does not name, or
-names no good target for, leaves the built-in way. A policy that fails has no say in that round. What a server's world
-does not take is passed on likewise, also while nothing is balanced: it is stopped until it is where it is taken.
+Drained servers are emptied whatever the policy is: it may choose where an entity goes, and one that it does not name,
+or names no good target for, leaves by the built-in rule. A policy that fails has no say in that round. What a server's
+world does not take is passed on likewise, also while nothing is balanced: it is quarantined until it is where it is
+taken.
 """
 
 import logging
@@ -56,7 +57,7 @@ __all__ = ["FRESH_S", "Balancer", "Reported", "load_policy", "random_id"]
 
 _log = logging.getLogger("batonpass.homeserver.placement.balancer")
 
-# A server that has not reported for so long is taken for gone.
+# A server that has not reported for this long is taken for gone.
 FRESH_S: Final = 5.0
 ROUND_S: Final = 1.0
 DRAINING_ROUND_S: Final = 0.1
@@ -71,7 +72,7 @@ MAX_REPORTS: Final = 10_000
 # The policy is asked in between everything else that the homeserver does, the renewal of leases for one.
 SLOW_POLICY_S: Final = 0.1
 SLOW_POLICY_AGAIN_S: Final = 10.0
-# One that takes longer is left alone for so many times as long: else servers would lose their leases in every round,
+# One that takes longer is left alone for `RESTS` times as long: else servers would lose their leases in every round,
 # and no drain would end.
 BLOCKING_POLICY_S: Final = 1.0
 RESTS: Final = 10
@@ -83,7 +84,7 @@ _NS: Final = 1_000_000_000
 
 
 def random_id() -> str:
-    """The id of a transfer that nobody else has thought of."""
+    """The id of a transfer that no other transfer has."""
     return secrets.token_hex(12)
 
 
@@ -131,7 +132,7 @@ class Balancer:
 
     `new_id` makes the ids of the transfers that it begins; `is_silent` says of another instance whether its home does
     not answer: its entities are left where they are, as they would be frozen until it decides. `is_handed_back` says
-    of an entity whether somebody else sees to it that it leaves, for where it belongs.
+    of an entity whether another part sees to it that it leaves, for where it belongs.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Balancer:
         self._complete = clock.bell()
         self._taken_back_ns: int | None = None
         # Of each such server the last entity that was ordered away, and how many times some were; and the revision at
-        # which there was none, with the time until which nobody looks again.
+        # which there was none, with the time until which it is not asked again.
         self._taken_back: dict[str, str] = {}
         self._turns: Counter[str] = Counter()
         self._nothing_at: dict[str, tuple[int, int]] = {}
@@ -265,7 +266,7 @@ class Balancer:
         loads = self.loads()
         await self._take_back(loads)
         givers = self.givers(loads)
-        # What is not taken is named first: of who else is there nothing is to be moved, so nobody has to look for it.
+        # What is not taken is named first: of the others there nothing is to be moved, so no server has to look for it.
         limits = {load.name: min(load.untaken, MAX_CENSUS // 2) for load in loads if load.untaken}
         limits |= dict.fromkeys(givers, MAX_CENSUS)
         residents = await self._ask(limits) if limits else []
@@ -285,7 +286,7 @@ class Balancer:
         moves = emptied(view, proposed)
         done = set(moves)
         # What the policy says of drained servers and is not done counts as nonsense. What is not taken is not offered
-        # again to who has just refused it, whatever it says.
+        # again to the server that has just refused it, whatever this says.
         moves += [move for move in proposed if move not in done and move.entity not in untaken]
         if staying := self._of_silent_homes(residents):
             self.placement_limits.counts["home_silent"] += sum(move.entity in staying for move in moves)
@@ -350,7 +351,7 @@ class Balancer:
         return replace(resident, untaken=False) if is_handed_back else resident
 
     def _of_silent_homes(self, residents: Sequence[Resident]) -> set[str]:
-        """The entities on whose moves nobody can decide now, and those that would go with them."""
+        """The entities whose moves cannot be decided on now, and those that would go with them."""
         if not any(self._has_silent_home(resident.entity) for resident in residents):
             return set()
         units = ([resident.entity for resident in unit.residents] for unit in units_of(residents))
@@ -423,9 +424,9 @@ class Balancer:
     async def _take_back(self, loads: Sequence[ServerLoad]) -> None:
         """End the delegations that name drained servers which are dead, or empty: holders hand over through the log.
 
-        Nobody else would for as long as the entities stay where they are, or pass directly among the others. An order
-        that is lost, or comes to somebody who has passed the entity on, is given again when all others have had theirs:
-        what cannot leave keeps nobody else.
+        No other server would for as long as the entities stay where they are, or pass directly among the others. An
+        order that is lost, or comes to a server that has passed the entity on, is given again when all others have had
+        theirs: what cannot leave keeps no other entity.
         """
         now_ns = self._clock.monotonic_ns()
         if self._taken_back_ns is not None and now_ns - self._taken_back_ns < TAKE_BACK_S * _NS:
@@ -495,7 +496,7 @@ class Balancer:
         return found
 
     def givers(self, loads: Iterable[ServerLoad]) -> list[str]:
-        """Which of these servers have to give something up: those that are drained or, while nobody pauses it, hot."""
+        """Which of these servers have to give something up: the drained and, unless balancing is paused, the hot."""
         balances = self.balancing and self._store.balance_paused_since_s() is None
         return [load.name for load in loads if load.entities and (load.draining or (balances and self._is_hot(load)))]
 
@@ -507,7 +508,7 @@ class Balancer:
         return self._clock.monotonic_ns() - since_ns >= self._balance.hot_for_s * _NS
 
     async def _ask(self, limits: Mapping[str, int]) -> list[Resident]:
-        """So many residents of each of these servers, of those that answer in time."""
+        """Up to these numbers of residents of each of these servers, of those that answer in time."""
         self._number += 1
         self._asked_s = self._now_s()
         self._awaited = dict.fromkeys(limits)
@@ -523,7 +524,7 @@ class Balancer:
         ]
 
     async def _order(self, moves: Sequence[Move], holds_s: Mapping[str, float] | None = None) -> None:
-        """With `holds_s` it is remembered what is refused: for how long nobody else orders each entity away again."""
+        """With `holds_s` refusals are remembered: for how long no other member orders each entity away again."""
         parts: dict[tuple[str, float | None], list[MoveItem]] = defaultdict(list)
         for move in moves:
             item = MoveItem(transfer_id=self._new_id(), entity=move.entity, target=move.target)

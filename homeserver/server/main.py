@@ -67,8 +67,8 @@ __all__ = ["build", "main", "run", "supervision_tree"]
 _log = logging.getLogger("batonpass.homeserver")
 
 LOOK_AT_OWN_ROW_S: Final = 5.0
-# Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
-# fails this often fails every time.
+# Each supervisor gives up beyond this many restarts within this number of seconds. What fails by accident fails rarely;
+# what fails this often fails every time.
 PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
@@ -76,7 +76,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     """One homeserver on sockets, files and clocks; nothing runs yet. `composition.build` wires what decides.
 
     Raises:
-        ConfigError, KeyFileError: secrets or keys, or who is to listen, cannot be used.
+        ConfigError, KeyFileError: secrets or keys, or the addresses to listen at, cannot be used.
     """
     held = Secrets(
         join_token=read_secret(config.join_token_file),
@@ -177,7 +177,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
 
 
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
-    """Who restarts whom, in the order of starting; docs/supervision.md has the reasons."""
+    """The supervisors and their children, in the order of starting; docs/supervision.md has the reasons."""
     web = WebService(make_app(node), node.config.rest.host, node.config.rest.port)
     loops = node.loops()
     messages = SupervisorSpec(
@@ -217,7 +217,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
 async def _serve_rest(
     node: HomeserverNode, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """The REST API, and who wakes the requests that wait for questions."""
+    """The REST API, and what wakes the requests that wait for questions."""
     async with trio.open_nursery() as nursery:
         await nursery.start(node.questions.serve)
         await nursery.start(web.serve)
@@ -233,7 +233,7 @@ async def _serve_loops(loops: Sequence[Loop], *, task_status: trio.TaskStatus[No
 
 
 async def _serve_abroad(node: HomeserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Who looks after what other instances have of this one, and where they and the other members are."""
+    """What looks after the entities that other instances have, and the addresses of these and of the other members."""
     async with trio.open_nursery() as nursery:
         await nursery.start(node.federation.serve)
         await nursery.start(partial(_serve_loops, node.loops()["abroad"]))

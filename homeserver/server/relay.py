@@ -40,10 +40,10 @@ class Relay:
         self._urls: dict[str, str] = {}
 
     async def forward(self, body: FederationBody, wait_s: float = math.inf) -> dict[str, Any]:
-        """Send a message one hop further and bring its answer one hop back, as long as somebody waits for that.
+        """Send a message one hop further and bring its answer one hop back, as long as its sender waits for that.
 
         Raises:
-            ApiError: there is no way to go on, nobody there answered, or nobody waits any more.
+            ApiError: there is no way to go on, no member there answered, or the sender waits no more.
             MessageError: the parcel is malformed.
         """
         until_s = trio.current_time() + wait_s
@@ -97,7 +97,7 @@ class Relay:
         raise problem or ApiError(502, "peer_unreachable", f"no address of {peer.instance} is configured")
 
     def _forget(self, to: str | None) -> None:
-        """A member is not there, or somebody else is: where it is now is asked for again."""
+        """A member is not there, or another server is: where it is now is asked for again."""
         if to is not None:
             self._urls.pop(to, None)
 

@@ -3,7 +3,7 @@
 Hand-overs, what is given up of them, what is declined, and reports. A message that came alone is a batch of one: there
 is no other way. Those that came in one parcel are looked at one after the other, since each needs little by itself, and
 a task for each, which waits for the others at every turn, costs as much again. What cannot be looked at without asking
-others, who may be silent, is a batch of its own (`Batches.one`), so that the others do not wait for it.
+other servers, which may be silent, is a batch of its own (`Batches.one`), so that the others do not wait for it.
 
 Where another instance has to be asked, that is one question about all of them: its home says whether it would have
 what is to go there, or answers what is about its own entities. What goes elsewhere does not wait for that.
@@ -75,7 +75,7 @@ _BEFORE_AND_AFTER: Final[dict[type[Any], tuple[Breakpoint, Breakpoint]]] = {
 
 @dataclass(slots=True)
 class _Outgoing:
-    """What leaves for one receiver, and whose answer depends on that."""
+    """What leaves for one receiver, and the requests whose answers depend on that."""
 
     letters: list[Letter] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
@@ -85,8 +85,8 @@ class Batches:
     """One member's answers to what old authorities ask of the log.
 
     Args:
-        renew_after: a chain of so many passes is replaced by a new grant. Each pass makes a hand-over longer by some
-            700 bytes, and a grant takes a signature, a message and two verifications.
+        renew_after: a chain with this number of passes is replaced by a new grant. Each pass makes a hand-over longer
+            by some 700 bytes, and a grant takes a signature, a message and two verifications.
         patience_s: see `ForeignAdmissions`.
     """
 
@@ -180,7 +180,7 @@ class Batches:
                 item.told.ended(self._clock.monotonic_ns(), "failed", error)
         finally:
             for item in items:
-                # Whoever was cancelled has decided nothing.
+                # A request that was cancelled has decided nothing.
                 item.told.ended(self._clock.monotonic_ns(), "failed")
 
     # --- what is asked ---------------------------------------------------------------------------------------------
@@ -188,12 +188,12 @@ class Batches:
     async def _at_hand(self, opened: OpenedMessage, asked: Asked) -> Item | None:
         """What a message asks of the log; None if others have to be asked before that is known.
 
-        What another home is to answer asks nothing of this one's log. `asked` is what was asked about who signed others
-        of the same parcel.
+        What another home is to answer asks nothing of this one's log. `asked` is what was asked about the signers of
+        others of the same parcel.
 
         Raises:
-            MessageError: it is nothing that anybody may say.
-            NoQuorum, PeerUnreachable: nobody can say now who signed a certificate in it.
+            MessageError: no server may say this.
+            NoQuorum, PeerUnreachable: the signer of a certificate in it cannot be looked up now.
         """
         message = await self._checked(opened)
         if home_elsewhere(message, self._instance):
@@ -202,7 +202,7 @@ class Batches:
             return self._item(opened, message, [])
         record = self._store.entity(message.entity)
         if record is None or not self._is_here(message.source, *record.delegation):
-            # Who is to be asked about others' signatures may be silent for a while.
+            # The servers that are asked about others' signatures may be silent for a while.
             return None
         try:
             if isinstance(message, Report):
@@ -214,7 +214,7 @@ class Batches:
             return None
 
     async def _looked_up(self, opened: OpenedMessage) -> Item:
-        """As `_at_hand`, whoever has to be asked. Raises as that, and as `CertificateChains.passes`."""
+        """As `_at_hand`, also if other servers have to be asked. Raises as that, and as `CertificateChains.passes`."""
         message = await self._checked(opened)
         if isinstance(message, Decline):
             return self._item(opened, message, [])
@@ -238,14 +238,14 @@ class Batches:
     ) -> Item:
         """What a message asks of the log; `passes` are those that led to it, verified, up to where they break.
 
-        A chain that breaks is refused by everybody who reads it, so nobody begins with what was passed by it: whoever
-        signed that goes on, if the log still names it. With a word of its own, since a pass is not taken back else.
+        A chain that breaks is refused by every server that reads it, so none begins with what was passed by it: the
+        signer goes on, if the log still names it. With a word of its own, since a pass is not taken back else.
         """
         match message:
             case HandoffRequest():
                 return self._of_handoff(opened, message, passes, is_broken)
             case HandoffAbort():
-                # The old authority gives up what it had frozen for, before anybody was asked to commit it.
+                # The old authority gives up what it had frozen for, before a commit was asked for.
                 fields = {"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"}
                 args = message.model_dump(include=fields) | {"passes": passes}
                 return Item(opened, message, "transfer.refuse", args, passes)
@@ -277,7 +277,7 @@ class Batches:
         """Whether the home of its target has to be asked before this is put to the log.
 
         Not about what the log has decided, or holds for its group, already; nor if it says no in any case, because the
-        entity is past that fence: what it answers then does not depend on anybody else's word.
+        entity is past that fence: what it answers then does not depend on another server's word.
         """
         if instance_of(request.target) == self._instance:
             return False
@@ -374,7 +374,7 @@ class Batches:
                 self._reached(around[step], item.message.transfer_id)
 
     async def _tell_all(self, items: Sequence[Item], began_ns: int, steps: int) -> None:
-        """Answer these, about which the log has decided by one of so many steps, and tell whom it concerns."""
+        """Answer these, about which the log has decided by one of `steps` steps, and tell the servers concerned."""
         outgoing: defaultdict[str, _Outgoing] = defaultdict(_Outgoing)
         handed = [item for item in items if isinstance(item.message, HandoffRequest | HandoffAbort)]
         await self._tell_reports(items, outgoing)
@@ -390,7 +390,8 @@ class Batches:
         for to, out in outgoing.items():
             await self._send(to, out)
         await self._tell_groups(handed)
-        # Who is refused, or gives up, has raised fences by that; it hears so in another instance by way of its home.
+        # A source that is refused, or gives up, has raised fences by that; one of another instance hears so from its
+        # home.
         for source in {item.message.source for item in handed if self._has_raised(item)}:
             await self._post.show_log(source)
 
@@ -445,7 +446,7 @@ class Batches:
         return Letter(reply_of(item.outcome, transfer, item.certificate), item.opened.trace)
 
     async def _tell_groups(self, handed: Sequence[Item]) -> None:
-        """Whoever waits for the groups of what came here, with that or since before, hears if they are decided now.
+        """Requests that wait for the groups of what came here, with that or since before, hear if they are decided.
 
         Another command of the log may have completed a group before this one's answers were looked at.
         """
@@ -485,7 +486,7 @@ class Batches:
                 await self._post.post(letter.message, letter.trace, to, on_path=letter.on_path)
             else:
                 await self._post.post_all(to, out.letters)
-        except Exception as error:  # an error of ours too: it is nothing to those who wait for other servers
+        except Exception as error:  # an error of ours too: it is nothing to those that wait for other servers
             for item in out.items:
                 item.answer = error
             if not out.items:

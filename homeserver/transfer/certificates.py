@@ -1,14 +1,15 @@
-"""What a homeserver certifies about authority in its own name, and whose certificates it believes.
+"""What a homeserver certifies about authority in its own name, and which certificates it believes.
 
 Certificates are shown to others than their receiver, so each is signed by itself; see `authority.trust.certificates`.
 
 Chains of direct passes that come home, and those of which a key is not good any more.
 
 A chain that verifies is the log's to follow. One that would, if a key had not been revoked or ended since, may have
-been verified by whoever was passed the entity, and nobody can be shown that it was: home cannot follow it, nor take it
-for nothing. So the entity is *contested*: its fence is raised, everybody who is alive is asked what he has of it, who
-simulates it stands still, and one goes on (`homeserver.failover.takeover`). Until then whoever brought the chain is
-told that nothing is decided (`unproven`); after that the log answers as it does whoever is of the past.
+been verified by the server that was passed the entity, and it cannot be shown whether it was: home cannot follow it,
+nor take it for nothing. So the entity is *contested*: its fence is raised, every server that is alive is asked what it
+has of it, the one that simulates it freezes it, and one resumes it (`homeserver.failover.takeover`). Until then the
+server that brought the chain is told that nothing is decided (`unproven`); after that the log answers it as any server
+of the past.
 """
 
 import logging
@@ -62,7 +63,7 @@ class Certification:
         return self.grant_all([(record, replaces)])[0]
 
     def grant_all(self, wanted: Sequence[tuple[EntityRecord, str]]) -> list[str]:
-        """As `grant` of each of these; they share a signature, which whoever reads them verifies once."""
+        """As `grant` of each of these; they share a signature, which a reader verifies once."""
         grants = [delegation_grant(record, replaces) for record, replaces in wanted]
         identity, name = self._sealer.identity, self._sealer.name
         tokens = jose.sign_all([grant.to_claims() for grant in grants], sender=identity, sender_id=name)
@@ -81,7 +82,7 @@ class Certification:
         Raises:
             MessageError: a certificate, or how they follow from each other, is wrong; `UnprovenChain` if all that
                 is wrong is a key.
-            NoQuorum, PeerUnreachable: nobody can say now who signed one.
+            NoQuorum, PeerUnreachable: the signer of one cannot be looked up now.
         """
         if not chain:
             return []
@@ -174,14 +175,15 @@ class CertificateChains:
         self._contested: Final = contested
 
     async def passes(self, chain: Sequence[str], entity: str, by: str, transfer_id: str = "") -> list[dict[str, Any]]:
-        """The passes of a chain, as the log's arguments; none if the log is beyond what nobody can prove of them.
+        """The passes of a chain, as the log's arguments; none if the log is beyond what cannot be proved of them.
 
         Args:
             by: the server that says that it was passed the entity, or has passed it on.
             transfer_id: what that is about, if it may be open; it has its result then.
 
         Raises:
-            Refused: `unproven` while who has the entity is looked for; `no_delegation` if `by` has nothing to say.
+            Refused: `unproven` while the authority of the entity is looked for; `no_delegation` if `by` has nothing to
+                say.
             MessageError, NoQuorum, PeerUnreachable: as `Certification.passes_untrusted`.
             OutcomeUnknown: the log did not say what it made of it.
         """

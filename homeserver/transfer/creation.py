@@ -1,12 +1,12 @@
 """Creating an entity: its record in the log, then its first life on the server that the record names.
 
 A server says that it lives once it would outlive that server (`simserver.durability.creation_barrier`), and then the
-log is told so, before anybody else is. What was lost before that is created anew by whoever repeats the creation.
+log is told so, before any server or player is. An entity lost before that is created anew by a repeated request.
 
-Whoever is not answered repeats the same creation, of any member, and that is one creation: the log answers with the
-record that there is, and the server that it lives already, or once more that it will not have it. What a server would
-not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so that
-nothing that is still on its way from before means it.
+A player who is not answered repeats the same creation at any member, and that is one creation: the log answers with
+the record that there is, and the server that it lives already, or once more that it will not have it. What a server
+would not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so
+that nothing that is still on its way from before means it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,8 +26,8 @@ from batonpass.homeserver.transfer.parcels import NOT_TOLD
 __all__ = ["SPAWN_TIMEOUT_S", "EntityCreation", "SpawnNotTold", "SpawnUnconfirmed"]
 
 SPAWN_TIMEOUT_S: Final = 5.0
-_WHY_NOT: Final = "its server died before it had confirmed, and whether anybody has a copy is being found out"
-# So often somebody who waits for a server looks whether the entity was deleted meanwhile.
+_WHY_NOT: Final = "its server died before it had confirmed, and whether another server has a copy is being found out"
+# How often a request that waits for a server looks whether the entity was deleted meanwhile.
 _LOOK_S: Final = 0.25
 
 
@@ -41,7 +41,7 @@ class SpawnUnconfirmed(Exception):
 
 @dataclass(slots=True)
 class _WaitingForSpawn:
-    """Somebody who waits for a server's word on an entity."""
+    """A request that waits for a server's word on an entity."""
 
     record: EntityRecord
     bell: Bell
@@ -140,7 +140,7 @@ class EntityCreation:
         )
 
     def spawned(self, message: Spawned, sender: str) -> bool:
-        """A server's word on an entity; whether anybody waits for it, and it is the one that was asked."""
+        """A server's word on an entity; whether a request waits for it, and it is the one that was asked."""
         is_awaited = False
         for one in self._waiting.get(message.entity, ()):
             # Not of an earlier entity of this name, which was taken back. An older server does not say of which.
@@ -150,7 +150,7 @@ class EntityCreation:
         return is_awaited
 
     async def _confirmed(self, record: EntityRecord) -> EntityRecord:
-        """Have the log know that it is kept, before anybody is told: from then on it is never created anew."""
+        """Have the log know that it is kept, before the requester is told: from then on it is never created anew."""
         if not record.unconfirmed:
             return record
         return EntityRecord.from_data(await self._store.submit("entity.confirm", entity=record.id, born=record.born))

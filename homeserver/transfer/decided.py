@@ -13,11 +13,11 @@ __all__ = ["Listeners", "reply_of"]
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who of this member wants to know of hand-overs that it has put to the log.
+    """The parts of this member that are to know of hand-overs that it has put to the log.
 
     Args:
         moved: told of every one that is committed: entity, source and target.
-        torn: told of every one that nobody had proposed, and that would have torn a hierarchy.
+        torn: told of every one that was not proposed, and that would have torn a hierarchy.
     """
 
     moved: Callable[[str, str, str], None]

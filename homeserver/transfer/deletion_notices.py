@@ -1,8 +1,8 @@
 """Telling servers that entities have ended which they may simulate still, until they say that they have heard.
 
-Whoever deletes an entity tells its authority once. That may be lost, or come before what it is about: then nothing
-would ever end the entity there. So the log keeps who may have it, and the member that grants leases tells them again,
-until each has answered, or can have nothing any more because its lease is over.
+The homeserver that deletes an entity tells its authority once. That may be lost, or come before what it is about: then
+nothing would ever end the entity there. So the log keeps which servers may have it, and the member that grants leases
+tells them again, until each has answered, or can have nothing any more because its lease is over.
 """
 
 import logging
@@ -57,7 +57,7 @@ class DeletionNotices:
             self._heard[message.entity, sender] = message.epoch
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Tell, and note who has heard, until cancelled."""
+        """Tell, and note which servers have heard, until cancelled."""
         task_status.started()
         while True:
             await self._clock.sleep_s(LOOK_S)
@@ -95,12 +95,12 @@ class DeletionNotices:
                 _log.info("%s was not told now that %s has ended: %s", server, entity, error)
 
     async def _note_heard(self) -> None:
-        """Tell the log who has heard; what cannot be noted now comes again, as the servers are told again."""
+        """Tell the log which servers have heard; what cannot be noted now comes again, as these are told again."""
         heard, self._heard = self._heard, {}
         known = [[entity, epoch, server] for (entity, server), epoch in heard.items() if self._store.farewell(entity)]
         for first in range(0, len(known), _IN_ONE_STEP):
             try:
                 await self._store.submit("entity.farewell", told=known[first : first + _IN_ONE_STEP])
             except (*NOT_TOLD, OutcomeUnknown) as error:
-                _log.info("who has heard of the end of entities cannot be noted now: %s", error)
+                _log.info("which servers have heard of the end of entities cannot be noted now: %s", error)
                 return

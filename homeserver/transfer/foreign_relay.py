@@ -1,7 +1,7 @@
 """Passing on what is about entities of other instances: their homes answer, and the answers go back.
 
-The old authority of a visitor says everything to its own home, which knows the way. What it says in one parcel goes on
-in one, for as long as it waits: a home that is silent keeps nothing waiting that nobody waits for any more.
+The old authority of a foreign entity says everything to its own home, which knows the way. What it says in one parcel
+goes on in one, for as long as it waits: a home that is silent keeps nothing waiting for longer than its sender waits.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,8 @@ class ForeignRelay:
     ) -> list[Letter | InstanceUnreachable | MessageError]:
         """The answers to messages, which came together, from the home that they are for.
 
-        Or for each `InstanceUnreachable`: nobody there answers in time; `MessageError`: what is answered is no answer.
+        Or for each `InstanceUnreachable`: no member there answers in time; `MessageError`: what is answered is no
+        answer.
         """
         letters = [Letter(one.message, one.trace, isinstance(one.message, HandoffRequest)) for one in opened]
         within_s = min(PATIENCE_S, opened[0].left_s(self._clock.monotonic_ns()))

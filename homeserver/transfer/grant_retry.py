@@ -1,7 +1,7 @@
-"""Telling servers of this instance again what the log gave to them, when those are dead who should have seen to it.
+"""Telling servers of this instance again what the log gave to them, when the source that should have done so is dead.
 
-Whoever hands an entity over repeats that until its target has begun, and then reports. If he dies before, the log's
-word may have been lost with him: a target asks about nothing of which it has not heard.
+A source that hands an entity over repeats that until its target has begun, and then reports. If it dies before, the
+log's word may have been lost with it: a target asks about nothing of which it has not heard.
 (`homeserver.failover.foreign_custody` does the same for hand-overs between instances, of which the log keeps a list.)
 """
 
@@ -26,9 +26,9 @@ __all__ = ["GrantRetry"]
 _log = logging.getLogger("batonpass.homeserver.transfer.grant_retry")
 
 LOOK_S: Final = 2.0
-# Then after twice the time, and so on: most targets have long begun, and only the report died with who was to make it.
+# Then after twice the time, and so on: most targets have long begun, and only the report died with its source.
 FIRST_WAIT_NS: Final = 5_000_000_000
-# For so long after a lease has ended, or its server came back, the transfers are looked through for what it left open.
+# How long after a lease has ended, or its server came back, the transfers are looked through for what it left open.
 WATCH_NS: Final = 600_000_000_000
 
 

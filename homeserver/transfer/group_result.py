@@ -1,9 +1,9 @@
-"""Telling those who wait for the rest of their group of what has become of it elsewhere.
+"""Telling the servers that wait for the rest of their group what has become of it elsewhere.
 
-Whoever puts the last member to the log tells all whose requests wait with it. But that may be another homeserver; and
-a group fails too, because a member is declined or cancelled, or its time is over. Then those who are frozen here would
-hear of it with their next repetition alone, which in a large group comes after seconds: so as long as somebody waits,
-this member's copy of the log is looked at.
+The request that puts the last member to the log answers all that wait with it. But that may be on another homeserver;
+and a group fails too, because a member is declined or cancelled, or its time is over. Then the sources with members
+frozen here would hear of it with their next repetition alone, which in a large group comes after seconds: so as long as
+a request waits, this member's copy of the log is looked at.
 """
 
 import logging
@@ -94,7 +94,7 @@ class GroupAnswers:
                     _told.info("%s was not told of %d transfers of %s: %s", to, len(letters), group.id, error)
 
     def _words_of(self, decided: Sequence[tuple[WaitingRequest, TransferRecord]]) -> Mapping[str, list[Letter]]:
-        """What became of requests that waited, by who is to hear it: grants for targets here, the rest for sources."""
+        """What became of requests that waited, by receiver: grants for targets here, the rest for sources."""
         words: defaultdict[str, list[Letter]] = defaultdict(list)
         committed = [(one, transfer) for one, transfer in decided if transfer.phase is Phase.COMMITTED]
         certificates = self._certificates.commit_all([transfer for _, transfer in committed])
@@ -120,8 +120,8 @@ class GroupResults:
     """One member's part.
 
     Args:
-        waiting: who waits here.
-        tell: tells all of a group who wait, if it is decided (`GroupAnswers.tell`).
+        waiting: the requests that wait here.
+        tell: answers all requests of a group that wait, if it is decided (`GroupAnswers.tell`).
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class GroupResults:
         self._clock: Final = clock
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look what became of the groups for which somebody waits, until cancelled."""
+        """Look what became of the groups for which a request waits, until cancelled."""
         task_status.started()
         while True:
             if not self._waiting:
@@ -148,7 +148,7 @@ class GroupResults:
                     await self._look(name)
                 except Exception:
                     # It must not take with it what else is looked after here.
-                    _log.exception("who waits for the group of %s was not told: an error of ours", name)
+                    _log.exception("the servers that wait for the group of %s were not told: an error of ours", name)
 
     async def _look(self, name: str) -> None:
         """One row for each group: of its members all are decided, or none is."""

@@ -2,9 +2,9 @@
 
 Worlds, drains and balance move entities without asking the log first, and know nothing of hierarchies. The log refuses
 to part what belongs together (`attached`), and the entity goes on where it was. Here the whole of it is proposed then,
-as a group, if it was the top of it that wanted to go, if the server is drained, or if its world does not take who was
-to go, who would stand still there for good. Nobody else is: a wheel that rolls over a border does not pull the car
-along.
+as a group, if it was the top of it that wanted to go, if the server is drained, or if its world does not take what was
+to go, which would be quarantined there for good. No other entity is: a wheel that rolls over a border does not pull the
+car along.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ PAUSE_S: Final = 0.5
 _SAME_S: Final = 15
 
 OrderEach = Callable[[Sequence[TransferRecord]], Awaitable[None]]
-"""As `Orders.order_each`."""
+"""As `OrderRetry.order_each`."""
 
 
 async def order_all(store: InstanceStore, order_each: OrderEach, group: str) -> None:
@@ -61,7 +61,7 @@ async def order_all(store: InstanceStore, order_each: OrderEach, group: str) -> 
 class Hierarchies:
     """Has hierarchies moved whole of which one entity tried to leave. `order_each` tells authorities to begin.
 
-    `is_passed_on` says of an entity whether it was to go because it stands still where it is.
+    `is_passed_on` says of an entity whether it was to go because it is quarantined where it is.
     """
 
     def __init__(

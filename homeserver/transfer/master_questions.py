@@ -1,12 +1,12 @@
 """What waits for a master's answer, told when it is asked: so a question costs one round trip and no looking around.
 
 `GET /v1/players/{player}/asks?wait_s=20&seen=…` is held until there is a question that is not among the `seen` ones, or
-the time is up. One watcher serves all who wait: with each change of a question in this member's copy of the log it
-wakes those who wait as the master of that entity, and nobody else. A question becomes somebody's also when the entity
-gets another master; for that all questions are gone through from time to time, once for all who wait.
+the time is up. One watcher serves all requests that wait: with each change of a question in this member's copy of the
+log it wakes the requests that wait as the master of that entity, and no others. A question gets another master also
+when the entity does; for that all questions are gone through from time to time, once for all requests.
 
-Going through a master's questions costs time of the loop on which also the log is replicated. So whoever waits pauses
-after each look, the longer the more it costs.
+Going through a master's questions costs time of the loop on which also the log is replicated. So a request that waits
+pauses after each look, the longer the more it costs.
 """
 
 from collections import defaultdict
@@ -30,12 +30,12 @@ MAX_WAIT_S: Final = 30.0
 MAX_SEEN: Final = 100
 MAX_SEEN_CHARACTERS: Final = MAX_SEEN * 65
 MAX_WAITING: Final = 128
-"""So many wait here at once, each with a connection, of which the server has 512; the others are answered at once."""
+"""How many wait here at once, each with a connection, of which the server has 512; others are answered at once."""
 MAX_WAITING_EACH: Final = 4
-"""So many of them for one player."""
+"""How many of them for one player."""
 LOOK_S: Final = 5.0
-"""How often all questions are gone through while somebody waits."""
-# So many entities in one go, for which everything else in this process waits.
+"""How often all questions are gone through while a request waits."""
+# How many entities in one go, for which everything else in this process waits.
 _SLICE: Final = 128
 _PAUSE_S: Final = 0.1
 # A look may take this part of the time until the next of the same.
@@ -50,11 +50,11 @@ class Questions:
     """The questions that masters are asked here."""
 
     def __init__(self, store: InstanceStore, backend: Callable[[], Backend], clock: Clock) -> None:
-        """`backend` tells who keeps the rows at the moment."""
+        """`backend` tells which backend keeps the rows at the moment."""
         self._store: Final = store
         self._backend: Final = backend
         self._clock: Final = clock
-        # Of those who wait, by master.
+        # Of the requests that wait, by master.
         self._bells: Final[defaultdict[str, set[Bell]]] = defaultdict(set)
 
     def of(self, master: str, limit: int) -> Asked:
@@ -91,10 +91,10 @@ class Questions:
             took_s = (self._clock.monotonic_ns() - began_ns) / 1e9
             await trio.sleep(max(_PAUSE_S, _PAUSE_FACTOR * took_s))
 
-    # --- who is woken ----------------------------------------------------------------------------------------------
+    # --- waking --------------------------------------------------------------------------------------------------
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Wake those who wait when there is something for them; until cancelled."""
+        """Wake the requests that wait when there is something for them; until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_around)
             task_status.started()
@@ -109,7 +109,7 @@ class Questions:
                     await trio.sleep(_PAUSE_S)
 
     def _masters_of(self, events: Collection[Event]) -> set[str]:
-        """Of the entities of which a question has come, as far as anybody waits."""
+        """Of the entities of which a question has come, as far as a request waits."""
         if not self._bells:
             return set()
         changed = {event.path[-1] for event in events if len(event.path) > 1 and event.data}

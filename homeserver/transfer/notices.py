@@ -1,4 +1,4 @@
-"""What a homeserver tells authorities unasked: who owns an entity, to whom it may be passed, that it has ended.
+"""What a homeserver tells authorities unasked: who owns an entity, where it may be passed, that it has ended.
 
 And how the log learns of what was passed on directly. Nothing here is decided: what could not be told is told again.
 """
@@ -22,7 +22,7 @@ _log = logging.getLogger("batonpass.homeserver.transfer.service")
 
 
 def owner_word(record: EntityRecord) -> OwnerWord:
-    """Who owns an entity, for its authority."""
+    """The owner of an entity, for its authority."""
     return OwnerWord(
         entity=record.id,
         owner=record.owner,
@@ -48,12 +48,12 @@ class TransferNotices:
     def knows_of_owner(self, record: EntityRecord, owner_rev: int, chain: Sequence[str]) -> bool:
         """Whether its authority knows of its owner by the certificate of the log, or by the chain by which it came.
 
-        Word of a later one was sent to whoever the log named then: of direct passes it learns afterwards.
+        Word of a later one was sent to the authority that the log named then: of direct passes it learns afterwards.
         """
         return record.owner_rev <= (min(owner_rev, self._certificates.owner_rev_of(chain)) if chain else owner_rev)
 
     async def tell_of_owner_since(self, transfer: TransferRecord, chain: Sequence[str]) -> None:
-        """Tell the new authority, which came to it by this chain, of an owner of whom that may not know."""
+        """Tell the new authority, which came to it by this chain, of an owner of which that may not know."""
         record = self._store.entity(transfer.entity)
         if record is None or not record.authority or self.knows_of_owner(record, transfer.owner_rev, chain):
             return
@@ -111,6 +111,6 @@ class TransferNotices:
             NOT_TOLD: it cannot be told now; the caller may delete the entity again.
         """
         if not authority:
-            return  # Nobody had it; whoever may have it still is told as long as it takes (`deletion_notices`).
+            return  # No server had it; those that may have it still are told as long as it takes (`deletion_notices`).
         message = Despawn(entity=entity, epoch=epoch)
         await self._post.post(message, Trace(f"despawn-{entity}"[:64]), authority, on_path=False)

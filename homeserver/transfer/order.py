@@ -29,7 +29,7 @@ class Ordering:
         self._clock: Final = clock
 
     async def tell(self, transfer: TransferRecord) -> None:
-        """Tell the old authority to begin; nobody, if another group goes first.
+        """Tell the old authority to begin; no server, if another group goes first.
 
         Raises:
             NOT_TOLD: it cannot be told now.
@@ -42,7 +42,7 @@ class Ordering:
     async def tell_each(self, transfers: Sequence[TransferRecord]) -> None:
         """As `tell` of each, in as few parcels as they fit; those that cannot be told are told with a repetition.
 
-        Members of a group stand still until the last of them has heard of it.
+        Members of a group stay frozen until the last of them has heard of it.
         """
         orders: defaultdict[str, list[Letter]] = defaultdict(list)
         behind: dict[str, bool] = {}
@@ -54,7 +54,7 @@ class Ordering:
             try:
                 authority, letter = self._ordering(transfer)
             except Refused as error:
-                _log.info("nobody was told to begin %s: %s", transfer.id, error)
+                _log.info("no server was told to begin %s: %s", transfer.id, error)
             else:
                 orders[authority].append(letter)
         for authority, letters in orders.items():
@@ -70,11 +70,11 @@ class Ordering:
         return group is not None and self._store.is_behind(group, self._clock.unix_s())
 
     def _ordering(self, transfer: TransferRecord) -> tuple[str, Letter]:
-        """Who is to begin a transfer, and the order. Raises `Refused`: nobody has authority over its entity now."""
+        """The server that is to begin a transfer, and the order. Raises `Refused`: its entity has no authority."""
         record = self._store.entity(transfer.entity)
         authority = record.authority if record is not None else transfer.source
         if record is not None and not authority:
-            text = f"nobody has authority over {record.id} now: it is {record.standing}"
+            text = f"no server has authority over {record.id} now: it is {record.standing}"
             raise Refused(Reason.NOT_FOUND, text, entity=record.id)
         return authority, Letter(order_of(transfer, record, self._store), Trace(transfer.id))
 
@@ -100,7 +100,7 @@ def order_of(transfer: TransferRecord, record: EntityRecord | None, store: Insta
 def _undecided_at(transfer: TransferRecord, record: EntityRecord | None, store: InstanceStore) -> Fence:
     """The fence that its entity has come to while a direct transfer has no result; 0 if this member cannot say.
 
-    The transfer is read again, together with the record: the log may have moved on since whoever orders it looked. Of
+    The transfer is read again, together with the record: the log may have moved on since the orderer looked. Of
     one that is not there the copy may be behind, or the log have had a result and forgotten it.
     """
     if record is None or not transfer.direct:

@@ -1,18 +1,18 @@
 """Ordering again what was permitted and has not been begun.
 
 An order is one message to the old authority. It may be lost with the server, or come while the entity is leaving for
-somewhere else; then nobody would ever begin, and whoever asked would wait for ever. So the member that gave it gives it
-again, to whoever has authority by then, until the log has a result; and the one that grants leases looks now and then
-for what other members ordered that are gone.
+somewhere else; then no server would ever begin, and the requester would wait for ever. So the member that gave it gives
+it again, to the server that has authority by then, until the log has a result; and the one that grants leases looks now
+and then for what other members ordered that are gone.
 
 What was deleted meanwhile is not ordered again either: the log refuses it.
 
-While some of a group stand still, the last of the others are ordered again soon: whoever has them may have been told
-before it had begun with them, or while they were leaving for somewhere else. So are those of groups that name some of
+While some of a group are frozen, the last of the others are ordered again soon: their servers may have been told
+before they had begun with them, or while they were leaving for somewhere else. So are those of groups that name some of
 the same entities, of which the later is not ordered before the earlier is decided.
 
-A group has a time in which its last member must be frozen. Whoever asks about a frozen member after that has the log
-refuse the group; if the servers of all that were frozen have died, nobody asks. So what is still open then is not
+A group has a time in which its last member must be frozen. A source that asks about a frozen member after that has the
+log refuse the group; if the servers of all that were frozen have died, none asks. So what is still open then is not
 ordered again, but refused.
 """
 
@@ -43,11 +43,11 @@ SOON_NS: Final = 200_000_000
 """How often it is looked at groups: what is asked is this member's own copy of the log."""
 LAST_SOON_NS: Final = 1_000_000_000
 MAX_HURRIED: Final = 64
-"""So many of a group are ordered again soon; more of them have just not had their turn yet."""
+"""How many of a group are ordered again soon; more of them have just not had their turn yet."""
 # How often all transfers are looked through for orders of others.
 SEARCH_NS: Final = 60_000_000_000
 MAX_OPEN: Final = 4096
-"""So many orders are watched; the oldest are left to the search."""
+"""How many orders are watched; the oldest are left to the search."""
 
 
 class OrderRetry:
@@ -92,7 +92,7 @@ class OrderRetry:
     def ordered(self, transfer: TransferRecord) -> None:
         """This transfer has just been ordered: look later what became of it, and of the others of its group.
 
-        Nobody may have ordered those: whoever wanted to may have ended, or given up at the first that was not told.
+        Those may never have been ordered: the orderer may have ended, or given up at the first that was not told.
         The group has no more time than a few of these waits, so the search would come too late for it.
         """
         if transfer.id in self._open:
@@ -127,7 +127,7 @@ class OrderRetry:
                 self._watches.ring()
 
     def _hurry(self, now_ns: int) -> None:
-        """Have those ordered now for whom others stand still, and those looked at whose turn may have come."""
+        """Have those ordered now for which others are frozen, and those looked at whose turn may have come."""
         for name in list(self._groups):
             group = self._store.group(name)
             if group is None or group.phase is not GroupPhase.OPEN:
@@ -191,14 +191,14 @@ class OrderRetry:
         return left_ns if left_ns > 0 else FIRST_WAIT_NS
 
     async def _is_to_begin(self, transfer: TransferRecord, group: GroupRecord | None) -> bool:
-        """Whether there is somebody to begin, and the time for it; if not, the log ends it."""
+        """Whether there is a server to begin, and the time for it; if not, the log ends it."""
         now_s = self._clock.unix_s()
         is_there = self._store.entity(transfer.entity) is not None
         if is_there and (group is None or now_s <= group.expires_at_s):
             return True
         try:
             if not is_there:
-                # Nobody can begin it, whatever the group: the log ends it, unless this copy of it is behind.
+                # No server can begin it, whatever the group: the log ends it, unless this copy of it is behind.
                 await self._store.submit("transfer.expire", transfer_id=transfer.id, now_s=now_s)
             elif group is not None:
                 await self._store.submit("group.look", group=group.id, now_s=now_s)
@@ -211,5 +211,6 @@ def _is_hurried(group: GroupRecord) -> bool:
     """Whether what is missing of a group is ordered again soon."""
     if len(group.members) - group.prepared > MAX_HURRIED:
         return False
-    # Also when the others are decided: who has their entities by that may have been ordered before it had begun.
+    # Also when the others are decided: the server that has their entities by that may have been ordered before it had
+    # begun.
     return group.prepared > 0 or bool(group.earlier or group.later)

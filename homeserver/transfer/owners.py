@@ -1,4 +1,4 @@
-"""Who owns what: authorities ask their home instances, and say of whom they have heard nothing for too long."""
+"""Ownership: authorities ask their home instances, and say which owners they have not heard for too long."""
 
 import logging
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("batonpass.homeserver.transfer.owners")
 
 
 class OwnerAnswers:
-    """One member's answers to authorities that ask who owns what they simulate."""
+    """One member's answers to authorities that ask which player owns what they simulate."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class OwnerAnswers:
             if not isinstance(reply, OwnerWord):
                 raise MessageError(f"{home} answered a question about an owner with {reply.type}")
             return reply
-        # Whose owner is silent is asked about in dozens.
+        # Entities whose owners are silent are asked about in dozens.
         await self._store.confirmed()
         record = self._store.entity(request.entity)
         if record is None:
@@ -61,7 +61,7 @@ class OwnerAnswers:
         return owner_word(record)
 
     async def _tell_of_end(self, entity: str) -> None:
-        """Whoever asks about an entity that has ended has not heard of it: its last authority is told once more."""
+        """A server that asks about an entity that has ended has not heard so: its last authority is told once more."""
         grave = self._store.grave(entity)
         if grave is None or not grave["authority"]:
             return

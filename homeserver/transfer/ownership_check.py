@@ -1,4 +1,4 @@
-"""What the log of entities says of who has them, for servers that have reason to ask (`procedures.ownership_check`)."""
+"""What the log says of the authorities of entities, to servers with reason to ask (`procedures.ownership_check`)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -47,7 +47,7 @@ class OwnershipCheck:
         """A server asks what of all that it has is its own.
 
         Raises:
-            MessageError: somebody else asks, or it asks about entities of several instances.
+            MessageError: another server asks, or it asks about entities of several instances.
             NoQuorum: what the log says is not known, or this log is not the one of which the server has heard.
             OutcomeUnknown: whether the log has taken note of that another one was followed is not known.
             PeerUnreachable: the entities' home does not answer.

@@ -1,6 +1,7 @@
 """What a homeserver seals for simulation servers and sends them, and what it opens of theirs.
 
-`Post` is what the other modules need of it: the simulation of the servers has another one, whose messages travel bare.
+`Post` is what the other modules need of it: the simulation of the servers has another one, with messages that travel
+bare.
 """
 
 import logging
@@ -34,7 +35,7 @@ __all__ = ["NOT_TOLD", "NobodyWaits", "Parcels", "Post"]
 _log = logging.getLogger("batonpass.homeserver.transfer.service")
 # Why a server could not be told something; what had been decided before stays decided.
 NOT_TOLD: Final = (Refused, InstanceUnreachable, NoQuorum)
-# Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
+# Receivers with a queue of their own; it holds nothing unless a message is posted at this moment.
 MAX_POSTING: Final = 10_000
 
 
@@ -91,7 +92,7 @@ class Parcels:
             NobodyWaits: that time is over.
             UnknownSender: it is not registered with its home instance, or not any more.
             MessageError: anything about the parcel is wrong.
-            NoQuorum, PeerUnreachable: nobody can say now who the sender is; it may repeat.
+            NoQuorum, PeerUnreachable: the sender cannot be looked up now; it may repeat.
         """
         try:
             sender, kid = jose.peek_untrusted(parcel.sealed)
@@ -112,7 +113,7 @@ class Parcels:
 
         Raises:
             Refused: it has no keys.
-            NoQuorum, PeerUnreachable: nobody can say now which are its keys.
+            NoQuorum, PeerUnreachable: its keys cannot be looked up now.
         """
         return self._sealer.seal(
             message,
@@ -146,7 +147,7 @@ class Parcels:
         What is posted to one server at the same moment travels as one parcel.
 
         Raises:
-            NOT_TOLD: it has no keys or no address, nobody can say now which they are, or it cannot be reached.
+            NOT_TOLD: it has no keys or no address, these cannot be looked up now, or it cannot be reached.
         """
         batcher = self._posting.get(to)
         if batcher is None:
@@ -188,7 +189,7 @@ class Parcels:
         """Send a sealed parcel to a simulation server over the link.
 
         Raises:
-            NOT_TOLD: it has no address, nobody can say now which it is, or it cannot be reached.
+            NOT_TOLD: it has no address, this cannot be looked up now, or it cannot be reached.
         """
         row = await self._directory.row(to)
         if row is None or not row.link_port:

@@ -5,8 +5,8 @@ what others want. So the member that is asked looks first, and has a bucket in m
 entities. The log's own buckets, of one entity each (`authority.procedures.rate_limit`), are looked at in this member's
 copy; what that does not know of yet the log still refuses. A player who asks several members has a bucket at each.
 
-A request that is said again changes nothing, and whoever has seen it and holds the client token can say it again. So it
-takes from a second bucket: the first is only for what the requester has signed anew.
+A request that is said again changes nothing, and any client that has seen it and holds the client token can say it
+again. So it takes from a second bucket: the first is only for what the requester has signed anew.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from batonpass.homeserver.log.store import InstanceStore
 __all__ = ["MAX_COUNTED", "MAX_REQUESTERS", "RATE", "RequestRateLimit"]
 
 RATE: Final = Rate(burst=64, per_s=8.0)
-"""What one player may ask for, of all entities: enough for somebody who takes a whole party along at once."""
+"""What one player may ask for, of all entities: enough for a player who takes a whole party along at once."""
 MAX_REQUESTERS: Final = 4096
-"""So many are remembered; who asked longest ago is forgotten first, when its bucket has as a rule been full again."""
+"""How many are remembered; the longest silent is forgotten first, whose bucket is full again as a rule."""
 MAX_COUNTED: Final = 16_384
-"""So many requests are remembered as counted, also those that the log refused and so does not know."""
+"""How many requests are remembered as counted, also those that the log refused and so does not know."""
 
 
 class RequestRateLimit:
@@ -49,7 +49,7 @@ class RequestRateLimit:
         """Count a request, whose proof has been checked.
 
         Only what the requester signs anew takes its tokens. One that is known already, to the log or to have been
-        counted here, takes a token for repetitions; with these used up, by whoever it is, new requests are taken as
+        counted here, takes a token for repetitions; with these used up, by any client, new requests are taken as
         before, and what became of the known one can still be read. A member that has neither counted a request nor
         heard of it from the log counts it as new, once.
 

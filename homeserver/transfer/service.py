@@ -1,4 +1,4 @@
-"""What a homeserver does with the messages of transfers: check who asks, put it to the log, tell whom it concerns.
+"""What a homeserver does with the messages of transfers: check the sender, put it to the log, tell those concerned.
 
 Everything here may be repeated: a request whose answer was lost comes again, perhaps to another member, and gets the
 same answer from the log. What old authorities ask is answered by `homeserver.transfer.batch`.
@@ -41,7 +41,7 @@ class Transfers:
     """One member's answers to what is asked about its instance's entities, and about those that pass through.
 
     Args:
-        answers: who answers the kinds of messages that are none about transfers.
+        answers: what answers the kinds of messages that are none about transfers.
         why_undecided: why this member decides nothing: its log went back; empty if it does.
     """
 

@@ -28,7 +28,7 @@ class Deciding:
         self._ruled_ns = at_ns
 
     def decided(self, at_ns: int, decided: Mapping[str, Any], steps: int = 1) -> None:
-        """The log has answered, to so many steps at once."""
+        """The log has answered, to this number of steps at once."""
         if self._span is None:
             return
         measurements = {
@@ -88,7 +88,7 @@ class DecisionSpans:
         return Deciding(span, at_ns)
 
     def of_group(self, transfer: TransferRecord, group: GroupRecord) -> Deciding:
-        """Those who wait for a group are to be told what was decided with this transfer, which was the last of it."""
+        """Servers that wait for a group are to hear what was decided with this transfer, which was the last of it."""
         if not self._spans.wants(GROUP):
             return UNTOLD
         now_ns = self._spans.now_ns()

@@ -79,7 +79,9 @@ _DEATHS: Final = (
         "keeps-its-entities", "a server whose lease is over keeps what it has", MachineParts(keeping=_KeepsItsEntities)
     ),
     Mutant(
-        "hasty-granter", "leases are ended before those who have them have stopped", MachineParts(granter=_HastyGranter)
+        "hasty-granter",
+        "leases are ended before the servers that have them have stopped",
+        MachineParts(granter=_HastyGranter),
     ),
 )
 

@@ -38,7 +38,7 @@ def campaign_of(
     options: Mapping[str, Any] = MappingProxyType({}),
     **how: Any,
 ) -> Campaign:
-    """So many seeds of each mix, of this mutant; `how` as of `Campaign`."""
+    """This number of seeds of each mix, of this mutant; `how` as of `Campaign`."""
     command, run = f"python -m tests.mutants {kind} {mutant}", f"tests.mutants.runs:run_{kind}"
     weakened = replace(KINDS[kind], command=command, run=run)
     return Campaign(weakened, mixes, seeds, options={**options, "mutant": mutant}, **how)

@@ -225,7 +225,7 @@ _ALL: Final = (
     ),
     Mutant(
         "deletes-at-commit",
-        "the state is deleted when the log has decided, before anybody else has it",
+        "the state is deleted when the log has decided, before another server has it",
         SearchParts(outgoing=_DeletesAtCommit),
     ),
     Mutant("asks-once", "nothing that was lost is repeated", SearchParts(outgoing=_AsksOnce), kind="recovery"),

@@ -170,7 +170,7 @@ _ALL: Final = (
     ),
     Mutant(
         "commits-forgotten",
-        "T16 undone in part: nobody remembers that a change of the members is committed",
+        "T16 undone in part: no member remembers that a change of the members is committed",
         partial(RaftFence, _CommitsForgotten),
     ),
     Mutant(

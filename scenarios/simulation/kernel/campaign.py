@@ -49,7 +49,7 @@ class CampaignKind:
 
 @dataclass(frozen=True)
 class Campaign:
-    """What to run: so many seeds of each mix, from this one on.
+    """What to run: a number of seeds of each mix, from this one on.
 
     `options` is what each run is told beside its mix and its seed.
     """

@@ -1,7 +1,7 @@
-"""What must not be lost: what somebody was told to be durable, as long as no second server has died since.
+"""What must not be lost: what a source was told to be durable, as long as no second server has died since.
 
-A copy is kept by one follower, so one server may die and nothing durable is lost. If another dies before there is a
-copy again, what both had may be gone; nobody has promised anything else.
+A copy is kept by one backup replica, so one server may die and nothing durable is lost. If another dies before there is
+a copy again, what both had may be gone; no more was promised.
 """
 
 from collections.abc import Hashable
@@ -10,11 +10,11 @@ from typing import Final
 __all__ = ["Debts"]
 
 _ENOUGH: Final = 2
-"""So many servers together may take what is durable with them."""
+"""How many servers together may take what is durable with them."""
 
 
 class Debts:
-    """How far each thing had come when it was called durable, and who has died since."""
+    """How far each thing had come when it was called durable, and which servers have died since."""
 
     def __init__(self) -> None:
         self.deaths: Final[list[str]] = []
@@ -25,18 +25,18 @@ class Debts:
         self.deaths.append(server)
 
     def has_died_since(self, server: str, deaths: int) -> bool:
-        """Whether a server has died, after so many deaths."""
+        """Whether a server has died since there were this many deaths."""
         return server in self.deaths[deaths:]
 
     def owe(self, thing: Hashable, upto: int, now: int) -> None:
-        """Somebody was told that so much of it is durable, after `now` deaths: again, if there is a copy again."""
+        """A source was told that it is durable up to here, after `now` deaths: again, if there is a copy again."""
         rows = self._owed.setdefault(thing, [])
         if not any(deaths >= now and known >= upto for deaths, known in rows):
             rows[:] = [row for row in rows if row[0] > now or row[1] > upto]
             rows.append((now, upto))
 
     def is_known(self, thing: Hashable, upto: int) -> bool:
-        """Whether somebody was told before that so much of it is durable, whatever became of that."""
+        """Whether a source was told before that it is durable up to here, whatever became of that."""
         return any(known >= upto for _, known in self._owed.get(thing, ()))
 
     def owed(self, thing: Hashable) -> int:
@@ -44,7 +44,7 @@ class Debts:
         return max((upto for deaths, upto in self._owed.get(thing, ()) if not self.is_waived(deaths)), default=0)
 
     def is_waived(self, deaths: int) -> bool:
-        """Whether nothing is owed any more that was durable after so many deaths."""
+        """Whether nothing is owed any more that was durable after `deaths` deaths."""
         return len(set(self.deaths[deaths:])) >= _ENOUGH
 
     def settle(self, thing: Hashable, upto: int) -> bool:

@@ -8,7 +8,7 @@ __all__ = ["RunOutcome", "Violation"]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise: `kind` is a stable word, `sentence` says who, where and what."""
+    """A broken promise: `kind` is a stable word, `sentence` says which server, where and what."""
 
     kind: str
     sentence: str

@@ -9,7 +9,7 @@ from batonpass.scenarios.simulation.kernel.campaign import Campaign, MixResult
 __all__ = ["Pace"]
 
 SAY_EVERY_S: Final = 60.0
-"""Between two lines for those who have no terminal, but a file."""
+"""Between two lines where there is no terminal, but a file."""
 
 
 class Pace:

@@ -21,7 +21,7 @@ __all__ = ["MODULE", "main"]
 MODULE: Final = "batonpass.scenarios.simulation.kernel.worker"
 # A run takes some ten megabytes; a system under test that goes in circles takes everything.
 _MEMORY_BYTES: Final = 2 << 30
-# What so many runs leave behind is thrown away at once.
+# After how many runs what they leave behind is thrown away at once.
 _RUNS_KEPT: Final = 4
 
 

@@ -97,12 +97,12 @@ class MachineCluster:
         return self._near[instance]
 
     def _may_simulate(self, server: str, entity: str) -> bool:
-        """Whether a server would go on with an entity at this moment, if it were asked to."""
+        """Whether a server would simulate an entity on at this moment, if it were asked to."""
         stay = self.servers[server].stays.get(entity)
         return stay is not None and not stay.frozen and self.servers[server].may_act()
 
     def authority_of(self, entity: str) -> str | None:
-        """Whom its home names to a player, if that answers."""
+        """The authority that its home names to a player, if that answers."""
         home = self.homes[instance_of(entity)]
         return None if home.is_away else home.named(entity)[0] or None
 
@@ -114,12 +114,12 @@ class MachineCluster:
                 self.judge.violated("staged", f"{transfer.id} was committed, and {transfer.target} has not its state")
 
     def moved(self, entity: str, source: str, target: str, *, by_chain: bool) -> None:
-        """A hand-over has come to its end: somebody has begun by it."""
+        """A hand-over has come to its end: a server has begun by it."""
         same = instance_of(entity) == instance_of(source) == instance_of(target)
         self.moves_by_case["3" if by_chain else "2" if same else "1"] += 1
 
     def unsettled(self) -> str:
-        """Why the cluster is not at rest; empty if it is. Nobody waits for what is lost, with too many who died."""
+        """Why the cluster is not at rest; empty if it is. What is lost, as too many died, is not waited for."""
         threads = self.judge.threads
         for home in self.homes.values():
             for entity in home.waited_for():
@@ -134,7 +134,7 @@ class MachineCluster:
         return next((why for server in self.servers.values() if (why := server.busy_with())), "")
 
     def _why_not_at_rest(self, entity: str) -> str:
-        """Each is simulated by the one whom the log names, under the fence that it names, and by nobody else."""
+        """Each is simulated by the server that the log names, under the fence that it names, and by no other."""
         named = self.homes[instance_of(entity)].named(entity)
         running = [
             (name, server.stays[entity].fence)
@@ -146,7 +146,7 @@ class MachineCluster:
     # --- doing -----------------------------------------------------------------------------------------------------
 
     def move(self) -> None:
-        """An entity is to be elsewhere: somebody asks for that, or its world wants it."""
+        """An entity is to be elsewhere: a player asks for that, or its world wants it."""
         mix, random = self.mix, self.dice.random
         entity = self.entities[int(random() * len(self.entities))]
         instance = instance_of(entity)

@@ -36,7 +36,7 @@ _NOWHERE: Final = Fence(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class MachineStaging:
-    """A state on a disk, and who sent it."""
+    """A state on a disk, and the server that sent it."""
 
     message: StageState
     source: str
@@ -82,7 +82,7 @@ class Coming:
             self._offer(message, message.fence, sender)
 
     def stage(self, message: StageState, sender: str) -> None:
-        """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
+        """Staged mode: a frozen state that is to be on disk before the commit is asked for."""
         if not self._server.may_act():
             return
         if not isinstance(self._offer(message, message.fence, sender), machine.Drop):

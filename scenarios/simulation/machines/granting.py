@@ -1,4 +1,4 @@
-"""The leases of one home instance: who grants them, who has none any more, and what is taken from those.
+"""The leases of one home instance: which homeserver grants them, which servers lost them, and what is taken from these.
 
 Real: `Granter`, and the log's procedures. As `homeserver.failover.leases`, `homeserver.failover.takeover.sweep` and
 `homeserver.failover.foreign_custody`.
@@ -27,7 +27,7 @@ _ASK_S: Final = 0.5
 
 
 class Granting:
-    """Grants leases while somebody leads the log."""
+    """Grants leases while a member leads the log."""
 
     def __init__(self, home: "MachineHome", granter: Granter) -> None:
         self._home: Final = home
@@ -44,7 +44,7 @@ class Granting:
         return round(self._schedule.now_s * 1e9)
 
     def begin(self, servers: tuple[str, ...]) -> None:
-        """Everybody has a lease when a run begins."""
+        """Every server has a lease when a run begins."""
         for server in servers:
             self._home.run("lease.claim", server=server, incarnation=1, nonce=first_nonce(server), previous_nonce="")
             self._home.run("lease.swept", server=server, incarnation=1)
@@ -53,13 +53,13 @@ class Granting:
         self._schedule.after(_ASK_S, self._ask)
 
     def take_office(self) -> None:
-        """Somebody leads the log, again perhaps: he gives everybody a full term."""
+        """A member leads the log, again perhaps: it gives every server a full term."""
         office = self._home.rows.data.get(("lease_office",), {"number": 0})
         taken = self._home.run("lease.take_office", by=self._home.name, after=office["number"])
         self.granter.took_office(taken["number"], self._now_ns)
 
     def leave_office(self) -> None:
-        """Nobody leads the log."""
+        """No member leads the log."""
         self.granter.left_office()
 
     # --- renewing --------------------------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ class Granting:
         return {row.server: row.incarnation for row in self.leases() if row.phase is not LeasePhase.OVER}
 
     def there(self) -> There:
-        """Everybody of this instance."""
+        """Every server of this instance."""
         away = frozenset(row.server for row in self.leases() if row.phase is LeasePhase.OVER)
         return There(self.alive(), away)
 
     def there_too(self, instances: tuple[str, ...], since_s: float) -> There | None:
-        """Everybody of this instance and of these, as they have said in answer to what was asked since; or None."""
+        """Every server of this instance and of these, as they have said in answer to what was asked since; or None."""
         there = self.there()
         for instance in instances:
             asked_s, word = self._words.get(instance, (0.0, None))
@@ -196,7 +196,7 @@ class Granting:
         return found
 
     def _ask(self) -> None:
-        """Ask other homes whether their servers that have entities of this one are dead, and who is alive."""
+        """Ask other homes whether their servers that have entities of this one are dead, and which are alive."""
         self._schedule.after(_ASK_S, self._ask)
         home = self._home
         if home.is_away:

@@ -1,7 +1,7 @@
 """One home instance: its rows, the procedures of the log, and as much of a homeserver as hand-overs need.
 
 Real: every procedure, which is run as the log does, entirely or not at all, and what requests and answers are made of.
-Modelled: the log, which is these rows and decides at once; that it sometimes does so without anybody being told, or not
+Modelled: the log, which is these rows and decides at once; that it sometimes does so without an answer, or not
 at all; and a homeserver's part (`homeserver.transfer.service`), without waiting.
 """
 
@@ -102,12 +102,12 @@ class MachineHome:
         self.orders: Final = MachineOrders(self, schedule)
         self.others: Final[dict[str, str]] = {}
         self.unreported: Final[dict[str, TransferRecord]] = {}
-        """Transfers that were committed, and of whose end nobody has told."""
+        """Transfers that were committed, and of whose end no server has told."""
         self._committed_s: Final[dict[str, float]] = {}
         self.expired: Callable[[str], None] = lambda server: None
         """Told of each lease that is over."""
         self.lost: Callable[[str], None] = lambda entity: None
-        """Told of each entity of which nobody who is alive has a copy."""
+        """Told of each entity of which no server that is alive has a copy."""
         self.claimed: Callable[[str], None] = lambda server: None
         """Told of each incarnation that begins."""
         self.granting: Final = Granting(self, granter(LeaseTerms(round(mix.term_s * 1e9)))) if mix.leases else None
@@ -140,17 +140,17 @@ class MachineHome:
         return answer
 
     def _watch(self, entity: str) -> None:
-        """Whatever the log has done about an entity: who has authority now?"""
+        """Whatever the log has done about an entity: which server has authority now?"""
         if entity in self._judge.threads and ("entities", entity) in self.rows.data:
             self._judge.given(entity, *self.named(entity))
 
     def register(self, name: str, role: Role = Role.SIMSERVER) -> None:
-        """A server belongs to this instance; nobody looks at its keys."""
+        """A server belongs to this instance; its keys are not looked at."""
         row = DirectoryRow.from_data({"name": name, "role": role, "keys": {"keys": [name]}})
         self.run("directory.register", row=row.to_data())
 
     def named(self, entity: str) -> tuple[str, Fence]:
-        """Who has authority over an entity by the log, and under which fence."""
+        """The authority over an entity by the log, and its fence."""
         row = self.rows.data["entities", entity]
         # What is at its default is left out of a row.
         return row.get("authority", ""), Fence(row.get("epoch", _EPOCH), row.get("sub", 0))
@@ -178,7 +178,7 @@ class MachineHome:
         if self.is_away:
             return
         if self._mix.unknown_share and not self.is_healed and self._dice.random() < self._mix.unknown_share:
-            # Decided, and whoever was to tell of it is gone.
+            # Decided, and the member that was to answer is gone.
             self._is_mute = True
         try:
             self._taken(message, sender)
@@ -225,7 +225,7 @@ class MachineHome:
             self.refused += 1
 
     def send(self, to: str, message: Any) -> None:
-        """Say something, unless nobody is there to say it."""
+        """Say something, unless no member is there to say it."""
         if not self._is_mute:
             self._network.send(self.name, to, message)
 
@@ -243,7 +243,7 @@ class MachineHome:
         self._decide(request, by, via, AdmitReply(transfer_id=request.transfer_id, accepted=True), repeated=repeated)
 
     def _ask_target_home(self, request: HandoffRequest, by: str, via: str) -> None:
-        """As `homeserver.names.foreign_admission` does."""
+        """As `homeserver.names.admission` does."""
         now_ns = round(self.schedule.now_s * 1e9)
         self._local_admission[request.transfer_id] = (request, by, via)
         if now_ns - self._unanswered.since_ns(request.transfer_id, now_ns) >= ADMISSION_PATIENCE_NS:
@@ -284,7 +284,7 @@ class MachineHome:
     def _decide(
         self, request: HandoffRequest, by: str, via: str, admitted: AdmitReply, *, repeated: bool = False
     ) -> None:
-        """Put it to the log, and tell whom it concerns: as `homeserver.transfer.service` does."""
+        """Put it to the log, and tell the servers concerned: as `homeserver.transfer.service` does."""
         args = {
             "transfer_id": request.transfer_id,
             "entity": request.entity,
@@ -359,13 +359,13 @@ class MachineHome:
     def _stranded(self, message: Stranded, by: str, via: str) -> None:
         """A server was given an entity and has no state to begin with."""
         transfer, over = self.transfer(message.transfer_id), False
-        # One that was proposed while nobody had the entity has no source.
+        # One that was proposed while no server had the entity has no source.
         if self.granting is not None and transfer is not None and transfer.source and not message.never:
             over = self.granting.is_over(transfer.source, transfer.source_incarnation)
         self.run("recovery.strand", **message.model_dump(exclude={"type"}), source_over=over)
 
     def remind(self) -> None:
-        """Tell targets again what the log gave to them, when those are dead who should have seen to it."""
+        """Tell targets again what the log gave to them, when the source that should have done so is dead."""
         self.schedule.after(1.0, self.remind)
         granting = self.granting
         if self.is_away or granting is None:
@@ -402,7 +402,7 @@ class MachineHome:
             self.send(record.authority, Delegation(entity=record.id, grant=token))
 
     def propose(self, **args: Any) -> None:
-        """Somebody has an entity moved."""
+        """A player or operator has an entity moved."""
         if self.is_away:
             return
         try:

@@ -20,7 +20,7 @@ _NOWHERE: Final = Fence(0)
 
 @dataclass(slots=True)
 class Thread:
-    """What is known of one entity: its newest state, who has that, and to whom authority was ever given."""
+    """What is known of one entity: its newest state, the servers that have that, and those that ever had authority."""
 
     entity: str
     state: MachineState
@@ -30,7 +30,7 @@ class Thread:
     given: dict[Fence, str] = field(default_factory=dict)
     highest: Fence = _NOWHERE
     running: dict[str, Fence] = field(default_factory=dict)
-    """Who simulates it, or thinks so."""
+    """The servers that simulate it, or think so."""
     copies: dict[str, MachineState] = field(default_factory=dict)
     """What servers hold of it, running or frozen."""
     set_aside: dict[str, MachineState] = field(default_factory=dict)
@@ -42,14 +42,14 @@ class Thread:
     kept_after: int = 0
     """How many had when a copy was kept last."""
     is_taken: bool = False
-    """Whether the log has taken it from whoever had it: whoever goes on with it does so from a copy."""
+    """Whether the log has taken it from its server: the next one resumes it from a copy."""
     is_lost: bool = False
     acknowledged: int = 0
     """Inputs that the player was told of."""
 
 
 class MachineJudge:
-    """Keeps the first violation of each kind. `may_simulate` says whether a server would go on with an entity now."""
+    """Keeps the first violation of each kind. `may_simulate` says whether a server would simulate an entity on now."""
 
     def __init__(
         self, may_simulate: Callable[[str, str], bool], note: Callable[[str], None], *, has_leases: bool = False
@@ -70,7 +70,7 @@ class MachineJudge:
             self._note(f"violated: {kind}: {sentence}")
             self.violations.append(Violation(kind, sentence))
 
-    # --- who is given authority ------------------------------------------------------------------------------------
+    # --- authority is given ----------------------------------------------------------------------------------------
 
     def created(self, entity: str, server: str, fence: Fence) -> None:
         """There is a new entity, on a server."""
@@ -88,7 +88,7 @@ class MachineJudge:
                 self.violated("fence", f"{entity}: {fence} was given to {known} and to {server}")
             return
         if after is not None and fence < thread.highest and self.deaths:
-            # Signed by somebody who has not heard yet that it was taken from him: nobody may begin by it.
+            # Signed by a server that has not heard yet that it was taken from it: none may begin by it.
             self._note(f"{entity} {fence} is {server}'s, and of the past")
             return
         if fence <= thread.highest:
@@ -99,10 +99,10 @@ class MachineJudge:
         thread.highest = max(thread.highest, fence)
         self._note(f"{entity} {fence} is {server}'s")
 
-    # --- who simulates ---------------------------------------------------------------------------------------------
+    # --- simulating ------------------------------------------------------------------------------------------------
 
     def begins(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
-        """A server takes an entity up, from a state that was somebody's last."""
+        """A server takes an entity up, from the last state of a server."""
         thread = self.threads[entity]
         self.begun += 1
         self._note(f"{server} takes {entity} up under {fence} at {state.tick}")
@@ -120,14 +120,14 @@ class MachineJudge:
     def _may_run(self, thread: Thread, server: str, fence: Fence) -> None:
         owner = thread.given.get(fence)
         if owner != server:
-            text = f"{server} simulates {thread.entity} under {fence}, which is {owner or 'nobody'}'s"
+            text = f"{server} simulates {thread.entity} under {fence}, which is {owner or 'no server'}'s"
             self.violated("leave", text)
         for other in thread.running:
             if other != server and self._may_simulate(other, thread.entity):
                 self.violated("two-authorities", f"{server} took {thread.entity} up, which {other} still simulates")
 
     def stops(self, entity: str, server: str) -> None:
-        """It stands still there."""
+        """It is frozen there."""
         self.threads[entity].running.pop(server, None)
 
     def takes_over(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
@@ -154,14 +154,14 @@ class MachineJudge:
         self.begins(entity, server, fence, state)
 
     def lost(self, entity: str) -> None:
-        """Nobody who is alive has a copy of an entity; nothing that was called durable may be gone."""
+        """No server that is alive has a copy of an entity; nothing that was called durable may be gone."""
         self._note(f"{entity} is lost")
         self.threads[entity].is_lost = True
         if owed := self.debts.owed((entity, "state")):
             self.violated("lost", f"{entity} is given up, and a copy of tick {owed} was kept")
 
     def kept(self, entity: str, fence: Fence, tick: int, deaths: int) -> None:
-        """An authority hears that somebody keeps a copy, who said so after so many deaths."""
+        """An authority hears that a backup replica keeps a copy, as said after this number of deaths."""
         thread = self.threads[entity]
         if fence == thread.fence:
             self.debts.owe((entity, "state"), tick, min(deaths, self.deaths))
@@ -196,12 +196,12 @@ class MachineJudge:
         thread.copies.pop(server, None)
 
     def resumes(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
-        """It goes on where it stood still."""
+        """Its source resumes it where it was frozen."""
         thread = self.threads[entity]
-        self._note(f"{server} goes on with {entity} under {fence} at {state.tick}")
+        self._note(f"{server} resumes {entity} under {fence} at {state.tick}")
         self._may_run(thread, server, fence)
         if state != thread.state:
-            self.violated("state", f"{server} went on with {entity} at tick {state.tick}, not at {thread.state.tick}")
+            self.violated("state", f"{server} resumed {entity} at tick {state.tick}, not at {thread.state.tick}")
         thread.running[server] = thread.fence = fence
         thread.server = server
 
@@ -221,14 +221,14 @@ class MachineJudge:
         thread.state = thread.copies[server] = state
 
     def leaves(self, entity: str, server: str) -> None:
-        """A server drops what it has of it: somebody else must have the newest state."""
+        """A server drops what it has of it: another one must have the newest state."""
         thread = self.threads[entity]
         self._note(f"{server} drops {entity}")
         thread.running.pop(server, None)
         dropped = thread.copies.pop(server, None)
         left = (*thread.copies.values(), *thread.set_aside.values())
         if dropped == thread.state and not thread.is_taken and thread.state not in left:
-            self.violated("lost", f"{server} dropped {entity}, and nobody has tick {thread.state.tick}")
+            self.violated("lost", f"{server} dropped {entity}, and no server has tick {thread.state.tick}")
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class MachineJudge:
         digests.append(fold(digests[-1], seq, data))
 
     def acknowledges(self, entity: str, applied: int) -> None:
-        """A player hears that so many inputs are applied: they stay so."""
+        """A player hears how many inputs are applied: they stay so."""
         thread = self.threads[entity]
         if self.has_leases:
             if applied > thread.acknowledged:

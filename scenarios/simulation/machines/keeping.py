@@ -1,6 +1,6 @@
 """What a server does about death, its own and others': its lease, copies, and what home asks about them.
 
-Real: `Holder`, `CopyTable`, `backup_replicas_of`, the table of loose ends and what is asked about them. As
+Real: `Holder`, `CopyTable`, `backup_replicas_of`, the table of unresolved transfers and what is asked about them. As
 `simserver.lease.keeper`, `simserver.durability.replication` and `simserver.failover.adoption` do it, without what is
 durable by a disk alone.
 """
@@ -33,7 +33,7 @@ __all__ = ["COPY_S", "Keeping", "first_nonce"]
 COPY_S: Final = 0.2
 RETRY_S: Final = 0.2
 _AGAIN_AFTER: Final = 10
-"""What has not changed is copied again after so many intervals: its follower may have forgotten it."""
+"""What has not changed is copied again after this number of intervals: its backup replica may have forgotten it."""
 _MAX_BYTES: Final = 1 << 24
 _MAX_ROWS: Final = 1 << 14
 
@@ -50,7 +50,7 @@ def copy_of(fence: Fence, state: MachineState, source: CopySource) -> Copy:
 
 
 class _Times:
-    """As much of a clock, and of holdings, as loose ends make use of."""
+    """As much of a clock, and of holdings, as unresolved transfers make use of."""
 
     def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
@@ -64,7 +64,7 @@ class _Times:
 
 
 class Keeping:
-    """The lease of one life of a server, the copies that it keeps, and its loose ends."""
+    """The lease of one life of a server, the copies that it keeps, and its unresolved transfers."""
 
     def __init__(self, server: "MachineServer") -> None:
         self._server: Final = server
@@ -181,12 +181,12 @@ class Keeping:
     # --- copies ----------------------------------------------------------------------------------------------------
 
     def _copy(self) -> None:
-        """Send what has changed to those who keep copies, and write it down."""
+        """Send what has changed to those that keep copies, and write it down."""
         server = self._server
         server.later(COPY_S, self._copy)
         if not self.may_act():
             return
-        by_follower: dict[str, list[tuple[str, Copy]]] = {}
+        by_replica: dict[str, list[tuple[str, Copy]]] = {}
         for entity, stay in server.stays.items():
             stay.intervals += 1
             is_kept = stay.copied == (stay.fence, stay.state, self.peers) and stay.intervals < _AGAIN_AFTER
@@ -195,13 +195,13 @@ class Keeping:
             stay.intervals = 0
             copy = copy_of(stay.fence, stay.state, CopySource.BACKUP_REPLICA)
             server.checkpoint(entity, copy)
-            for follower in backup_replicas_of(entity, server.name, self.peers, 1):
-                by_follower.setdefault(follower, []).append((entity, copy))
-        for follower, items in by_follower.items():
-            server.send(follower, CopiesOf(tuple(items)))
+            for replica in backup_replicas_of(entity, server.name, self.peers, 1):
+                by_replica.setdefault(replica, []).append((entity, copy))
+        for replica, items in by_replica.items():
+            server.send(replica, CopiesOf(tuple(items)))
 
     def keep(self, message: CopiesOf, sender: str) -> None:
-        """An authority sends copies: what is kept is said, by whoever would be asked for it."""
+        """An authority sends copies: what is kept is said, by the server that would be asked for it."""
         if sender not in self.peers:
             return
         kept = tuple((entity, copy.fence, copy.tick) for entity, copy in message.items if self._keep_one(entity, copy))
@@ -219,7 +219,7 @@ class Keeping:
         return self.table.offer(entity, copy, server.now_ns)
 
     def kept(self, message: KeptCopies, _sender: str) -> None:
-        """Somebody keeps a copy: what it has is durable."""
+        """A backup replica keeps a copy: what it has is durable."""
         for entity, fence, tick in message.items:
             stay = self._server.stays.get(entity)
             if stay is not None and stay.fence == fence and tick > stay.durable_tick:
@@ -256,7 +256,7 @@ class Keeping:
         self._server.send(sender, Collected(number=message.number, incarnation=self.incarnation, items=found))
 
     def _take_away(self, item: RaisedItem) -> None:
-        """What lives here under an earlier epoch is nobody's by the log: it must not go on."""
+        """What lives here under an earlier epoch is not this server's by the log: it must not go on."""
         server = self._server
         stay = server.stays.get(item.entity)
         if stay is None or item.entity in server.leaving.by_entity or stay.fence.epoch >= item.epoch:
@@ -315,7 +315,7 @@ class Keeping:
         return any(fence > after for fence in fences)
 
     def adopt(self, message: Adopt, sender: str) -> None:
-        """Go on with what the log has given to this incarnation, and say so."""
+        """Resume what the log has given to this incarnation, and say so."""
         if message.incarnation != self.incarnation:
             return
         adopted = [
@@ -344,7 +344,7 @@ class Keeping:
         self._staged.pop(entity, None)
         return True
 
-    # --- loose ends ------------------------------------------------------------------------------------------------
+    # --- unresolved transfers --------------------------------------------------------------------------------------
 
     def _still_wants(self, entity: str, permission: Permission) -> bool:
         return self._server.coming.machine(entity).waits_with == permission
@@ -358,7 +358,7 @@ class Keeping:
         """Home says what came of a question; what is still wanted is asked again anyway."""
 
     def handlers(self) -> dict[type[Any], Any]:
-        """What is taken by whom."""
+        """What is taken by which server."""
         return {
             RenewReply: self.renewed,
             CopiesOf: self.keep,

@@ -1,6 +1,6 @@
 """The old authority's shell: performs what the `Outgoing` machine of each leaving entity decides, at once.
 
-As `simserver.transfer.source.departures` does it, without what surrounds a hand-over there (notices, room, convoys,
+As `simserver.transfer.source.departures` does it, without what surrounds a hand-over there (notices, room, batches,
 groups).
 """
 
@@ -222,7 +222,7 @@ class Leaving:
     def _resume(self, departure: Departure, fence: Fence) -> None:
         self._forget(departure)
         if departure.stays_nowhere:
-            # What it stood still with is kept as a copy.
+            # The state in which it was frozen is kept as a copy.
             self._server.forget(departure.plan.entity)
         else:
             self._server.resume(departure.plan.entity, fence)

@@ -1,7 +1,7 @@
-"""What is simulated: an entity that counts its inputs, and knows by whom it ever was.
+"""What is simulated: an entity that counts its inputs, and knows by which servers it ever was.
 
-Nothing ticks by itself. An entity goes one tick on with each input, and with whoever takes it up: so no two stays of it
-are alike, and what is lost, repeated or from somewhere else is seen in the next state.
+Nothing ticks by itself. An entity goes one tick on with each input, and with each server that takes it up: so no two
+stays of it are alike, and what is lost, repeated or from somewhere else is seen in the next state.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class MachineState(NamedTuple):
     history: int = 0
 
     def taken_up(self, server: str) -> "MachineState":
-        """One tick on, by whoever takes it up."""
+        """One tick on, by the server that takes it up."""
         history = crc32(b"%d %s" % (self.tick, server.encode()), self.history)
         return MachineState(self.tick + 1, self.applied, self.digest, history)
 
@@ -85,7 +85,7 @@ class MachineStay:
         return self
 
     def freeze(self, now_ns: int) -> Frozen:
-        """It stands still from now on."""
+        """It is frozen from now on."""
         self.frozen = True
         state = self.state.encode()
         return Frozen(self.fence, KIND, self.state.tick, state, hashlib.sha256(state).hexdigest(), now_ns)
@@ -96,7 +96,7 @@ class MachineStay:
             self.fence, self.frozen = fence, False
 
     def keep(self, items: Iterable[InputItem]) -> None:
-        """Inputs came while it stands still."""
+        """Inputs came while it is frozen."""
         for item in items:
             last = self.journal[-1].seq if self.journal else self.state.applied
             if item.seq > last and len(self.journal) < MAX_JOURNAL:

@@ -20,7 +20,7 @@ class MachineFaultMix:
     name: str
     purpose: str
 
-    # --- who there is
+    # --- what there is
     servers: int = 5  # simulation servers of each of the two instances
     entities: int = 60  # of each instance
     faults_s: float = 2.0
@@ -48,15 +48,15 @@ class MachineFaultMix:
     cut_s: Range = (0.1, 2.0)
 
     # --- processes and the log
-    pause: float = 0.0  # one server stands still, as after SIGSTOP
+    pause: float = 0.0  # one server is paused, as after SIGSTOP
     pause_s: Range = (0.05, 2.0)
-    leases: bool = False  # who is silent for a term is dead, and others go on with what it had
+    leases: bool = False  # a server that is silent for a term is dead, and others take over
     term_s: float = 1.0
     crash: float = 0.0  # one server is killed, and started again
     down_s: Range = (0.05, 2.0)
-    away: float = 0.0  # a home instance answers nobody
+    away: float = 0.0  # a home instance answers no server
     away_s: Range = (0.1, 1.5)
-    unknown_share: float = 0.0  # of what a home is asked it does, and nobody is told
+    unknown_share: float = 0.0  # of what a home is asked it does, and does not say so
     refused_share: float = 0.0  # of what comes from elsewhere a home does not let its servers take
 
     def rates(self) -> Mapping[str, float]:
@@ -91,27 +91,27 @@ _ALL: Final = (
     ),
     MachineFaultMix(
         name="pauses",
-        purpose="servers stand still for up to two seconds, and go on as if nothing had happened",
+        purpose="servers are paused for up to two seconds, and go on as if nothing had happened",
         pause=4.0,
         late=0.01,
     ),
     MachineFaultMix(
         name="log",
-        purpose="home instances answer nobody for a while, decide without saying so, and refuse",
+        purpose="home instances do not answer for a while, decide without saying so, and refuse",
         away=2.0,
         unknown_share=0.1,
         refused_share=0.1,
     ),
     MachineFaultMix(
         name="crashes",
-        purpose="servers are killed and started again, and others go on with what they had",
+        purpose="servers are killed and started again, and others take over what they had",
         leases=True,
         faults_s=3.0,
         crash=1.5,
     ),
     MachineFaultMix(
         name="leases",
-        purpose="servers stand still, or cannot reach home, for longer than their leases last",
+        purpose="servers are paused, or cannot reach home, for longer than their leases last",
         leases=True,
         faults_s=3.0,
         pause=2.0,

@@ -15,14 +15,14 @@ __all__ = ["MachineNetwork", "MachineNode"]
 
 
 class MachineNode(Protocol):
-    """Whoever can be sent something."""
+    """What can be sent messages."""
 
     def take(self, message: Any, sender: str) -> None:
         """A message arrives."""
 
 
 class MachineNetwork:
-    """Carries messages between nodes by their names; what is sent to nobody is lost."""
+    """Carries messages between nodes by their names; what is sent to an unknown name is lost."""
 
     def __init__(self, schedule: Schedule, dice: Random, mix: MachineFaultMix) -> None:
         self.nodes: Final[dict[str, MachineNode]] = {}

@@ -16,7 +16,7 @@ AGAIN_S: Final = 1.0
 
 
 class MachineOrders:
-    """The permitted transfers of one home instance that nobody has begun, or not ended."""
+    """The permitted transfers of one home instance that no server has begun, or not ended."""
 
     def __init__(self, home: "MachineHome", schedule: Schedule) -> None:
         self._home: Final = home

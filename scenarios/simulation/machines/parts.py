@@ -25,6 +25,6 @@ class MachineParts:
     granter: type[Granter] = Granter
     keeping: type[Keeping] = Keeping
     freezes: bool = True
-    """Whether an entity that is on its way stands still."""
+    """Whether an entity that is on its way is frozen."""
     keeps_cursors: bool = True
     """Whether it is known on arrival how far inputs have come."""

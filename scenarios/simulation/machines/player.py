@@ -14,7 +14,7 @@ __all__ = ["MachinePlayer"]
 MAX_UNHEARD: Final = 16
 AGAIN_S: Final = 0.25
 _ASKS_AFTER: Final = 3
-"""After so many repetitions without a word it asks home where the entity is."""
+"""After how many repetitions without an answer it asks home where the entity is."""
 
 
 class MachinePlayer:

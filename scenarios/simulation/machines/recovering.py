@@ -1,6 +1,7 @@
-"""Going on with what dead servers left: everybody who is alive is asked for copies, and the best one counts.
+"""Resuming what dead servers left: every server that is alive is asked for copies, and the best one counts.
 
-Real: the procedures, and every rule of which copy counts and who is waited for. As `homeserver.failover.takeover`.
+Real: the procedures, and every rule of which copy counts and which server is waited for, as in
+`homeserver.failover.takeover`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ Answers = Mapping[str, Sequence[FoundItem]]
 
 
 class There(NamedTuple):
-    """Who is alive, by incarnation, and who may come back."""
+    """Which servers are alive, by incarnation, and which may come back."""
 
     alive: dict[str, int]
     away: frozenset[str] = frozenset()
@@ -37,7 +38,7 @@ class There(NamedTuple):
 
 @dataclass(slots=True)
 class _MachineRound:
-    """One question to everybody who is alive: which copies are there of these?"""
+    """One question to every server that is alive: which copies are there of these?"""
 
     asks: Callable[[str], Sequence[RaisedItem]]
     there: There
@@ -70,7 +71,7 @@ class Recovering:
         there: There,
         decide: Callable[[Answers], None],
     ) -> None:
-        """Ask everybody who is there, and then decide; one question of a name at a time."""
+        """Ask every server that is there, and then decide; one question of a name at a time."""
         if name in self._by_name:
             return
         self._number += 1
@@ -104,7 +105,7 @@ class Recovering:
     # --- going on --------------------------------------------------------------------------------------------------
 
     def rows(self) -> list[RecoveryRow]:
-        """What nobody simulates since its authority died."""
+        """What no server simulates since its authority died."""
         rows = self._home.rows
         return [RecoveryRow.from_data(rows.data["recoveries", name]) for name in rows.children(("recoveries",))]
 
@@ -141,9 +142,9 @@ class Recovering:
             fields |= {"target": best.holder, "incarnation": there.alive[best.holder]}
             item = {"entity": row.entity, "epoch": row.epoch, "held": row.held} | fields
             if home.run("recovery.finish", items=[item]):
-                home.schedule.note(f"{row.entity} is {best.holder}'s to go on with from {best.tick} ({best.source})")
+                home.schedule.note(f"{row.entity} is {best.holder}'s to resume from {best.tick} ({best.source})")
                 return
-        # Somebody may come back, or die.
+        # A server may come back, or die.
         self._not_before_s[row.entity] = home.schedule.now_s + _AGAIN_VAIN_S
 
     def _have_adopted(self, row: RecoveryRow) -> None:

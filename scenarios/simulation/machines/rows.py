@@ -16,7 +16,7 @@ _ABSENT: Final = object()
 
 
 class MachineRows:
-    """`authority.model.rows.Rows`, in memory; whoever runs a procedure keeps what it does, or takes it back."""
+    """`authority.model.rows.Rows`, in memory; its user keeps what a procedure does, or takes it back."""
 
     def __init__(self) -> None:
         self.data: Final[dict[Path, Any]] = {}
@@ -83,7 +83,7 @@ class MachineRows:
 
 
 class CheckedRows(MachineRows):
-    """The same, noticing whoever changes a row that he was given or has written: some ten times as slow."""
+    """The same, noticing changes of a row that was given out or written: some ten times as slow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class CheckedRows(MachineRows):
         super().keep()
         for path, text in self._texts.items():
             if path in self.data and json.dumps(self.data[path]) != text:
-                raise AssertionError(f"somebody has changed the row {path} without writing it")
+                raise AssertionError(f"the row {path} was changed without being written")
 
     def _set(self, path: Path, data: Any) -> None:
         super()._set(path, data)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["MachineDisk", "MachineServer"]
 
 LOOK_S: Final = 0.5
-"""How often a server says again what nobody has heard."""
+"""How often a server says again what was not answered."""
 _DISK_S: Final = 0.002
 _LEDGER_S: Final = 0.05
 """How far behind the ledger is."""
@@ -170,7 +170,7 @@ class MachineServer:
             self._handlers[type(message)](message, sender)
 
     def go_on(self) -> None:
-        """It stood still; what waits is done now, as if nothing had happened."""
+        """It was paused; what waits is done now, as if nothing had happened."""
         self.is_paused = False
         backlog, self._backlog = self._backlog, []
         for one in backlog:
@@ -193,7 +193,7 @@ class MachineServer:
         return f"{self.name} has not told of {next(iter(self.leaving.reports))}" if self.leaving.reports else ""
 
     def _look(self) -> None:
-        """Say again what nobody has heard."""
+        """Say again what was not answered."""
         for report in self.leaving.reports.values():
             self.send(self.home, report)
         if self.keeping is not None:
@@ -236,7 +236,7 @@ class MachineServer:
         self._go_on(stay)
 
     def take_over(self, stay: MachineStay) -> None:
-        """Go on with a copy: the log has given the entity to this server."""
+        """Resume from a copy: the log has given the entity to this server."""
         self.stays[stay.entity] = stay
         self.gone.pop(stay.entity, None)
         self.lived.pop(stay.entity, None)
@@ -275,7 +275,7 @@ class MachineServer:
         self.later(_DISK_S, write)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> None:
-        """Somebody else has authority now, unless the entity has come back already, or left again."""
+        """Another server has authority now, unless the entity has come back already, or left again."""
         stay, gone = self.stays.get(entity), self.gone.get(entity)
         if (stay is not None and stay.fence > fence) or (gone is not None and gone[1] > fence):
             return

@@ -1,8 +1,8 @@
-"""Certificates that nobody has to sign: tokens that look like signed ones, and are known by who made them.
+"""Certificates without signatures: tokens that look like signed ones, and are known by the cluster that made them.
 
 A signature takes a hundred times as long as everything else about a certificate, and is another test's business. Here a
-token is believed if it was made here: nobody forges any. Its text is that of a compact JWS, because others look into it
-(`simserver.transfer.source.seen_orders`) and name it by its hash.
+token is believed if it was made here: none is forged. Its text is that of a compact JWS, because others look into it
+(`simserver.transfer.source.order_history`) and name it by its hash.
 """
 
 import json

@@ -31,7 +31,7 @@ class Given(NamedTuple):
 
 
 class InputsHeard(NamedTuple):
-    """Server → player: so many inputs are applied under this fence, and so many stay so whoever dies."""
+    """Server → player: how many inputs are applied under this fence, and how many stay so if the server dies."""
 
     applied: int
     durable: int
@@ -39,7 +39,7 @@ class InputsHeard(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """Server → player: the entity is not here; who had it last, if that is known."""
+    """Server → player: the entity is not here; the server that had it last, if that is known."""
 
     moved_to: str
     fence: Fence
@@ -52,13 +52,13 @@ class Untold(NamedTuple):
 
 
 class CopiesOf(NamedTuple):
-    """Authority → follower: keep these."""
+    """Authority → backup replica: keep these."""
 
     items: tuple[tuple[str, Copy], ...]
 
 
 class KeptCopies(NamedTuple):
-    """Follower → authority: these I keep; said after so many deaths."""
+    """Backup replica → authority: these are kept; said after this number of deaths."""
 
     items: tuple[tuple[str, Fence, int], ...]
     deaths: int

@@ -112,7 +112,7 @@ def command(**flags: Any) -> int:
 
     Messages may arrive in any order, timers may fire at any time, and a budget of losses, repetitions and crashes may
     be spent anywhere. Never are there two authorities, never does a state go backwards, no acknowledged input is lost
-    or applied twice, nobody deletes a state that nobody else simulates; and from every state there is a way to exactly
+    or applied twice, no server deletes a state that no other simulates; and from every state there is a way to exactly
     one authority. A violation is printed as the shortest way to it, and the exit status is 1.
 
     \b

@@ -57,8 +57,6 @@ def _copier_of(kind: type) -> _Copier:
         return _copied_table
     if kind.__bases__ == (tuple,) and hasattr(kind, "_fields"):
         return _copied_named
-    if issubclass(kind, FifoTable):
-        return _copier_of_table(kind)
     return _copier_of_slots(kind) if _is_plain(kind) else copy.deepcopy
 
 
@@ -92,19 +90,6 @@ def _copier_of_slots(kind: Any) -> _Copier:
             new = made.__dict__
             for name, held in attributes.items():
                 new[name] = held if type(held) in _ATOMS else deep_copy(held, memo)
-        return made
-
-    return copied
-
-
-def _copier_of_table(kind: type) -> _Copier:
-    """Of a table whose bound and callback have to be there before its first entry; `copy` calls it without them."""
-    copied_empty = _copier_of_slots(kind)
-
-    def copied(value: Any, memo: _Memo) -> Any:
-        made = copied_empty(value, memo)
-        for key, held in value.items():
-            made[deep_copy(key, memo)] = deep_copy(held, memo)
         return made
 
     return copied

@@ -61,7 +61,7 @@ class SearchBounds:
     the two first servers pass the entity directly; with `only_direct` all orders are that. `refusals` has a world
     try a transfer that the log refuses; `staged` moves the entity in staged mode. `stale_ledger` lets a crash take
     the last note with it that a server made in its ledger. `leases` has every life of a server be another
-    incarnation, as it is with leases: what was given to an earlier one is recovery's to go on with, which is not
+    incarnation, as it is with leases: what was given to an earlier one is the takeover's, which is not
     searched.
     """
 
@@ -89,7 +89,7 @@ class SearchState(NamedTuple):
     newest: tuple[Fence, int]
     """The highest fence under which the entity was ever simulated, and the place of the server."""
     heir: str
-    """A crash took the newest copy, but a state of this hash is on the disk of whoever has authority."""
+    """A crash took the newest copy, but a state of this hash is on the disk of the authority."""
     is_destroyed: bool
     """A crash took the newest copy: what comes after is failover's to decide."""
     transfers: int
@@ -335,7 +335,7 @@ class Handovers:
         return SearchStep(action, after, is_free, violation)
 
     def _lives(self, servers: tuple[int, ...]) -> tuple[int, ...]:
-        """Which incarnations would answer now, for whoever asks before something is changed."""
+        """Which incarnations would answer now, for a server that asks before something is changed."""
         if not self.bounds.leases:
             return ()
         lives = self._lives_of.get(servers)
@@ -362,7 +362,7 @@ class Handovers:
         elif host.world() != list(range(1, len(host.world()) + 1)):
             violation = f"{host.name} applied the inputs {host.world()}: one was lost, or applied twice"
         elif host.acknowledged > self.bounds.inputs:
-            violation = f"{host.name} acknowledged input {host.acknowledged}, which nobody sent"
+            violation = f"{host.name} acknowledged input {host.acknowledged}, which was not sent"
         begun = tuple((Fence(stint.epoch, stint.sub), stint.started_hash) for stint in host.begun)
         sent = self._posted(host.name, host.sent)
         return HostChange(self._keep(place), sent, begun, host.acknowledged, violation)
@@ -410,14 +410,14 @@ class Handovers:
         self._answer_as(lives)
         home = self._home
         (home.store.data, before), home.sent = self._logs.things[log], []
-        with suppress(Refused):  # told to who asked, and nothing was changed
+        with suppress(Refused):  # its asker is told, and nothing was changed
             self._perform_at_home(event)
         record = home.store.entity(ENTITY)
         violation = _why_not_after(before, record) or self._moved_again(event)
         return LogDecision(self._keep_log(), self._posted(HOME, home.sent), violation)
 
     def _moved_again(self, event: tuple[Any, ...]) -> str:
-        """Of no transfer does anybody show the log two passes: in one epoch it moves the entity once."""
+        """Of no transfer is the log shown two passes: in one epoch it moves the entity once."""
         message = self._messages.things[event[1]].message if event[0] == "take" else None
         for token in getattr(message, "chain", ())[1:]:
             said = jose.peek_statement_untrusted(token)
@@ -427,7 +427,7 @@ class Handovers:
         return ""
 
     def _why_not_committed(self, before: SearchState, after: SearchState) -> str:
-        """In staged mode the log gives the entity to nobody who has not its state on his disk."""
+        """In staged mode the log gives the entity to no server without its state on its disk."""
         record = self._record(after)
         if not self.bounds.staged or record.fence == self._record(before).fence or record.sub:
             return ""
@@ -468,7 +468,7 @@ class Handovers:
         if was.is_running and was.snapshot != now.snapshot and before.newest != (was.fence, place):
             return newest, f"{name} simulates under {was.fence}, but {newest[0]} was simulated already"
         if newest == (was.fence, place) and now.fence is None and not is_crash:
-            return newest, f"{name} deleted the newest state, which nobody else simulates"
+            return newest, f"{name} deleted the newest state, which no other server simulates"
         running = [other for other, number in enumerate(servers) if self._servers[other].things[number].is_running]
         if len(running) > 1:
             return newest, f"two authorities: {' and '.join(self._told(servers, running))}"
@@ -498,7 +498,7 @@ class Handovers:
         return (f"{self._names[place]} under {self._servers[place].things[servers[place]].fence}" for place in places)
 
     def is_settled(self, state: SearchState) -> bool:
-        """Exactly one copy, simulated by whom the log says, under the fence that it says; and nobody wonders."""
+        """Exactly one copy, simulated by the server and under the fence that the log names; no server is in doubt."""
         if any(self._servers[place].things[number].wondering for place, number in enumerate(state.servers)):
             return False
         copies = [

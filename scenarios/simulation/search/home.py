@@ -88,9 +88,6 @@ class _Store:
     def kind_of(self, entity_id: str) -> str:
         return self.entity(entity_id).kind
 
-    def group(self, _group: str) -> None:
-        """Nothing moves in groups here."""
-
     def recovery(self, entity_id: str) -> RecoveryRow | None:
         data = self.data.get(("recoveries", entity_id))
         return None if data is None else RecoveryRow.from_data(data)
@@ -113,9 +110,9 @@ class _Federation:
         return False
 
     async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
-        """That leases last. Nobody is taken from here; whole clusters do that."""
+        """That leases last. No entity is taken over here; whole clusters do that."""
         if not isinstance(message, LeaseInquiry):
-            raise TypeError(f"nobody sends {message.type} to another instance here")
+            raise TypeError(f"no server sends {message.type} to another instance here")
         return LeaseWord(number=message.number, over=[], alive=[]), trace
 
     async def exchange_all(self, instance: str, letters: Sequence[Letter], **how: Any) -> list[tuple[Message, Trace]]:
@@ -123,7 +120,7 @@ class _Federation:
 
     def _admitted(self, message: Message) -> AdmitReply:
         if not isinstance(message, AdmitRequest):
-            raise TypeError(f"nobody sends {message.type} to another instance here")
+            raise TypeError(f"no server sends {message.type} to another instance here")
         incarnation = ROOMS.incarnation_of(message.target)
         return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation)
 
@@ -141,7 +138,8 @@ class TransfersAtHome:
             directory=cast(Any, keys),
             federation=cast(Any, _Federation()),
             post=self,
-            # What the log was restored from is not searched, nor who grants leases, nor what servers are to do.
+            # What the log was restored from is not searched, nor which member grants leases, nor what servers are to
+            # do.
             positions=nothing,
             clock=StoppedClock(),
             spans=SILENT,
@@ -169,7 +167,7 @@ class TransfersAtHome:
         return [None] * len(letters)
 
     async def show_log(self, to: str) -> None:
-        """Nobody looks for a log that was restored."""
+        """A log that was restored is not looked for."""
 
     def create(self, server: str) -> None:
         """The record of the entity."""
@@ -177,14 +175,14 @@ class TransfersAtHome:
         self.store.run("entity.create", args)
 
     def lease(self, server: str, incarnation: int) -> None:
-        """A server begins a life, and nothing is left of the last one that somebody would have to go on with."""
+        """A server begins a life, and nothing is left of the last one to be taken over."""
         args = {"server": server, "incarnation": incarnation, "nonce": f"{server}-{incarnation}"}
         self.store.run("lease.claim", {**args, "previous_nonce": f"{server}-{incarnation - 1}"})
         seen = {"late": 0, "phase": "returning"}
         self.store.run("lease.swept", {"server": server, "incarnation": incarnation, **seen})
 
     def take_id(self, transfer_id: str, server: str, target: str) -> None:
-        """Somebody wants another entity, one of this server, moved under this id; nobody ever does it."""
+        """Another entity of this server is to be moved under this id, and never is."""
         args = {"entity": f"{ENTITY}-too", "kind": "ball", "spawner": PLAYER, "server": server, "rule": "allow"}
         self.store.run("entity.create", args)
         self.store.run("transfer.propose", {"transfer_id": transfer_id, "entity": f"{ENTITY}-too", "target": target})
@@ -198,7 +196,7 @@ class TransfersAtHome:
             self.sent.append((getattr(message, "source", sender), letter.message))
 
     def propose(self, transfer_id: str, target: str, *, direct: bool, staged: bool = False) -> None:
-        """Somebody wants the entity moved."""
+        """The entity is to be moved."""
         args = {"transfer_id": transfer_id, "entity": ENTITY, "target": target, "direct": direct, "transport": "link"}
         args |= {"mode": "staged"} if staged else {}
         transfer = TransferRecord.from_data(self.store.run("transfer.propose", args))

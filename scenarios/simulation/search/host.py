@@ -106,7 +106,7 @@ class Host:
             wants_to_go=lambda entity, destination: None,
             count=lambda what: None,
             may_act=lease.may_act,
-            # Nobody takes long here, and there are no copies.
+            # No server takes long here, and there are no copies.
             is_lost_by=lambda began_ns, done_ns: False,
             keeps_copies=lambda: False,
             ready_to_leave=lambda entity: None,
@@ -143,13 +143,13 @@ class Host:
     # --- what its parts are given ----------------------------------------------------------------------------------
 
     def send(self, message: Message, trace: Trace, to: str, **how: Any) -> None:
-        """As `Courier.send`: traces are for people, and stay behind."""
+        """As `Outbox.send`: traces are for people, and stay behind."""
         if isinstance(message, Activated) and message.trace is not None:
             message = message.model_copy(update={"trace": Trace(message.transfer_id)})
         self.sent.append((to, message))
 
     def tell_player(self, player: str, message: Any) -> None:
-        """As `Courier.tell_player`: players repeat whatever was not acknowledged anyway."""
+        """As `Outbox.tell_player`: players repeat what was not acknowledged anyway."""
 
     def start(self, stint: Stint) -> Stint:
         """As `CustodyLog.start`."""
@@ -209,7 +209,7 @@ class Host:
         if self.departure is not None:
             machine = self.departure.machine
             machine.__class__ = self._parts.outgoing
-            # The clock stands still, so the next timer is due.
+            # The clock does not move, so the next timer is due.
             machine._retry_at_ns = 0
             if machine.attempt >= _ATTEMPTS_APART:
                 machine.attempt = _BEFORE_ONE_THAT_ASKS

@@ -12,7 +12,7 @@ __all__ = ["ROOMS", "AlwaysLeased", "HistoryWorld", "Note", "NoteLedger", "Stopp
 
 
 class StoppedClock(Clock):
-    """Timers are steps of the search, so nobody needs the time."""
+    """Timers are steps of the search, so the time is not needed."""
 
     def monotonic_ns(self) -> int:
         """Nothing passes."""

@@ -3,7 +3,7 @@
 A model says where it begins and which steps each state allows. The search visits each state once and judges two things:
 
 1. *Safety*: no step breaks a promise. The first one that does is the end of a shortest way to any.
-2. *Recovery*: from every state there is a way, by steps that are free (no fault, nobody's new wish), to a settled one.
+2. *Recovery*: from every state there is a way, by steps that are free (no fault, no new request), to a settled one.
 
 States must be hashable and canonical: two that differ only in what cannot matter must be equal. The order of steps must
 not depend on hash seeds; then the numbers of states, of transitions and the counterexamples are the same everywhere.
@@ -37,7 +37,7 @@ class TooManyStates(Exception):
 class SearchStep(NamedTuple):
     """One thing that may happen: what, and the state after it.
 
-    `is_free` says that it is nobody's fault and nobody's new wish, so that recovery may count on it. `violation` is the
+    `is_free` says that it is no fault and no new request, so that recovery may count on it. `violation` is the
     sentence about the promise that this step breaks, or empty.
     """
 

@@ -4,7 +4,7 @@ Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of mes
 homeservers' `Transfers` and `Store`, the tree's machine, and every procedure, certificate and signature below them.
 Simulated: time, the network, processes that crash and pause, and the log, which is one machine that is sometimes away.
 
-    cluster      the world: who there is, and what they do to each other; start reading here
+    cluster      the world: what there is, and what they do to each other; start reading here
     tasks        coroutines on virtual time              mail         messages and calls over a bad network
     simserver    one simulation server                   homeserver   one home instance
     player       a player with a stream of inputs for each entity

@@ -13,11 +13,11 @@ _TIMEOUT_S: Final = 0.7
 
 
 class CallUnanswered(Exception):
-    """Nobody answered in time, or the one who was asked could not decide; it may have been done all the same."""
+    """No server answered in time, or the one that was asked could not decide; it may have been done all the same."""
 
 
 class CallRefused(Exception):
-    """The one who was asked said no, for good."""
+    """The server that was asked said no, for good."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One simulated cluster of servers: who there is, and how it stands."""
+"""One simulated cluster of servers: what there is, and how it stands."""
 
 import random
 from collections.abc import Collection
@@ -84,7 +84,7 @@ class ServersCluster:
             )
             for name in mix.servers
         }
-        # Who has no lease yet is given nothing.
+        # A server that has no lease yet is given nothing.
         self.schedule.run_until(self.schedule.now_s + _READY_S, self._is_ready)
         self.mail.weather = mix.weather
         told, rate, stream, shows = self._told, mix.inputs_per_s, parts.stream, self.judge.shows
@@ -166,7 +166,7 @@ class ServersCluster:
         return self.servers[server].has_lease
 
     def _keepers(self, entity: str, fence: Fence) -> list[str]:
-        """Who has something of an entity of this fence or a later one, and may return, or is there."""
+        """Servers that have something of an entity of this fence or a later one, and are there or may return."""
         return [name for name, one in self.servers.items() if name not in self.gone and one.keeps(entity, fence)]
 
     def _outlives(self, server: str, entity: str) -> bool:
@@ -175,7 +175,7 @@ class ServersCluster:
         others = [one for one in here if one.name != server and one.process.is_running]
         return any(one.has_on_disk(entity) for one in here) or any(one.keeps(entity, Fence(1)) for one in others)
 
-    # --- who there is ----------------------------------------------------------------------------------------------
+    # --- what there is ---------------------------------------------------------------------------------------------
 
     def homes_of(self, instance: str) -> list[SimulatedHomeserver]:
         """The homeservers of an instance."""
@@ -202,12 +202,12 @@ class ServersCluster:
             self.judge.died(server)
 
     def lose_power(self, servers: Collection[str]) -> None:
-        """Kill all of these at once. What they have stands on somebody's disk, but for what was born just now."""
+        """Kill all of these at once. What they have is on the disk of a server, but for what was born just now."""
         disks = [one for name, one in self.servers.items() if name not in self.gone]
         for entity in self.entities if self.schedule.now_s - self._born_s > ON_DISK_AFTER_S else ():
             holders = [name for name in servers if self.servers[name].holding(entity) is not None]
             if holders and not any(one.has_on_disk(entity) for one in disks):
-                self.judge.violated("on-no-disk", f"{holders[0]} has {entity}, and nobody has it on his disk")
+                self.judge.violated("on-no-disk", f"{holders[0]} has {entity}, and no server has it on its disk")
         for name in servers:
             self.crash(name)
 
@@ -239,7 +239,7 @@ class ServersCluster:
         return "lost" if is_nowhere or self._waits_in_vain(entity) else ""
 
     def _waits_in_vain(self, entity: str) -> bool:
-        """Whether it waits for a server that is dead for good and that nobody can remove.
+        """Whether it waits for a server that is dead for good and that cannot be removed.
 
         Its policy may have it wait for one of another instance, of which only its master can let it go. And one that
         others may still be passed to stays in the directory: a delegation ends with the next hand-over through home.
@@ -281,11 +281,12 @@ class ServersCluster:
             return f"the log has no record of {entity}"
         here = {name: held for name, server in self.servers.items() if (held := server.holding(entity)) is not None}
         if list(here) != [record.authority]:
-            told = f"{record.authority or 'nobody'} ({record.standing})"
+            told = f"{record.authority or 'no server'} ({record.standing})"
             return f"{entity} is on {list(here) or 'no server'}, and the log says {told}"
         life = here[record.authority].life
         if life.frozen or life.broken:
-            return f"{entity} stands still on {record.authority} under {life.fence}, the log says {record.fence}"
+            told = f"the log says {record.fence}"
+            return f"{entity} is frozen or quarantined on {record.authority} under {life.fence}, {told}"
         if life.fence != record.fence:
             return f"{record.authority} has {entity} under {life.fence}, the log says {record.fence}"
         for player in self.players:
@@ -314,7 +315,7 @@ class ServersCluster:
         return ""
 
     def _why_not_empty(self) -> str:
-        """Whoever is drained has nothing left, if there is somebody else."""
+        """A drained server has nothing left, if there is another one."""
         for name, server in self.servers.items():
             instance = instance_of(name)
             is_drained = server.process.is_running and self._stores[instance].drain(name) is not None

@@ -22,11 +22,11 @@ class Ear(Protocol):
         """A server tells home that a new entity lives."""
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
-        """A source of inputs is told that so many of them are durable."""
+        """A source of inputs is told how many of them are durable."""
 
 
 class VirtualCourier:
-    """As `Courier`: traces are for people, and stay behind."""
+    """As `Outbox`: traces are for people, and stay behind."""
 
     def __init__(
         self, server: str, outbox: SimulatedOutbox, mail: SimulatedMail, ear: Ear, notices: NoticeWatch
@@ -38,7 +38,7 @@ class VirtualCourier:
         self._notices: Final = notices
 
     def send(self, message: Message, trace: Trace, to: str, **how: Any) -> bool:
-        """As `Courier.send`."""
+        """As `Outbox.send`."""
         if isinstance(message, Despawned):
             self._ear.heard_of_end(self._server, message.entity, message.epoch)
         if isinstance(message, Spawned) and not message.reason:
@@ -47,14 +47,14 @@ class VirtualCourier:
         return True
 
     def doubt(self, peer: str) -> None:
-        """As `Courier.doubt`; here everybody is where he was."""
+        """As `Outbox.doubt`; here every server stays where it was."""
 
     def is_under_way(self, _transfer_id: str, to: str) -> bool:
-        """As `Courier.is_under_way`, of any transfer."""
+        """As `Outbox.is_under_way`, of any transfer."""
         return (self._server, to) in self._mail.under_way
 
     def tell_player(self, player: str, message: Any) -> None:
-        """As `Courier.tell_player`."""
+        """As `Outbox.tell_player`."""
         if isinstance(message, ImminentLoss):
             self._notices.told(message)
         if isinstance(message, InputAck):

@@ -13,7 +13,7 @@ from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 __all__ = ["ServersFaults"]
 
 _SOON_S: Final = (0.01, 4.0)
-"""Between the deaths of a follower and of an authority: from before there is another copy until long after."""
+"""Between the deaths of a backup replica and of an authority: from before there is another copy until long after."""
 
 
 class ServersFaults:
@@ -44,13 +44,13 @@ class ServersFaults:
         self._remove_the_dead()
 
     def _remove_the_dead(self) -> None:
-        """People say that those will not return that are dead for good: nobody waits for what only they had."""
+        """Operators say that servers that are dead for good will not return: what only these had is not waited for."""
         self._cluster.schedule.after(1.0, self._remove_the_dead)
         for name in self._cluster.gone:
             log, store = self._cluster.logs[instance_of(name)], self._cluster.homes_of(instance_of(name))[0].store
             if store.row(name) is None:
                 continue
-            # Delegations to it end by that: whoever waits for its word waits until it is removed.
+            # Delegations to it end by that: what waits for its word waits until it is removed.
             drain = log.run("server.drain", {"server": name, "drain_id": "removed", "now_s": 0.0})
             if store.named_by(name) == (0, 0):
                 log.run("server.remove", {"server": name, "drain_id": drain["id"]})
@@ -136,7 +136,7 @@ class ServersFaults:
         self._crash_one(self._dice.choice(self._cluster.server_names))
 
     def _crash_under_way(self) -> None:
-        """Somebody whose large state is on its way, or who waits for one."""
+        """A server with a large state on its way, or that waits for one."""
         ways = list(self._cluster.mail.under_way)
         if ways:
             self._crash_one(self._dice.choice(self._dice.choice(ways)))
@@ -163,8 +163,8 @@ class ServersFaults:
         if record is None or not record.authority:
             return
         near = self._cluster.servers_of(instance_of(record.authority))
-        for follower in backup_replicas_of(record.id, record.authority, near, 1):
-            self._crash_one(follower)
+        for replica in backup_replicas_of(record.id, record.authority, near, 1):
+            self._crash_one(replica)
         self._later(_SOON_S, lambda: self._crash_one(record.authority))
 
     def _leave_alone(self) -> None:
@@ -179,14 +179,14 @@ class ServersFaults:
         self._later((alone_s, alone_s), lambda: self._crash_one(name))
 
     def _stop_together(self) -> None:
-        """Whoever has an entity, and whoever may follow it there; each returns at a time of its own."""
+        """An entity's authority, and those that may come after it; each returns at a time of its own."""
         record = self._cluster.record(self._dice.choice(self._cluster.entities))
         if record is None or not record.authority:
             return
         near = self._cluster.servers_of(instance_of(record.authority))
-        followers = backup_replicas_of(record.id, record.authority, near, 1)
+        replicas = backup_replicas_of(record.id, record.authority, near, 1)
         is_pause, whole = self._dice.random() < 0.5, self._dice.random() < 0.5
-        for name in near if whole else (record.authority, *followers):
+        for name in near if whole else (record.authority, *replicas):
             if is_pause:
                 process = self._cluster.servers[name].process
                 process.stand_still()

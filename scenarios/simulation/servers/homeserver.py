@@ -211,10 +211,10 @@ class SimulatedHomeserver:
         opened = [_opened(sender, message, in_batch=True) for message in batch.messages]
         return [letter.message for letter in await self.parts.transfers.replies(opened)]
 
-    # --- what people do; nobody minds if it cannot be done ------------------------------------------------------------
+    # --- what players and operators do, if it can be done ----------------------------------------------------------
 
     async def move(self, transfer_id: str, entity: str, target: str, how: Mapping[str, Any]) -> None:
-        """Somebody wants the entity moved."""
+        """The entity is to be moved."""
         wanted = {"transfer_id": transfer_id, "entity": entity, "target": target, "now_s": self.clock.unix_s(), **how}
         wanted["binds_master"] = True
         with suppress(*_NOT_DONE):
@@ -225,7 +225,7 @@ class SimulatedHomeserver:
                     await order_all(self.store, self.parts.orders.order_each, transfer.group)
 
     async def move_together(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
-        """Somebody wants entities moved together or not at all."""
+        """Entities are to be moved together or not at all."""
         with suppress(*_NOT_DONE):
             data = await self._propose(group, entities, target, how)
             for name in GroupRecord.from_data(data).members:
@@ -234,7 +234,7 @@ class SimulatedHomeserver:
                     await self.parts.orders.order(transfer)
 
     async def move_apart(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
-        """Somebody wants entities moved, each by itself."""
+        """Entities are to be moved, each by itself."""
         with suppress(*_NOT_DONE):
             await self._propose(group, entities, target, {"apart": True, **how})
             await order_all(self.store, self.parts.orders.order_each, group)
@@ -262,7 +262,7 @@ class SimulatedHomeserver:
                 await self.store.submit("entity.attach", entity=entity, parent=parent, by=by, parent_rev=rev)
 
     async def create(self, args: Mapping[str, Any]) -> EntityRecord | Reason | None:
-        """Somebody creates an entity: its record, why there is none, or None if nothing is known yet."""
+        """A player creates an entity: its record, why there is none, or None if nothing is known yet."""
         try:
             record, reason = await self.parts.births.create({}, **args)
         except Refused as refused:

@@ -32,7 +32,7 @@ def _hashed(number: int, data: bytes) -> bytes:
 
 
 class _Verifying:
-    """The public half, with a point for whoever wants to name it."""
+    """The public half, with a point that can be asked for."""
 
     def __init__(self, number: int) -> None:
         self._number: Final = number
@@ -67,7 +67,7 @@ def identity_of(name: str, generation: int = 0) -> Identity:
 
 
 class SimulatedKeys:
-    """The key directory, as homeservers ask for it; nobody waits for an answer."""
+    """The key directory, as homeservers ask for it; its answers are at once."""
 
     def __init__(self, servers: tuple[str, ...]) -> None:
         homes = [name for instance in dict.fromkeys(map(instance_of, servers)) for name in homes_of(instance)]
@@ -159,7 +159,7 @@ class KeysKnown:
         return self.row_at_hand(name)
 
     def row_at_hand(self, name: str) -> DirectoryRow | None:
-        """As `row`: nobody has to be asked here."""
+        """As `row`: no server has to be asked here."""
         if name not in self._rows and (row := self._keys.row_at_hand(name)) is not None:
             self._rows[name] = row
         return self._rows.get(name)

@@ -1,8 +1,8 @@
 """The log of one instance: one machine, to which its members have ways that are cut and led by one of them.
 
 That the log itself survives is what `baton simulate raft` is about. Here it answers late, not at all (`NoQuorum`), or
-decides without saying so (`OutcomeUnknown`), and its members do not always know who leads: that is all that its users
-can see of what happens inside. What a member's own copy of the tree may be behind by is not simulated.
+decides without saying so (`OutcomeUnknown`), and its members do not always know which of them leads: that is all that
+its users can see of what happens inside. What a member's own copy of the tree may be behind by is not simulated.
 """
 
 import random
@@ -22,7 +22,7 @@ __all__ = ["Log", "LogSeat", "SimulatedStore"]
 
 _COMMIT_S: Final = (0.0005, 0.004)
 _AWAY_S: Final = 0.5
-"""How long somebody waits for a log that is away before he is told so."""
+"""How long a homeserver waits for a log that is away before it is told so."""
 
 Row = TypeVar("Row", EntityRecord, TransferRecord, LeaseRow, LeaseOffice)
 Watch = Callable[[str, Any, Any], None]
@@ -55,8 +55,8 @@ class Log:
     def run(self, procedure: str, args: Any) -> Any:
         """Apply a command, here and now."""
         self._number += 1
-        # As a command that was read from the log: what the procedure is given is nobody else's. Who repeats a command
-        # is what `baton simulate raft` is about, so nothing is remembered of it here.
+        # As a command that was read from the log: what the procedure is given is its alone. Repeated commands
+        # are what `baton simulate raft` is about, so nothing is remembered of it here.
         encoded = self._machine.execute(procedure, decode(encode_shallow(args)), f"simulated/{self._number}")
         answer = value_of(CommandAnswer.from_encoded(encoded))
         self._watch(procedure, args, answer)
@@ -75,7 +75,7 @@ class Log:
             self.lead_elsewhere()
 
     def heal(self) -> None:
-        """Nobody is cut off or away, and everything is answered."""
+        """No homeserver is cut off or away, and everything is answered."""
         self.is_away, self.unknown_share = False, 0.0
         for seat in self.seats.values():
             seat.heal()
@@ -150,7 +150,7 @@ class LogSeat:
 
 
 class _OneByOne:
-    """In place of `homeserver.log.read_barrier.SharedBarrier`: nobody shares anything, as nothing is scarce here."""
+    """In place of `homeserver.log.read_barrier.SharedBarrier`: nothing is shared, as nothing is scarce here."""
 
     def __init__(self, barrier: Callable[[], Awaitable[None]]) -> None:
         self._barrier: Final = barrier

@@ -37,7 +37,7 @@ def _size_of(message: Any) -> int:
 
 
 class SimulatedMail:
-    """The network: `send` hands a message to whoever is called so, later or never, perhaps twice."""
+    """The network: `send` hands a message to the server of this name, later or never, perhaps twice."""
 
     def __init__(self, schedule: Schedule, dice: random.Random) -> None:
         self._schedule: Final = schedule
@@ -63,7 +63,7 @@ class SimulatedMail:
         self._takers[name] = take
 
     def send(self, sender: str, to: str, message: Any) -> None:
-        """Send a message, which nobody may change from here on."""
+        """Send a message, which is not changed from here on."""
         self.sent += 1
         if to not in self._takers or self._dice.random() < self.weather.lost_share:
             return
@@ -94,7 +94,7 @@ class SimulatedMail:
         self._schedule.after(free_at_s - now_s + self._delay_s() + late_s, arrive)
 
     def died(self, name: str) -> None:
-        """Somebody is killed: what of large messages has not left or not come is lost."""
+        """A server is killed: what of large messages has not left or not come is lost."""
         self._lives[name] = self._lives.get(name, 0) + 1
         for way in list(self._free_at_s):
             if name in way:
@@ -128,7 +128,7 @@ class SimulatedMail:
         self._cut[sender, to] = max(self._cut.get((sender, to), 0) - 1, 0)
 
     def delay(self, sender: str, to: str, late_s: float) -> None:
-        """Everything that is sent in this direction from now on arrives so much later."""
+        """Everything that is sent in this direction from now on arrives later by this time."""
         self._late_s[sender, to] = late_s
 
     def heal(self) -> None:

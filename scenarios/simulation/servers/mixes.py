@@ -25,23 +25,23 @@ class ServerMix:
     name: str
     purpose: str
 
-    # --- who there is
+    # --- what there is
     servers: tuple[str, ...] = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1", "beta.s2")
     players: tuple[str, ...] = ("alpha.ada", "beta.bob")
     entities: int = 8
     has_one_master: bool = False  # the first player spawns all of them
     policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
-    large: int = 0  # so many of the entities have states that go ahead in pieces
+    large: int = 0  # how many of the entities have states that go ahead in pieces
     sleeps: bool = False  # entities sleep until an input comes
-    passivate_s: float = 0.0  # who has slept for so long is put away; 0 for nobody
+    passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
     carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
-    at_once: int = 128  # so many leave one server for another at a time; what leaves at one moment does so in company
-    at_once_bytes: int = 4 << 20  # nobody follows while so much has left for the other
+    at_once: int = 128  # how many leave one server for another at a time, those of a moment in one batch
+    at_once_bytes: int = 4 << 20  # no more leaves while this much is under way to the other
     in_company: bool = False  # what is sent or asked at one moment shares its parcel, and its step of the log
 
-    # --- what people do
-    move: float = 10.0  # somebody has an entity moved
-    move_together: float = 0.5  # somebody has two or three moved, or none of them
+    # --- what players and operators do
+    move: float = 10.0  # an entity is moved
+    move_together: float = 0.5  # two or three entities are moved, or none of them
     wander_share: float = 0.0  # of the ticks in which a world sends an entity elsewhere
     take: float = 0.5  # a player takes the ownership of an entity
     delegate: float = 1.0  # a group of servers may pass an entity directly
@@ -49,16 +49,16 @@ class ServerMix:
     drain: float = 0.0  # a server is emptied, or may be given entities again
     is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
-    create: float = 0.0  # somebody creates an entity, or deletes one
+    create: float = 0.0  # a player creates an entity, or deletes one
     moody_share: float = 0.0  # of the times that a world is to begin something it would rather not
     attach: float = 0.0  # an entity is given a parent, or none any more
     absent: float = 0.0  # a player falls silent, or says so and leaves; at most one at a time
     absent_s: Range = (0.5, 8.0)
     budgets_ms: tuple[int, ...] = ()  # freeze budgets of what is moved
     notices_ms: tuple[int, ...] = ()  # notices before what is moved leaves
-    owner_heard_s: float = 0.0  # nothing is lost: so soon whoever has an entity knows its owner
-    move_apart: float = 0.0  # somebody has some moved, each by itself
-    in_parcel: int = MAX_BATCH  # so many messages share one, if any do; and so many steps one of the log
+    owner_heard_s: float = 0.0  # nothing is lost: within this time an authority knows the owner
+    move_apart: float = 0.0  # some are moved, each by itself
+    in_parcel: int = MAX_BATCH  # how many messages share one, if any do; and how many steps share one of the log
 
     # --- the network
     weather: MailWeather = _FAIR
@@ -71,10 +71,10 @@ class ServerMix:
     cut_s: Range = (0.1, 3.0)
 
     # --- processes
-    pause: float = 0.0  # one server stands still, as after SIGSTOP
+    pause: float = 0.0  # one server is paused, as after SIGSTOP
     pause_s: Range = (0.05, 3.0)
     crash: float = 0.0  # one server is killed, and started again
-    crash_with_follower: float = 0.0  # an entity's follower is killed, and after a while its authority too
+    crash_with_follower: float = 0.0  # an entity's backup replica is killed, and after a while its authority too
     leave_alone: float = (
         0.0  # all servers of an instance but one are cut off, or killed; it is killed when they are back
     )
@@ -128,7 +128,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="pauses",
-        purpose="servers stand still for up to three seconds, and go on as if nothing had happened",
+        purpose="servers are paused for up to three seconds, and go on as if nothing had happened",
         pause=1.0,
         weather=MailWeather(spike_share=0.01, spike_s=1.0),
     ),
@@ -166,7 +166,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="followers",
-        purpose="who keeps the copies is killed, and soon after it whoever they were copies for",
+        purpose="an entity's backup replica is killed, and soon after it the authority",
         crash_with_follower=0.3,
         down_s=(0.05, 4.0),
         move=4.0,
@@ -180,7 +180,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="together",
-        purpose="who has an entity and all who may have copies of it stand still or are killed together, and return",
+        purpose="an entity's authority and all its backup replicas are paused or killed together, and return",
         stop_together=0.2,
         move=8.0,
     ),
@@ -280,7 +280,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="large",
-        purpose="large states go ahead in pieces, some may stand still for a moment only, a twentieth is lost",
+        purpose="large states go ahead in pieces, some may be frozen for a moment only, a twentieth is lost",
         carries=True,
         large=2,
         at_once_bytes=100_000,
@@ -292,7 +292,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="convoys",
-        purpose="many entities leave drained servers in company, and whole parcels are lost, late or come twice",
+        purpose="many entities leave drained servers in batches, and whole parcels are lost, late or come twice",
         carries=True,
         entities=30,
         at_once=6,
@@ -383,7 +383,7 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="columns",
-        purpose="convoys are larger than a message may be, and some of their parcels are lost, late or come twice",
+        purpose="batches are larger than a message may be, and some of their parcels are lost, late or come twice",
         entities=30,
         at_once=24,
         in_company=True,

@@ -13,7 +13,7 @@ __all__ = ["ServersParts"]
 
 
 def _silent(server: str, now_ns: Callable[[], int]) -> Spans:
-    """Nobody listens."""
+    """No spans are kept."""
     return SILENT
 
 

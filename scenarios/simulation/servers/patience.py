@@ -1,6 +1,6 @@
 """Groups that wait for their last member for seconds less than real ones do, as leases are shorter, too.
 
-A group of which somebody is never frozen keeps the others frozen until its time is over. With the ten seconds of real
+A group of which one member is never frozen keeps the others frozen until its time is over. With the ten seconds of real
 ones that is most of what a run would wait for in the end, and longer than all of its faults last.
 """
 
@@ -12,9 +12,9 @@ from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 __all__ = ["GROUP_S", "impatient"]
 
 GROUP_S: Final = 4
-"""A few retries of whoever is to freeze its members; a notice before is added to it."""
+"""A few retries of the servers that are to freeze its members; a notice before is added to it."""
 _LESS_S: Final = GROUP_LIFETIME_S - GROUP_S
-# A move of several is begun by whoever asks for it, or, with the rule `ask`, by the master who says yes.
+# A move of several is begun by the player who asks for it, or, with the rule `ask`, by the master who says yes.
 _PROPOSING: Final = ("group.propose", "transfer.propose", "transfer.answer")
 
 _Procedure = Callable[[Any, Any], Any]

@@ -49,7 +49,7 @@ class People:
         return self._dice.choice(homes) if homes else None
 
     def move(self, entity: str = "") -> None:
-        """Somebody has an entity moved: a player, who owns it then, or the operators; directly or not, by either way.
+        """An entity is moved by a player, who owns it then, or by the operators; directly or not, by either way.
 
         What a player was permitted is refused at the commit if the owner has changed until then.
         """
@@ -82,7 +82,7 @@ class People:
             home.process.start_soon(home.move_together, group, entities, target, how)
 
     def _notice(self) -> dict[str, int]:
-        """How long before it leaves world and owner are told, if anybody ever is here."""
+        """How long before it leaves world and owner are told, if they ever are here."""
         notices_ms = self._cluster.mix.notices_ms
         return {"notice_ms": self._dice.choice(notices_ms)} if notices_ms else {}
 
@@ -159,7 +159,7 @@ class People:
         """A server is to be emptied, or one that was may be given entities again; one of an instance at a time.
 
         Operators ask until they are answered, and begin nothing else until then: an instance of which all servers are
-        drained would have nobody left to give anything to.
+        drained would have no server left to give anything to.
         """
         server = self._dice.choice(self._cluster.server_names)
         instance = instance_of(server)
@@ -176,7 +176,7 @@ class People:
             self._ask_until_done(self._unanswered, instance, server, lambda home: home.drain(server, drain_id))
 
     def create(self) -> None:
-        """Somebody creates an entity, or a master deletes one: whoever is not answered asks again."""
+        """A player creates an entity, or a master deletes one: a player who is not answered asks again."""
         cluster, births = self._cluster, self._cluster.births
         many, few = cluster.mix.entities, cluster.mix.entities // 2
         if len(cluster.entities) > few and (len(cluster.entities) > many or self._dice.random() < _DELETES_SHARE):

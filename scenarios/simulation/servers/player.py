@@ -23,7 +23,7 @@ _PRESENT_S: Final = 0.3
 _LETS_GO_SHARE: Final = 0.5
 _FINISHES_S: Final = (0.0, 0.4)
 _LATE_S: Final = 3.0
-"""So long it may take until a log hears of a silence: homes answer late, or not at all at first."""
+"""How long it may take until a log hears of a silence: homes answer late, or not at all at first."""
 
 
 class SimulatedPlayer:
@@ -62,7 +62,7 @@ class SimulatedPlayer:
             self._say_present()
 
     def follow(self, record: EntityRecord) -> None:
-        """Have a stream for this entity, silent as long as somebody else owns it."""
+        """Have a stream for this entity, silent as long as another player owns it."""
         stream = self._new_stream(record.id, record.authority, progressed_at_s=self._now_s())
         stream.learn_owner(record.owner, record.owner_rev, self.name)
         if record.owner != self.name:
@@ -72,8 +72,8 @@ class SimulatedPlayer:
     def agrees(self, stream: InputStream, cursor: Cursor | None, taken_over: tuple[int, int] = (0, 0)) -> bool:
         """Whether the entity has applied exactly what this player sent and was not told to forget.
 
-        Who is not its owner any more may not have heard how far that went before, nor that it was `taken_over` since,
-        under that fence. Who is away does not hear what of it was lost with a server.
+        A former owner may not have heard how far that went before, nor that it was `taken_over` since,
+        under that fence. A player who is away does not hear what of it was lost with a server.
         """
         applied, applied_digest = (0, bytes(16)) if cursor is None else (cursor.applied, cursor.digest)
         applied, applied_digest = stream.of_this_ownership(applied, applied_digest)
@@ -85,7 +85,7 @@ class SimulatedPlayer:
         if self.is_absent:
             return stream.durable <= applied
         if stream.owner and stream.fence < taken_over and applied < stream.acknowledged and not stream.kept:
-            # Applied under an ownership before the last one: nobody asks about that, nor gives it again. If it was
+            # Applied under an ownership before the last one: that is not asked about, nor given again. If it was
             # durable, the judge knows. What is kept is asked about.
             return True
         if stream.lost:
@@ -123,7 +123,7 @@ class SimulatedPlayer:
             self._was_away_s = 0.0
 
     def _say_present(self) -> None:
-        """To whoever simulates what it owns; it looks up what that is and where, as only inputs are answered."""
+        """To the authorities of what it owns; it looks up what that is and where, as only inputs are answered."""
         for stream in self.streams.values():
             self._find(stream)
         for server in sorted({stream.target for stream in self.streams.values() if not stream.owner}):

@@ -73,7 +73,7 @@ def simulate(mix: ServerMix, seed: int, parts: ServersParts | None = None) -> Se
 
 
 def _run(cluster: ServersCluster, seconds: float, done: Callable[[], bool]) -> None:
-    """Let it go on for so long. What no server expects ends the run."""
+    """Let it go on for this time. What no server expects ends the run."""
     try:
         cluster.schedule.run_until(cluster.schedule.now_s + seconds, done)
     except Exception as error:

@@ -66,9 +66,9 @@ CHECKPOINT_INTERVAL_S: Final = 2.0
 _FIRST_SILENCE_S: Final = 2
 _SWEEP_S: Final = 0.5
 _LEAST_BYTES: Final = 64 * 1024
-"""States of so much go ahead in pieces; real ones are some dozen times as large, and so is what a run costs then."""
+"""How large states are that go ahead in pieces; real ones are some dozen times as large, and cost as much more."""
 _LOAD_OF_ONE: Final = 0.2
-"""The part of a tick period that one entity is said to take, for those who balance."""
+"""The part of a tick period that one entity is said to take, for balancing."""
 _SOMEWHERE: Final = ("", 0)
 """Where servers and players are here: by their names they are reached."""
 _NOWHERE: Final = Path("/nonexistent")
@@ -101,7 +101,7 @@ def _limits(mix: ServerMix) -> BuildLimits:
 
 
 class Witness(Protocol):
-    """Who watches what servers do."""
+    """What watches what servers do."""
 
     def begun(self, server: str, stint: Stint) -> None:
         """A server takes up an entity."""
@@ -119,13 +119,13 @@ class Witness(Protocol):
         """A server tells home that a new entity lives."""
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
-        """A source of inputs is told that so many of them are durable."""
+        """A source of inputs is told how many of them are durable."""
 
     def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
-        """An authority hears that somebody keeps a copy."""
+        """An authority hears that a backup replica keeps a copy."""
 
     def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
-        """A follower keeps a copy of this tick."""
+        """A backup replica keeps a copy of this tick."""
 
     def forgets(self, observer: str) -> None:
         """A server begins with nothing in memory."""
@@ -150,7 +150,7 @@ class _Custody:
 
 
 class _Attendant(Attendant):
-    """Has the judge see every life that comes; one that was put away has come before."""
+    """Has the judge see every life that comes; one that was passivated has come before."""
 
     def __init__(self, environment: EntityEnvironment, witness: Witness) -> None:
         super().__init__(environment)
@@ -289,7 +289,7 @@ class SimulationServer:
         if self._calls.took(message):
             return
         if isinstance(message, bytes):
-            # Only what travels bare is encoded here; and who sends it, the link's session says.
+            # Only what travels bare is encoded here; and its sender is told by the link's session.
             message = decode_link_untrusted(message)
         match message:
             case Input() | Present() | CopiesKept():
@@ -348,13 +348,13 @@ class SimulationServer:
             for life, tick in before:
                 if life.tick != tick:
                     if life.ownership.suspended:
-                        self._witness.faulty(self.name, f"{life.id} ticks, and stands still since its owner left")
+                        self._witness.faulty(self.name, f"{life.id} ticks, and is suspended since its owner left")
                     self._witness.ticked(self.name, life)
             node.loads.meter.ticked(round(len(before) * _LOAD_OF_ONE * _TICK_NS))
         self._tick_later()
 
     def _look_at_budgets(self) -> None:
-        """Whoever stands still for longer than it may is given up, unless it was passed on: within a tick of it.
+        """An entity that is frozen for longer than it may be resumes within a tick, unless it was passed on.
 
         Seen twice, because what was held up with a pause is done one after the other.
         """

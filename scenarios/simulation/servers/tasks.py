@@ -1,4 +1,4 @@
-"""Coroutines on virtual time, and processes that crash and stand still.
+"""Coroutines on virtual time, and processes that crash and are paused.
 
 What a server's coroutine awaits is either a while (`pause`) or an answer (`AwaitedAnswer.wait`); both are plain
 generators, so that a heap of events can drive real code without trio, whose scheduler draws lots on purpose.
@@ -23,12 +23,12 @@ _WRONG_S: Final = 0.5
 
 @coroutine
 def pause(seconds: float) -> Generator[float, None, None]:
-    """Wait so long by virtual time."""
+    """Wait for this time, by virtual time."""
     yield seconds
 
 
 class AwaitedAnswer:
-    """What somebody waits for. The first answer counts; later ones are forgotten."""
+    """What a coroutine waits for. The first answer counts; later ones are forgotten."""
 
     def __init__(self) -> None:
         self._come: tuple[Any, Exception | None] | None = None
@@ -39,7 +39,7 @@ class AwaitedAnswer:
         self._settle(value, None)
 
     def fail(self, error: Exception) -> None:
-        """It will not come: whoever waits gets this error."""
+        """It will not come: the one that waits gets this error."""
         self._settle(None, error)
 
     def _settle(self, value: Any, error: Exception | None) -> None:
@@ -66,7 +66,7 @@ class AwaitedAnswer:
 
 
 class SimulatedProcess:
-    """A process on a machine of its own: what it does, it does in turn, and not while it stands still.
+    """A process on a machine of its own: what it does, it does in turn, and not while it is paused.
 
     `start_soon` is a nursery's, for shells that keep one.
     """
@@ -143,7 +143,7 @@ class VirtualBell(Bell):
         self._waiting: AwaitedAnswer | None = None
 
     def ring(self) -> None:
-        """Wake whoever waits, or the next one who does."""
+        """Wake the task that waits, or the next one that does."""
         self._has_rung = True
         if self._waiting is not None:
             self._waiting.give(None)
@@ -177,11 +177,11 @@ class VirtualClock(Clock):
         return _BEGINNING_OF_TIME_S + self._schedule.now_s * self._rate + self._ahead_s % _WRONG_S
 
     def true_s(self, seconds: float) -> float:
-        """How long it takes until so much has passed by this clock."""
+        """How long it takes until this time has passed by this clock."""
         return max(seconds, 0.0) / self._rate
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Have this happen after so long by this clock."""
+        """Have this happen after this time by this clock."""
         self._schedule.after(self.true_s(seconds), action)
 
     async def sleep_s(self, seconds: float) -> None:

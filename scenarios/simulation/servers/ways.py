@@ -37,7 +37,7 @@ class WayHome:
         self._keys: Final = keys
         self._calls: Final = calls
         self._members = list(keys.homes(instance_of(name)))
-        # They are the same from beginning to end here: nobody has to be told whom this server knows.
+        # They are the same from beginning to end here: no server has to be told which ones this one knows.
         self.members_digest: Final = ""
         self._in_company: Final = in_company
         self._asking: Final[VirtualCombiner[Letter, OpenedMessage | None]] = VirtualCombiner(
@@ -51,7 +51,7 @@ class WayHome:
 
     def why_not_asked(self) -> str:
         """As `Home.why_not_asked`."""
-        return "nobody has said yet" if self._why_not_asked is None else self._why_not_asked()
+        return "no server has said yet" if self._why_not_asked is None else self._why_not_asked()
 
     async def row(self, name: str) -> DirectoryRow | None:
         """As `Home.row`."""
@@ -181,7 +181,7 @@ class Neighbours:
         return 1
 
     def is_silent(self, instance: str) -> bool:
-        """Nobody has noticed."""
+        """No server has noticed."""
         return False
 
     def reachable_instances(self) -> dict[str, int]:

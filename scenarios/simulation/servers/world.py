@@ -33,7 +33,7 @@ class CountingParticipant:
         self._sleeps: Final = sleeps
 
     def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Nobody has come anywhere; some worlds would rather not."""
+        """Not moved yet; some worlds would rather not."""
         if kind == MOODY and self._wanders("", 0) is not None:
             raise ValueError("not today")
         return {"": [0, bytes(_LARGE_BYTES)]} if kind == LARGE else {}

@@ -128,7 +128,7 @@ class Client:
         self.think()
 
     def lost_member(self, name: str) -> None:
-        """The process of a member ended; whoever was talking to it knows."""
+        """The process of a member ended; its client knows."""
         call = self._call
         if call is not None and call.member == name:
             self._schedule.after(self._dice.uniform(0.005, 0.2), self._when_still(call, call.attempts, self._try))

@@ -21,7 +21,7 @@ class Operator:
     """Makes one change after the other; what does not happen in time is left as it is."""
 
     def __init__(self, cluster: TreeCluster, hands_on: set[str]) -> None:
-        """`hands_on` is whom any operator is adding or removing: two of them never ask for opposite things."""
+        """`hands_on` are the members that operators add or remove now: two of these never ask for opposite things."""
         self._cluster: Final = cluster
         self._hands_on: Final = hands_on
         self._dice: Final = cluster.dice
@@ -33,7 +33,7 @@ class Operator:
         self._stopped = True
 
     def change(self) -> None:
-        """Add, remove or replace somebody, unless another change is under way."""
+        """Add, remove or replace a member, unless another change is under way."""
         configuration = self._cluster.configuration()
         if self._busy or configuration is None:
             return
@@ -59,14 +59,14 @@ class Operator:
         self._pursue(wanted, self._cluster.schedule.now_s + _PATIENCE_S)
 
     def _newcomer(self) -> str | None:
-        """A name that is nobody's now: a fresh one, or that of a member that is gone."""
+        """A name that is no member's now: a fresh one, or that of a member that is gone."""
         cluster = self._cluster
         taken = {*cluster.present(), *self._hands_on}
         free = [name for name in cluster.names if name not in taken]
         return self._dice.choice(free) if free else None
 
     def _pursue(self, wanted: WantedChange, until_s: float) -> None:
-        """Ask whoever leads, until the members are as wanted or the time is over."""
+        """Ask the leader, until the members are as wanted or the time is over."""
         cluster = self._cluster
         configuration = cluster.configuration()
         is_done = configuration is not None and wanted.is_met_by(configuration)

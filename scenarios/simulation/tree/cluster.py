@@ -35,7 +35,7 @@ class Spinning(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MembersInLog:
-    """Who the members are since the entry `index` of the log; `settled` unless somebody is on the way in or out."""
+    """The members since the entry `index` of the log; `settled` unless one is on the way in or out."""
 
     index: int
     members: frozenset[str]
@@ -50,7 +50,7 @@ class WantedChange:
     leaver: str | None
 
     def names(self) -> set[str]:
-        """Whom it is about."""
+        """The members that it is about."""
         return {name for name in (self.newcomer, self.leaver) if name is not None}
 
     def is_met_by(self, seats: MembersInLog) -> bool:
@@ -78,8 +78,7 @@ class SimulatedMember(Protocol):
         """The process is gone, and with a power cut everything that the disk does not have for certain."""
 
     def crash_within(self, operations: int) -> None:
-        """Let one of the next so many disk operations be interrupted: `MemberCrashed` is raised out of what leads to
-        it."""
+        """Let one of the next `operations` disk operations be interrupted: that raises `MemberCrashed`."""
 
     def frames_arrived(self, sender: str, frames: list[Frame]) -> None:
         """Frames from another member."""
@@ -106,7 +105,7 @@ class SimulatedMember(Protocol):
         """How many snapshots of others it installed, in all its lives."""
 
     def value(self, key: str) -> Value:
-        """What its own state holds, without asking anybody."""
+        """What its own state holds, without asking other members."""
 
     def transfer(self, target: str) -> None:
         """As leader, hand the leadership to that member."""
@@ -115,7 +114,7 @@ class SimulatedMember(Protocol):
         """As leader, begin to change the members like this, if that is possible now."""
 
     def seats(self) -> MembersInLog | None:
-        """Who the members are, as far as it has applied the log; None if it cannot know yet."""
+        """The members, as far as it has applied the log; None if it cannot know yet."""
 
     def meets(self, other: "SimulatedMember") -> bool:
         """Whether the two let each other in. `other` is of the same system."""
@@ -175,7 +174,7 @@ class TreeCluster:
             client.think()
 
     def clock_s(self) -> float:
-        """The clock as members see it: it stands still between events, but for a little while they compute.
+        """The clock as members see it: it does not move between events, but for a little while they compute.
 
         Raises `Spinning` into code that waits for the clock in a loop.
         """
@@ -261,7 +260,7 @@ class TreeCluster:
         self.start(name)
 
     def pause(self, name: str) -> None:
-        """The process stands still; what happens to it meanwhile happens when it goes on."""
+        """The process is paused; what happens to it meanwhile happens when it goes on."""
         self._processes[name].paused = self._processes[name].running
 
     def resume(self, name: str) -> None:
@@ -305,16 +304,16 @@ class TreeCluster:
         if getattr(failure, "code", None) != "removed_member" or own is None:
             self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")
         elif name not in self.oracle.members:
-            self._retire(name)  # whoever told it may be down by now
+            self._retire(name)  # the member that told it may be down by now
         elif name not in own.members:
-            # A new life of a removed member, taken for the old one by somebody who does not know yet that it was let in
-            # again: it has promised nothing, and its operator starts it once more. See docs/simulation.md.
+            # A new life of a removed member, taken for the old one by a member that does not know yet that it was let
+            # in again: it has promised nothing, and its operator starts it once more. See docs/simulation.md.
             self.crash_and_restart(name, power_cut=False)
         else:
             self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")
 
     def dismiss_the_removed(self) -> None:
-        """Stop whoever is no member any more, as an operator does when all is done."""
+        """Stop what is no member any more, as an operator does when all is done."""
         seats = self.configuration()
         if seats is not None:
             for name in self.present():
@@ -378,7 +377,7 @@ class TreeCluster:
             self.clients[int(call.client[1:])].answered(call, answer)
 
     def burst(self) -> None:
-        """Somebody writes a lot at once, through a leader if there is one, and does not wait."""
+        """A client writes a lot at once, through a leader if there is one, and does not wait."""
         targets = self.leaders() or self.running()
         if not targets:
             return
@@ -387,7 +386,7 @@ class TreeCluster:
             self.write_alone(name)
 
     def write_alone(self, name: str) -> TreeCall:
-        """Somebody writes, through this member, to a key that nobody else writes to, and does not wait."""
+        """A client writes, through this member, to a key of its own, and does not wait."""
         number = len(self.bursts)
         self.history.clock += 1
         call = TreeCall(f"burst{number}", 1, f"burst{number}", Append(f"{number};"), self.history.clock, member=name)

@@ -184,7 +184,7 @@ class SimulatedDisk:
         self.lives += 1
 
     def scribble(self, path: Path, offset: int, data: bytes) -> None:
-        """Change what is durable behind everybody's back, as a failing disk does."""
+        """Change what is durable behind the member's back, as a failing disk does."""
         contents = self._existing(path)
         for state in (contents.seen, contents.durable):
             _Write(offset, data).apply(state)
@@ -274,7 +274,7 @@ class SimulatedDisk:
             raise PowerCut
 
     def has_room_for(self, more_bytes: int) -> bool:
-        """Whether files may grow by so much in all."""
+        """Whether files may grow by `more_bytes` in all."""
         return self.capacity_bytes is None or self.used_bytes() + more_bytes <= self.capacity_bytes
 
     def _names(self, path: Path) -> _DirectoryNames:

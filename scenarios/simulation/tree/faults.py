@@ -21,7 +21,7 @@ class TreeFaults:
         self._dice: Final = cluster.dice
         self._rates: Final = dict(cluster.mix.rates())
         self._total: Final = sum(self._rates.values())
-        # Two, who know nothing of each other: the leader must keep their changes apart.
+        # Two operators, who know nothing of each other: the leader must keep their changes apart.
         hands_on: set[str] = set()
         self._operators: Final = (Operator(cluster, hands_on), Operator(cluster, hands_on))
         self._stopped = False
@@ -58,7 +58,7 @@ class TreeFaults:
 
         self._cluster.schedule.after(delay_s, end)
 
-    # --- whom it hits ---------------------------------------------------------------------------------------------
+    # --- what it hits ---------------------------------------------------------------------------------------------
 
     def _anyone(self) -> str:
         return self._dice.choice(self._cluster.present())

@@ -108,7 +108,7 @@ class _SimulatedPeers:
         self._queued: list[tuple[str, bytes]] = []
 
     def adopt(self, configuration: Configuration) -> None:
-        """As `Peers.adopt`: hang up on whoever is no member any more."""
+        """As `Peers.adopt`: hang up on those that are no members any more."""
         self._roster.adopt(configuration)
         for name in self._cluster.names:
             if name != self._name and not self._roster.admits(name) and self.is_connected(name):
@@ -242,7 +242,7 @@ class SimulatedReplica(Replica):
 
     @property
     def roster(self) -> Roster:
-        """Whom it lets in."""
+        """The members that it lets in."""
         return self._roster
 
     def judges(self, other: "SimulatedReplica") -> bool:

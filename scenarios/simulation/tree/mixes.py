@@ -32,7 +32,7 @@ class TreeFaultMix:
     power_cut_share: float = 0.7  # of the crashes lose or tear what was not synced; the others are kill -9
     recovery_crash_share: float = 0.1  # of the restarts crash again inside the recovery
     down_s: Range = (0.05, 1.5)
-    pause: float = 0.0  # one member stands still, as after SIGSTOP
+    pause: float = 0.0  # one member is paused, as after SIGSTOP
     pause_leader: float = 0.0
     pause_s: Range = (0.1, 2.5)
 
@@ -54,7 +54,7 @@ class TreeFaultMix:
     # --- what makes ordinary things rare or frequent
     batch_bytes: int = 1 << 21
     compact_after_entries: int = 10_000
-    burst: float = 0.0  # many writes at once by somebody who does not wait for them
+    burst: float = 0.0  # many writes at once by a client that does not wait for them
     burst_writes: tuple[int, int] = (5, 40)
 
     # --- what operators do
@@ -94,7 +94,7 @@ _MIXES: Final = (
     ),
     TreeFaultMix(
         name="partitions",
-        purpose="cuts both ways and one way, isolated leaders, and connections that end or stand still",
+        purpose="cuts both ways and one way, isolated leaders, and connections that end or stall",
         cut=0.3,
         cut_one_way=0.4,
         isolate=0.1,

@@ -34,11 +34,11 @@ class Oracle:
 
     @property
     def members(self) -> frozenset[str]:
-        """Who the members are since the last change that anybody has applied, and that is committed therefore."""
+        """The members since the last change that any of them has applied, and that is committed therefore."""
         return self._seats[max(self._seats)] if self._seats else frozenset()
 
     def members_are(self, name: str, index: int, members: frozenset[str]) -> None:
-        """A member applied a change of the members: the same one as everybody else at that index."""
+        """A member applied a change of the members: the same one as all others at that index."""
         if index not in self._seats:
             self.changes += index > 0
         known = self._seats.setdefault(index, members)

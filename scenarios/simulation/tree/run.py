@@ -17,7 +17,7 @@ from batonpass.scenarios.simulation.tree.registers import ABSENT, Append, apply_
 __all__ = ["LogOutcome", "simulate", "simulate_seed"]
 
 FAULTS_S: Final = 6.0
-# After everything is healed: an election or two, and a snapshot for whoever needs one.
+# After everything is healed: an election or two, and a snapshot for each that needs one.
 HEAL_S: Final = 15.0
 SETTLE_S: Final = 5.0
 _STEP_S: Final = 0.05
@@ -116,7 +116,7 @@ class _Probes:
             self._submit(name)
 
     def answered(self) -> bool:
-        present = self._cluster.present()  # an operator may still finish what it began, and let somebody go
+        present = self._cluster.present()  # an operator may still finish what it began, and let a member go
         return self._cluster.running() == present and all(map(self._is_answered, set(self._calls) & set(present)))
 
     def _is_answered(self, name: str) -> bool:
@@ -129,7 +129,7 @@ class _Probes:
 
 
 def _members_settled(cluster: TreeCluster) -> bool:
-    """Whether a leader has applied a configuration in which nobody is on the way in or out."""
+    """Whether a leader has applied a configuration in which no member is on the way in or out."""
     seats = cluster.configuration()
     return seats is None or (seats.settled and bool(cluster.leaders()))
 

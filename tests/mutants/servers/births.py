@@ -56,7 +56,7 @@ class _LooksNoFurther(EntitySpawns):
 
 
 class _TellsOnce(DeletionNotices):
-    """Takes for granted that whoever was told has heard."""
+    """Takes for granted that a server that was told has heard."""
 
     async def _tell(self, entity: str) -> None:
         row: Mapping[str, Any] = self._store.farewell(entity) or {"servers": ()}
@@ -78,13 +78,13 @@ BIRTH_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     ("changes-its-mind", "a world that would not have an entity is asked again", ServersParts(births=_ChangesItsMind)),
     (
         "tells-at-once",
-        "that an entity lives is said before anybody else has it",
+        "that an entity lives is said before another server has it",
         ServersParts(creation_barrier=_TellsAtOnce),
     ),
     ("looks-no-further", "what has not come yet may come after its end", ServersParts(births=_LooksNoFurther)),
     (
         "tells-once",
-        "whoever is told that an entity has ended is believed to have heard",
+        "a server that is told that an entity has ended is believed to have heard",
         ServersParts(home=Kinds(deletion_notices=_TellsOnce)),
     ),
     (

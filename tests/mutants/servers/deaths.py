@@ -59,7 +59,7 @@ class _HastyGranter(Granter):
 
 
 class _ImpatientGranter(Granter):
-    """Thinks that whoever renewed did so half a term earlier."""
+    """Thinks that a server renewed half a term before it did."""
 
     def _last_ns(self, lease: tuple[str, int]) -> int:
         return super()._last_ns(lease) - self.terms.granter_ns // 2
@@ -95,7 +95,7 @@ class _StaleTable(CopyTable):
 
 
 class _LastComer(CopyTable):
-    """Keeps the copy that came last, whoever sent it, and when."""
+    """Keeps the copy that came last, from any sender, of any fence."""
 
     def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
         self.drop(entity)
@@ -103,7 +103,7 @@ class _LastComer(CopyTable):
 
 
 class _BelievesAnybody(InputStream):
-    """A player to whom the last word that comes is the latest, whoever says it."""
+    """A player for whom the last word that comes is the latest, from any server."""
 
     def _learn_fence(self, fence: tuple[int, int], applied: int, now_s: float) -> None:
         self.fence = min(self.fence, fence)
@@ -130,7 +130,7 @@ class _DurableWhenSent(Replication):
 
 
 class _HearsTheDead(Replication):
-    """Takes what followers say to keep whenever it comes, and whether it has its own lease or not."""
+    """Takes what backup replicas say to keep whenever it comes, and whether it has its own lease or not."""
 
     def kept(self, message: CopiesKept, follower: str) -> None:
         for item in message.items:
@@ -162,7 +162,7 @@ class _NeverAsks(InputStream):
 
 
 class _FirstAnswer(Takeovers):
-    """Goes on with the first copy that it hears of."""
+    """Takes over with the first copy that it hears of."""
 
     async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> HeardCopies:
         first = replace(there, alive=dict(sorted(there.alive.items())[:1]))
@@ -177,14 +177,14 @@ class _MindsNoSilence(Takeovers):
 
 
 class _ForgetsDisks(Takeovers):
-    """Goes on without asking the disk of the server that was the last one alive."""
+    """Takes over without asking the disk of the server that was the last one alive."""
 
     def _waits_for_disk(self, row: Any, answers: Any) -> bool:
         return False
 
 
 class _OwnDiskOnly(Takeovers):
-    """Has what waited for its server go on with what that came back with, if it has anything of its last stay."""
+    """Has what waited for its server resume from what that came back with, if this is of its last custody term."""
 
     def _may_count(self, row: RecoveryRow, holder: str, epoch: int) -> bool:
         return super()._may_count(row, holder, epoch) and (holder == row.last or not row.held)
@@ -237,36 +237,44 @@ DEATH_MUTANTS: Final = (
         ServersParts(replication=_LateFirstCheckpoint),
     ),
     ("any-life", "leave that was given to an earlier life counts", ServersParts(arrivals=_AnyLife)),
-    ("deaf-followers", "followers keep copies under fences that are of the past", ServersParts(table=_ForgetfulTable)),
-    ("empty-followers", "followers say that they keep copies, and do not", ServersParts(table=_EmptyTable)),
-    ("stale-followers", "followers keep the first copy, not the last", ServersParts(table=_StaleTable)),
+    (
+        "deaf-followers",
+        "backup replicas keep copies under fences that are of the past",
+        ServersParts(table=_ForgetfulTable),
+    ),
+    ("empty-followers", "backup replicas say that they keep copies, and do not", ServersParts(table=_EmptyTable)),
+    ("stale-followers", "backup replicas keep the first copy, not the last", ServersParts(table=_StaleTable)),
     (
         "takes-older-copies",
-        "followers keep the copy that came last, of whichever fence",
+        "backup replicas keep the copy that came last, of whichever fence",
         ServersParts(table=_LastComer),
     ),
     (
         "believes-anybody",
-        "players believe whoever spoke last, under whichever fence",
+        "players believe the server that spoke last, under any fence",
         ServersParts(stream=_BelievesAnybody),
     ),
     ("durable-at-once", "what is applied is called durable", ServersParts(replication=_DurableAtOnce)),
-    ("durable-when-sent", "what was sent to a follower is called durable", ServersParts(replication=_DurableWhenSent)),
-    ("hears-the-dead", "a follower's word counts whenever it comes", ServersParts(replication=_HearsTheDead)),
+    (
+        "durable-when-sent",
+        "what was sent to a backup replica is called durable",
+        ServersParts(replication=_DurableWhenSent),
+    ),
+    ("hears-the-dead", "a backup replica's word counts whenever it comes", ServersParts(replication=_HearsTheDead)),
     ("counts-its-disk", "the last one alive calls durable what only it has", ServersParts(lease=_CountsItsDisk)),
     (
         "forgets-disks",
-        "nobody waits for the disk of the last one alive",
+        "the disk of the last one alive is not waited for",
         ServersParts(home=Kinds(takeovers=_ForgetsDisks)),
     ),
     (
         "own-disk-only",
-        "no follower's copy counts of what waited for its server",
+        "no backup replica's copy counts of what waited for its server",
         ServersParts(home=Kinds(takeovers=_OwnDiskOnly)),
     ),
     (
         "earlier-stays",
-        "nobody waits for those who may have later copies than of an earlier stay",
+        "servers that may have later copies than of an earlier stay are not waited for",
         ServersParts(home=Kinds(takeovers=_EarlierStays)),
     ),
     ("never-asks", "players do not ask whether what is not durable was lost", ServersParts(stream=_NeverAsks)),

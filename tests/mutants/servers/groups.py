@@ -1,4 +1,4 @@
-"""Servers that lack one guard of what belongs together or is on its way in company, and of owners that go away."""
+"""Servers that lack one guard of what belongs together or travels in one batch, and of owners that go away."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,7 +57,7 @@ def _nobody(_rows: Rows, *_: Any) -> str:
 
 
 class _StrandedConvoys(Departures):
-    """Lets nobody follow when a place becomes free."""
+    """Lets no entity follow when a place becomes free."""
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
@@ -75,7 +75,7 @@ class _PatientDepartures(Departures):
 
 
 class _StaleRecipes(CopyAhead):
-    """Sends what the state was when the last of it went ahead, not what it was when it stood still."""
+    """Sends what the state was when the last of it went ahead, not what it was when it was frozen."""
 
     stale = b""
 
@@ -112,14 +112,14 @@ class _CarelessArrivals(Arrivals):
 
 
 class _NeverSilent(Inactivity):
-    """Notices nobody's silence."""
+    """Notices no player's silence."""
 
     def sweep(self) -> list[OwnerRequest]:
         return []
 
 
 class _DeafSilences(Inactivity):
-    """Takes everybody for silent since it began to simulate what they own."""
+    """Takes all players for silent since it began to simulate what they own."""
 
     def heard(self, player: str) -> None:
         return
@@ -133,12 +133,12 @@ class _Swapped:
 GROUP_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     (
         "parts-families",
-        "a hand-over that nobody has proposed leaves parent and children behind",
+        "a hand-over that was not proposed leaves parent and children behind",
         ServersParts(procedures=changed(transfer_procedures, "parts_from", _nobody, "transfer.commit")),
     ),
     (
         "strands-convoys",
-        "who waits for a place to leave is never told of one",
+        "an entity that waits for a place to leave is never told of one",
         ServersParts(departures=_StrandedConvoys),
     ),
     (
@@ -147,8 +147,8 @@ GROUP_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
         ServersParts(departures=_StaleDepartures, arrivals=_CarelessArrivals),
     ),
     ("endless-freezes", "freeze budgets are not kept", ServersParts(departures=_PatientDepartures)),
-    ("never-silent", "nobody notices that an owner is silent", ServersParts(inactivity=_NeverSilent)),
-    ("deaf-to-owners", "who gives no inputs here counts as silent", ServersParts(inactivity=_DeafSilences)),
+    ("never-silent", "no server notices that an owner is silent", ServersParts(inactivity=_NeverSilent)),
+    ("deaf-to-owners", "a player who gives no inputs here counts as silent", ServersParts(inactivity=_DeafSilences)),
     (
         "swaps-policies",
         "what is to be adopted ends, and what is to end is adopted",

@@ -1,4 +1,4 @@
-"""Servers that lack one guard of whose inputs are taken."""
+"""Servers that lack one guard of the rule by which inputs of owners alone are taken."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ class _Forgets(Arrivals):
 
 
 class _Trusting(Certification):
-    """Takes whoever came by direct passes to know what the log knew when it learned of them."""
+    """Takes a server that came by direct passes to know what the log knew when it learned of these."""
 
     def owner_rev_of(self, chain: Sequence[str]) -> int:
         return 2**63 - 1
@@ -35,7 +35,7 @@ class _Trusting(Certification):
 OWNER_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     (
         "passed-owners",
-        "of an owner who came after a direct pass, and before its report, nobody hears",
+        "of an owner who came after a direct pass, and before its report, no server hears",
         ServersParts(arrivals=_Forgets, home=Kinds(certification=_Trusting)),
     ),
 )

@@ -114,7 +114,7 @@ def test_a_violation_is_a_failure_and_a_transcript(capsys: pytest.CaptureFixture
     mutant = MUTANTS["deletes-before-commit"]
     assert search_and_show({mutant.name: mutant.bounds}, mutant.parts, max_states=30_000) == 1
     printed = capsys.readouterr().out
-    assert "safety: alpha.s1 deleted the newest state, which nobody else simulates" in printed
+    assert "safety: alpha.s1 deleted the newest state, which no other server simulates" in printed
     assert "1  transfer-1: the entity is to go to alpha.s2" in printed
 
 

@@ -6,5 +6,5 @@ apart        groups whose entities are moved each by itself
 births       entities that are created and deleted
 families     hierarchies
 notices      the time that is granted before an entity leaves
-ownerships   who simulates an entity hears of its new owner
+ownerships   the authority hears of an entity's new owner
 """

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Absences"]
 
 _BLINK_S: Final = 1.0
-"""So much less than its timeout a player may have been silent: what it had sent before may have been lost."""
+"""How much less than its timeout a player may have been silent: what it had sent before may have been lost."""
 
 
 def _may_own(before: EntityRecord, owner: str) -> bool:
-    """Whether an entity may be this one's, or nobody's, once the owner of `before` has gone."""
+    """Whether an entity may be this player's, or without owner, once the owner of `before` has gone."""
     match before.on_leave:
         case LeavePolicy.ADOPT:
             return owner != before.owner
@@ -87,7 +87,7 @@ class Absences:
             row = None if data is None else RecoveryRow.from_data(data)
             is_elsewhere = row is not None and row.held and row.target not in ("", row.last)
             if row is not None and is_elsewhere and not self._is_back(row.last) and not self._is_removed(row, instance):
-                text = f"{row.target} is to go on with {row.entity}, which waits for {row.last}"
+                text = f"{row.target} is to resume {row.entity}, which waits for {row.last}"
                 self._cluster.judge.violated("held", text)
 
     def _is_removed(self, row: RecoveryRow, instance: str) -> bool:
@@ -100,7 +100,7 @@ class Absences:
         return data is not None and LeaseRow.from_data(data).phase is not LeasePhase.OVER
 
     def unsettled(self) -> str:
-        """What has not been done about somebody who has gone, in a sentence; empty when all is done."""
+        """What has not been done about a player who has gone, in a sentence; empty when all is done."""
         absent = {player.name for player in self._cluster.players if player.is_absent}
         for entity in self._cluster.entities:
             record = self._cluster.record(entity)

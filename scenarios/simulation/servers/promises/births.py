@@ -1,7 +1,7 @@
 """Entities that are created and deleted while a run goes on, and what must hold of them.
 
 A creation that is repeated creates once, what was answered is there until it is deleted, and what was deleted is gone
-for good: its name is not given again, nobody who has heard of it goes on with it, and in the end everybody has heard.
+for good: its name is not given again, no server that has heard of it simulates it, and in the end all have heard.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -46,7 +46,7 @@ class BirthWatcher:
                 self.acknowledged += 0 if stream is None else stream.acknowledged
 
     def answered(self, record: EntityRecord) -> None:
-        """Somebody was told that an entity lives: from now on it must, and others know of it."""
+        """A player was told that an entity lives: from now on it must, and others know of it."""
         cluster = self._cluster
         if record.id in self.ended or record.id in cluster.entities:
             return
@@ -60,7 +60,7 @@ class BirthWatcher:
         """What has not come to its end, in a sentence; empty when all has."""
         cluster = self._cluster
         if self.wanted:
-            return f"{', '.join(self.wanted)}: nobody was told what became of that"
+            return f"{', '.join(self.wanted)}: its requester was not told what became of that"
         for entity in self.ended:
             if where := [name for name, server in cluster.servers.items() if server.holding(entity)]:
                 return f"{entity} was deleted, and {where} still have it"

@@ -22,7 +22,7 @@ _KINDS: Final = {"input": "inputs", "notice": "notice", "freeze": "freeze-budget
 
 @dataclass(slots=True)
 class _Chain:
-    """What is known of one entity: the newest fence under which it was taken up, by whom, and that stint."""
+    """What is known of one entity: the newest fence under which it was taken up, by which server, and that stint."""
 
     fence: Fence
     server: str
@@ -35,7 +35,7 @@ class _Chain:
     applied: dict[str, int] = field(default_factory=dict)
     """How many inputs of each source it was taken up with."""
     kept: dict[str, int] = field(default_factory=dict)
-    """How many inputs of each source a follower has said that it keeps."""
+    """How many inputs of each source a backup replica has said that it keeps."""
     kept_after: int = 0
     """How many servers had died when it said so, last."""
 
@@ -43,10 +43,10 @@ class _Chain:
 class ServersJudge:
     """Keeps the first violation of each kind.
 
-    `may_simulate(server, entity)` says whether that server would go on with it at this moment, `has_lease(server)`
-    whether it would go on with anything; `note` takes a line for the trace. `keepers(entity, fence)` says who has
-    something of a stay of it, in memory or on disk, and was not removed, `outlives(server, entity)` whether there would
-    be anything of it if that server died now.
+    `may_simulate(server, entity)` says whether that server would simulate it on at this moment, `has_lease(server)`
+    whether it would simulate anything; `note` takes a line for the trace. `keepers(entity, fence)` says which servers
+    have something of a custody of it, in memory or on disk, and were not removed, `outlives(server, entity)` whether
+    there would be anything of it if that server died now.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class ServersJudge:
         kind = next((kind for word, kind in _KINDS.items() if sentence.startswith(word)), "internal-error")
         self.violated(kind, f"{server}: {sentence}")
 
-    # --- who simulates ---------------------------------------------------------------------------------------------
+    # --- simulating ------------------------------------------------------------------------------------------------
 
     def begun(self, server: str, stint: Stint) -> None:
-        """A server takes up an entity: under a higher fence than anybody before, from where the last one stopped."""
+        """A server takes up an entity: under a higher fence than any server before, from where the last one stopped."""
         fence = Fence(stint.epoch, stint.sub)
         self._note(f"{server} takes up {stint.entity} under {fence} at {stint.started_tick}")
         self._has_come_back(server, stint.entity, fence)
         chain = self._chains.get(stint.entity)
         if chain is not None and fence <= chain.fence and not self._has_lease(server):
-            # It slept, and takes up what has been somebody else's for long; it cannot go on with it, and is watched.
+            # It slept, and takes up what has been another server's for long; it cannot simulate it, and is watched.
             return
         if chain is not None:
             self._follow(server, stint, fence, chain)
@@ -128,7 +128,7 @@ class ServersJudge:
             self._take_over(server, stint, chain)
 
     def _take_over(self, server: str, stint: Stint, chain: _Chain) -> None:
-        """The last authority is dead: somebody goes on from a copy.
+        """The last authority is dead: another server resumes from a copy.
 
         It may even be a later one than the last authority had: if that one had to begin from an older copy itself, and
         died before its own was anywhere.
@@ -158,7 +158,7 @@ class ServersJudge:
 
     def _has_come_back(self, server: str, entity: str, fence: Fence) -> None:
         if fence.epoch < self._ended_at.get((server, entity), 0):
-            self.violated("came-back", f"{server} goes on with {entity} under {fence}, and said that it has ended")
+            self.violated("came-back", f"{server} simulates {entity} under {fence}, and said that it has ended")
 
     def lives(self, server: str, life: Life) -> None:
         """What a server took up: whatever its players were told to be durable is in it."""
@@ -176,7 +176,7 @@ class ServersJudge:
         chain.applied = applied
 
     def _forgotten(self, server: str, entity: str, source: str, has: int, told: int) -> None:
-        sentence = f"{server} took {entity} up with {has} inputs of {source}, who was told that {told} are durable"
+        sentence = f"{server} took {entity} up with {has} inputs of {source}, which was told that {told} are durable"
         self.violated("durable-inputs", sentence)
 
     def ticked(self, server: str, life: Life) -> None:
@@ -202,19 +202,19 @@ class ServersJudge:
             self.violated("born", f"{server} says that {entity} lives, and if it died now there would be nothing of it")
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
-        """A source of inputs is told that so many of them are durable, by the present authority or a former one."""
+        """A source of inputs is told how many of them are durable, by the present authority or a former one."""
         chain = self._chains[entity]
         if not upto:
             return
         self._sources.setdefault(entity, {})[source] = None
         if fence >= chain.fence:
-            # Who has no lease any more says what was so while it had one.
+            # A server without a lease says what was so while it had one.
             deaths = self._deaths_before(chain.server)
             is_kept = fence == chain.fence and upto <= chain.kept.get(source, 0)
             if is_kept:
                 self.debts.owe((entity, source), upto, min(deaths, chain.kept_after))
             elif not self.debts.is_known((entity, source), upto):
-                # Who has just begun repeats what his predecessors said: that is no new word, without a copy of his own.
+                # A new authority repeats what its predecessors said: that is no new word, without a copy of its own.
                 self.debts.owe((entity, source), upto, deaths)
         elif upto > (has := chain.applied.get(source, 0)) and not self._is_waived(entity, chain, fence):
             self._forgotten(chain.server, entity, source, has, upto)
@@ -224,9 +224,9 @@ class ServersJudge:
         return self.debts.is_waived(chain.deaths_before.get(fence, 0))
 
     def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
-        """An authority hears that somebody keeps a copy.
+        """An authority hears that a backup replica keeps a copy.
 
-        Who said so after so many deaths may have died before it was heard.
+        The replica that said so, after `said_after` deaths, may have died before it was heard.
         """
         chain = self._chains[entity]
         if fence >= chain.fence:
@@ -234,12 +234,12 @@ class ServersJudge:
         if fence == chain.fence:
             chain.kept, chain.kept_after = dict(applied), said_after
 
-    # --- who looks on ----------------------------------------------------------------------------------------------
+    # --- looking on ------------------------------------------------------------------------------------------------
 
     def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
-        """What a follower or a player believes of an entity now, at such a tick, or so many inputs of his.
+        """What a backup replica or a player believes of an entity now: its tick, or how many of its inputs are applied.
 
-        The last word of a former authority may reach him at any time, and must not take him back (FAILURES row 44).
+        The last word of a former authority may come at any time, and must not take an observer back (FAILURES row 44).
         """
         shown, now = self._shown.get((observer, entity)), (fence, upto)
         if shown is not None and now < shown:
@@ -249,7 +249,7 @@ class ServersJudge:
         self._shown[observer, entity] = now
 
     def forgets(self, observer: str) -> None:
-        """Whoever looks on begins anew, with nothing in memory."""
+        """An observer begins anew, with nothing in memory."""
         for key in [key for key in self._shown if key[0] == observer]:
             del self._shown[key]
 
@@ -282,11 +282,11 @@ class ServersJudge:
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def last_server(self, entity: str) -> str:
-        """Who simulated it last."""
+        """The server that simulated it last."""
         return self._chains[entity].server
 
     def taken_over(self, entity: str) -> tuple[int, int]:
-        """The fence under which somebody last went on with it from a copy; the lowest if nobody did."""
+        """The fence under which it was last resumed from a copy; the lowest if it never was."""
         return self._taken_over.get(entity, (0, 0))
 
     def is_excused(self, entity: str) -> bool:
@@ -294,6 +294,6 @@ class ServersJudge:
         return entity in self._excused
 
     def has_died_with(self, entity: str) -> bool:
-        """Whether the one who simulated it last has died since it took it up."""
+        """Whether the one that simulated it last has died since it took it up."""
         chain = self._chains[entity]
         return self.debts.has_died_since(chain.server, chain.deaths)

@@ -1,4 +1,4 @@
-"""What is watched of notices before leaving: their time is granted, ends earlier for those who finish, and ends."""
+"""What is watched of notices before leaving: their time is granted, ends earlier for those that finish, and ends."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -14,12 +14,12 @@ __all__ = ["NoticeWatch"]
 _OWNER: Final = "owner"
 _WORLD: Final = "world"
 _SLACK_NS: Final = 1_000_000
-"""Clocks are rounded; nobody stands still or goes on for so long."""
+"""Clocks are rounded; no entity is frozen or goes on for this long by that."""
 
 
 @dataclass(slots=True)
 class _Given:
-    """A notice, as its owner was told of it, and who has not finished yet."""
+    """A notice, as its owner was told of it, and which have not finished yet."""
 
     fence: Fence
     until_ns: int
@@ -64,7 +64,7 @@ class NoticeWatch:
             elif holding.life.frozen:
                 del self._given[entity]
                 if given.waits_for and now_ns < given.until_ns - _SLACK_NS:
-                    text = f"notice: {entity} stands still {(given.until_ns - now_ns) / 1e6:.0f} ms before its time"
+                    text = f"notice: {entity} is frozen {(given.until_ns - now_ns) / 1e6:.0f} ms before its time"
                     why = why or f"{text} is over, and {', '.join(sorted(given.waits_for))} had not finished"
             elif not departures.has_notice(entity):
                 # Its target is asked now whether it has a place; or it stays, because that has none.

@@ -1,4 +1,4 @@
-"""What is watched of owners: whoever simulates an entity hears soon that the log has given it to another one.
+"""What is watched of owners: an authority hears soon that the log has given an entity another owner.
 
 Until then it takes the former owner's inputs and refuses the new one's. Where nothing is lost that is a matter of
 messages, however the entity moves meanwhile; else of how often home is asked (`simserver.owners.inactivity`).
@@ -32,7 +32,7 @@ class Ownerships:
                 cluster.schedule.after(heard_s, partial(self._must_be_heard, entity, record.owner_rev, procedure))
 
     def _must_be_heard(self, entity: str, owner_rev: int, procedure: str) -> None:
-        """By now; who stands still takes no inputs, and need not say it on before it has left."""
+        """By now; a frozen entity takes no inputs, and its server need not say it on before it has left."""
         for name, server in self._cluster.servers.items():
             holding = server.holding(entity)
             if holding is not None and server.may_simulate(entity) and holding.life.ownership.rev < owner_rev:
@@ -41,7 +41,7 @@ class Ownerships:
                 self._cluster.judge.violated("owner-heard", f"{told} {name} has {entity} as {owner}'s, by {rev}")
 
     def unsettled(self) -> str:
-        """Who believes something else than the log in the end."""
+        """The servers that believe something else than the log in the end."""
         cluster = self._cluster
         for entity in cluster.entities:
             record = cluster.record(entity)
