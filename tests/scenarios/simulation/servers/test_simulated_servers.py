@@ -32,10 +32,11 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
         assert result.runs == SEEDS
         again = "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
         assert not result.violated, again
-        # It must have done something worth judging.
+        # It must have done something worth judging. A run has some 1,200 ticks; those of `histories` in which a home's
+        # log is proved to be of another history have a third of that, since servers without a lease do not tick.
         assert result.figures["moves"] > 5 * result.runs, mix
         assert result.figures["inputs"] > 30 * result.runs, mix
-        assert result.figures["ticks"] > 500 * result.runs, mix
+        assert result.figures["ticks"] > 300 * result.runs, mix
 
 
 @pytest.mark.timeout(300)
