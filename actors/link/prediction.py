@@ -207,7 +207,7 @@ class Prediction(WithParts):
         counters["bytes_in"] += size_bytes
         silence.last_activity_s = now
         silence.due_since_s = NEVER
-        # The acknowledgement: `Recovery.on_ack`, `Outgoing.on_acked`, `Outgoing.on_credit`.
+        # The acknowledgement: `LossRecovery.on_ack`, `Outgoing.on_acked`, `Outgoing.on_credit`.
         del in_flight[largest]
         recovery, outgoing = self._recovery, self._outgoing
         self._free = self._chunks
@@ -354,7 +354,7 @@ class Prediction(WithParts):
             arrivals.unacked_datagrams = arrivals.unacked_bytes = 0
         header = HEADER.pack(_DATA, 0, 0, session.peer_session_id, counter)
         datagram = header + self._seal(_NONCE.pack(self._seal_salt, counter), body, header)
-        # In flight: `Recovery.record`.
+        # In flight: `LossRecovery.record`.
         size_bytes = len(datagram)
         recovery = self._recovery
         recovery._flight_bytes = charge_bytes = size_bytes + KERNEL_DATAGRAM_BYTES
@@ -363,7 +363,7 @@ class Prediction(WithParts):
         counters = self._counters
         counters["datagrams_out"] += 1
         counters["bytes_out"] += size_bytes
-        if agenda.timer_s <= now + self._least_wait_s:  # `Recovery.is_timed_by`
+        if agenda.timer_s <= now + self._least_wait_s:  # `LossRecovery.is_timed_by`
             return datagram, self._address, NEVER
         timer_s = agenda.timer_s = min(agenda.timer_s, recovery.next_timer())
         return datagram, self._address, timer_s

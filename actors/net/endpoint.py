@@ -10,7 +10,7 @@ Whatever is posted until its task waits, or in one turn of the scheduler, leaves
 peer with nothing in flight leaves at once.
 
 Parts of it: `actors.net.link_table` makes the links, `actors.net.demultiplexer` finds that of a datagram,
-`actors.net.session_ids` its number, `actors.net.handshake_admission` judges who opens a session, `actors.net.peer_keys`
+`actors.net.link_table` its number, `actors.net.handshake_admission` judges who opens a session, `actors.net.peer_keys`
 asks who peers are, `actors.net.waiting_sends` holds what waits for credit.
 
 Budgets, measured on one shared core of a virtual machine: 80 us for a round trip of 100 bytes with both ends in one

@@ -366,7 +366,7 @@ class Outgoing:
         """Whether the target may have got the entity under this fence by this very transfer.
 
         Of a commit that is further on than the next one where another history of the log may have given that
-        (`authority.procedures.fence_allocation`).
+        (`authority.procedures.log_rollback`).
         """
         return fence == self.leads_to or (
             self.case is not Case.DIRECT and fence > self.leads_to and fence.may_follow(self.fence)

@@ -14,7 +14,7 @@ Where things stand in the tree:
     leases/<name>    LeaseRow of a simulation server
     lease_office     LeaseOffice
     office_marks     by which positions of the log are recognised; see `authority.trust.signed_positions`
-    balance_pause    since when nothing is balanced, in Unix seconds; see `authority.procedures.placement_pause`
+    balance_pause    since when nothing is balanced, in Unix seconds; see `authority.procedures.drain`
 """
 
 import json
@@ -172,7 +172,7 @@ class EntityRecord(_Compact):
     it led to; also when the entity has been handed on at home since, and the transfer is forgotten. Or they are the
     instance that a takeover had it leave since, and the epoch that was raised for that.
     `jumped_from` is the last epoch that the log gave before the block of epochs that it is in
-    (`authority.procedures.fence_allocation`); 0 in the first one.
+    (`authority.procedures.log_rollback`); 0 in the first one.
     `born` is the epoch under which it began; see `authority.procedures.delete.first_epoch`. It is `unconfirmed` until
     its first server has said that it would outlive that server; until then nobody was told that there is one.
     """
@@ -440,7 +440,7 @@ class LeaseRow(_Record):
     learned to have been given to one that had been outlived by then: a member that has looked around must not have
     missed it.
 
-    With `sole` the server's own disk counts (`authority.procedures.single_survivor`), since its renewal number
+    With `sole` the server's own disk counts (`authority.procedures.lease`), since its renewal number
     `sole_at`. With `addressed` the incarnation has said where it is, which counts; another process that registers the
     name changes nothing of it.
     """
@@ -479,7 +479,7 @@ class RecoveryRow(_Record):
     With `contested` no server can prove that it has it: another may have begun by a pass of `last`, or of the one that
     was passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
-    `stay_epoch` and `stay_sub` are the fence of the last custody term; see `authority.machines.stay_order`.
+    `stay_epoch` and `stay_sub` are the fence of the last custody term; see `authority.machines.replica_choice`.
     `jumped_from` is the epoch before that, if it begins a block of epochs and this is known. `own_epoch`, in a block
     that is not the first, is the last epoch that the log gave before it: what is between was given by another history
     of the log.

@@ -110,7 +110,7 @@ class HeldInquiry(MessageModel):
 
 
 class HeldWord(MessageModel):
-    """Home → simulation server: these of what was asked in `number` (`authority.procedures.ownership_check`).
+    """Home → simulation server: these of what was asked in `number` (`authority.procedures.log_rollback`).
 
     `has_been_there`: the log has been at the position that was named, so the server has followed no other one.
     """

@@ -113,7 +113,7 @@ class Collected(MessageModel):
 
     And of which of these servers have died lately while they simulated them, under which epochs, as far as I know
     (`simserver.entity.crash_guard`); and which I have handed on from the epoch that was asked about
-    (`simserver.transfer.source.released_epochs`), and to which servers those went last that left.
+    (`simserver.transfer.source.order_history`), and to which servers those went last that left.
     """
 
     type: Literal["collected"] = "collected"

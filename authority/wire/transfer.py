@@ -216,7 +216,7 @@ class HandoffReply(_Message):
         """The fence under which the target got the entity by this very transfer, if that was committed.
 
         It is the `following` one, or begins a block of epochs (`given_epoch`; see
-        `authority.procedures.fence_allocation`).
+        `authority.procedures.log_rollback`).
         """
         return Fence(self.given_epoch) if self.given_epoch else following
 

@@ -5,8 +5,11 @@
 `servers`   routes for other servers: registration, directory, sealed parcels
 `tree`, `transactions`, `watches`, `transport`
             the replicated tree: nodes, several operations as one, events, export and import
-`tree_inputs`, `tree_models`, `tree_errors`
-            how requests and answers about the tree look, and its errors
+`tree_inputs`, `tree_models`
+            how requests and answers about the tree look
+`errors`    one JSON error with a stable code for everything that is refused
+`rights`, `groups`, `hierarchy`, `deletion`, `absence`, `placement`, `quarantine`, `why`
+            routes of one concept each; a new route is a module like `why`, which `api.make_app` includes
 `cluster`   the members of the instance, and changing them
 `access`    who may call what: client token, join token, players' signatures
 """

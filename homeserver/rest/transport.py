@@ -41,7 +41,7 @@ MAX_EXPORTS: Final = 2
 # one go.
 MAX_IMPORTED_VALUES: Final = 250_000
 _LINES_A_SLICE: Final = 64
-# What is written out at a time, about, in steps of `tree.data.effort`: some 5 ms.
+# What is written out at a time, about, in steps of `tree.data.work_budget`: some 5 ms.
 _STEPS_A_PIECE: Final = 4096
 
 # Path, node, what it is kept while, and whether it was made on the way.

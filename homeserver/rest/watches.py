@@ -34,7 +34,7 @@ MAX_WATCHERS: Final = 128
 # How many events may wait for a reader; their bytes are bounded by `tree.store.watch`.
 MAX_PENDING_EVENTS: Final = 4096
 _EVENTS_A_PIECE: Final = 64
-# What is written out at a time, about, in steps of `tree.data.effort`: some 5 ms.
+# What is written out at a time, about, in steps of `tree.data.work_budget`: some 5 ms.
 _STEPS_A_PIECE: Final = 4096
 
 PatternText = Annotated[

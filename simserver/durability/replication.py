@@ -323,7 +323,7 @@ class Replication:
 
         A new arrival is not written at once: the disk would be synced in the midst of the next hand-over.
 
-        It makes something durable only while this disk counts by the log (`authority.procedures.single_survivor`).
+        It makes something durable only while this disk counts by the log (`authority.procedures.lease`).
         Another server may come back with an older copy, from which the entity would resume if this server died then.
         """
         alone = not copied.replicas

@@ -248,7 +248,7 @@ class Holdings:
         """Since which epoch this server has had what it has of an entity, or had when it stopped; 0 if it has nothing.
 
         A server that had it at that time, by any history of the log, had what came to be this
-        (`authority.procedures.ownership_check`).
+        (`authority.procedures.log_rollback`).
         """
         living = self._living.get(entity)
         return self._lived_since.get(entity, 0) if living is None else living.since

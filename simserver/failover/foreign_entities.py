@@ -2,7 +2,7 @@
 
 Entities that another instance's log has given to this server may have been taken back with that log, when it had been
 restored
-from an older copy and the newest one was put back (`authority.procedures.ownership_check`). It is not told of
+from an older copy and the newest one was put back (`authority.procedures.log_rollback`). It is not told of
 it: the log of its own home is as it was, and by the other one it has nothing. So it asks now and then, and gives up
 what is not its own. In good times all is: an entity about to leave is not asked about, and what was committed a moment
 ago the log knows.

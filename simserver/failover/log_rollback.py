@@ -4,7 +4,7 @@ A home instance whose log was restored from an older copy grants leases by it an
 that it went back (`authority.trust.signed_positions`). A server that it was granted one by has taken up, written down
 and copied entities under fences that the log which is put back has given to others, or to none. It cannot tell them
 apart itself; so before it follows its home again it asks what of all that is its own
-(`authority.procedures.ownership_check`), gives up everything else, in memory and on disk, and is another incarnation
+(`authority.procedures.log_rollback`), gives up everything else, in memory and on disk, and is another incarnation
 then. What it has of entities of other instances is theirs to judge: it is kept as what any server has that was
 restarted.
 

@@ -231,8 +231,8 @@ class LeaseKeeper:
             stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing
                 of what was simulated may go on.
             find_way_back: asked before a home is followed whose log may be another than that of a position; see
-                `Astray`.
-            has_shared: whether nothing is durable by its own disk alone any more; see `Copier.has_shared`.
+                `LogRollback`.
+            has_shared: whether nothing is durable by its own disk alone any more; see `Replication.has_shared`.
             home_is_back: told of the first renewal that is granted after one that was not.
 
         Raises:

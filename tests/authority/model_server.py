@@ -110,7 +110,7 @@ class Holding:
 
 @dataclass
 class Departure:
-    """`simserver.transfer.source.departures._Departure`."""
+    """`simserver.transfer.source.departure.Departure`."""
 
     order: Order
     holding: Holding

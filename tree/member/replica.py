@@ -571,7 +571,7 @@ class Replica(LocalTree):
 
 
 def open_journal(config: ReplicaConfig, disk: Disk = REAL_DISK) -> Journal:
-    """The journal of this member, made if the member is new; the directory must be held (`tree.disk.occupancy`).
+    """The journal of this member, made if the member is new; the directory must be held (`tree.disk.lock_file`).
 
     Raises `DiskFailed`, `JournalDamaged`, `JournalForeign`.
     """

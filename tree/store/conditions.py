@@ -106,7 +106,7 @@ class Condition:
 
     @property
     def steps(self) -> int:
-        """What one trial takes, besides reading data; see `tree.data.effort`."""
+        """What one trial takes, besides reading data; see `tree.data.work_budget`."""
         return 1
 
     @property

@@ -59,7 +59,7 @@ def resolve_pairs(watcher: Path, keep_while: KeepWhile) -> Pairs:
 
 
 def steps_of_pairs(pairs: Pairs) -> int:
-    """What it takes to note these pairs in the index, or to forget them; see `tree.data.effort`."""
+    """What it takes to note these pairs in the index, or to forget them; see `tree.data.work_budget`."""
     return sum(_STEPS_PER_PAIR + len(pattern) for pattern, _ in pairs)
 
 

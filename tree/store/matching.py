@@ -19,7 +19,7 @@ __all__ = ["MAX_EVENT_STEPS", "ByPrefix", "EventPattern", "PathFilter", "find_ma
 
 T = TypeVar("T")
 
-# What an event may cost for each pattern that it is compared with; see `tree.data.effort`. Enough for a name and a
+# What an event may cost for each pattern that it is compared with; see `tree.data.work_budget`. Enough for a name and a
 # regular expression, or for seven names.
 MAX_EVENT_STEPS: Final = 8
 
@@ -233,7 +233,7 @@ class EventPattern:
             )
 
     def steps_on(self, path: Path, encoded: bytes | None) -> int:
-        """What `matches` takes for an event at this path with this payload, at most; see `tree.data.effort`."""
+        """What `matches` takes for an event at this path with this payload, at most; see `tree.data.work_budget`."""
         if self._exact:
             return 1
         return self._steps * len(path) + (self._readings * steps_of_data(encoded) if self._readings else 0)

@@ -95,7 +95,7 @@ def resolve(pattern: Any, base: Path = ()) -> Resolved:
 
 
 def steps_to_make(pattern: Iterable[Component]) -> int:
-    """What it takes to read a pattern from data, or more conditions with it; see `tree.data.effort`."""
+    """What it takes to read a pattern from data, or more conditions with it; see `tree.data.work_budget`."""
     return sum(component.steps_to_make for component in pattern if isinstance(component, Condition))
 
 

@@ -99,7 +99,7 @@ class Projections:
         )
 
     def steps_to_follow(self, change: Change) -> int:
-        """What `follow` takes for this change, besides what the functions themselves do; see `tree.data.effort`."""
+        """What `follow` takes for this change, beside what functions themselves do; see `tree.data.work_budget`."""
         path, _, before, after = change
         return sum(
             STEPS_PER_ROW

@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Queries:
     """Operations that change nothing. They take paths or patterns as tuples (or lists) and raise `TreeError`s.
 
-    Within a command or a read that is bounded, each counts its work; see `tree.data.effort`.
+    Within a command or a read that is bounded, each counts its work; see `tree.data.work_budget`.
     """
 
     def __init__(self) -> None:

@@ -227,7 +227,7 @@ class Store(Queries):
     def reading(self) -> Iterator[ReadTransaction]:
         """A transaction that may only read: every write in it raises `ReadOnlyTransaction`.
 
-        It takes at most `MAX_STEPS` steps; what goes beyond raises `TooMuch`. See `tree.data.effort`.
+        It takes at most `MAX_STEPS` steps; what goes beyond raises `TooMuch`. See `tree.data.work_budget`.
         """
         transaction = ReadTransaction(self)
         effort = self._tree.effort

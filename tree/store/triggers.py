@@ -184,7 +184,7 @@ class Triggers:
         return sum(1 for number in numbers if self._pending.pop(number, None) is not None)
 
     def steps_to_follow(self, change: Change) -> int:
-        """What `fire` takes for this change, at most; see `tree.data.effort`."""
+        """What `fire` takes for this change, at most; see `tree.data.work_budget`."""
         path, _, before, after = change
         encoded = before.encoded if after is None and before is not None else after.encoded if after else None
         return sum(

@@ -30,7 +30,7 @@ __all__ = ["Event", "History", "Watcher", "WatcherState"]
 
 # What an event costs besides its payloads, about: for the bounds in bytes.
 _EVENT_BYTES: Final = 200
-# How much is told, in steps of `tree.data.effort`, before others have their turn.
+# How much is told, in steps of `tree.data.work_budget`, before others have their turn.
 TOLD_STEPS: Final = 25_000
 # So many times the window may wait to be told; then everybody is cut.
 _UNTOLD_WINDOWS: Final = 4

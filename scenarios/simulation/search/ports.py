@@ -80,11 +80,11 @@ class _Rooms:
         self.incarnations: dict[str, int] = {}
 
     def ask(self, target: str, need: Need, decided: Callable[[str], None], *, afresh: bool = False) -> None:
-        """As `Admission.ask`."""
+        """As `TargetAdmission.ask`."""
         decided("")
 
     def incarnation_of(self, target: str) -> int:
-        """As `Admission.incarnation_of`."""
+        """As `TargetAdmission.incarnation_of`."""
         return self.incarnations.get(target, 0)
 
     def arrived(self, source: str) -> None:

@@ -26,7 +26,7 @@ class SimulatedBatch:
 
 
 class VirtualCombiner(Generic[Item, Result]):
-    """As `Combiner`."""
+    """As `Batcher`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class VirtualCombiner(Generic[Item, Result]):
         self._waiting: list[tuple[Item, AwaitedAnswer]] = []
 
     async def do(self, item: Item) -> Result:
-        """As `Combiner.do`."""
+        """As `Batcher.do`."""
         answer = AwaitedAnswer()
         self._waiting.append((item, answer))
         if len(self._waiting) == 1:

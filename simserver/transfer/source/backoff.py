@@ -8,7 +8,7 @@ say.
 
 To instances whose home does not say whether it would have an entity no world's wish is followed.
 
-To find out takes a freeze of five seconds (`homeserver.names.foreign_admission`), which players see. So after it no
+To find out takes a freeze of five seconds (`homeserver.names.admission`), which players see. So after it no
 entity goes there by the wish of a world for a while, and then one, to try. An ordered entity goes all the same.
 
 How long a hand-over may take before it is worth repeating: longer than they take at the moment.

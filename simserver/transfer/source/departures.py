@@ -524,7 +524,7 @@ class Departures:
             departure.counters["state_bytes"] += len(message.state)
 
     def _send_direct(self, departure: Departure, attempt: int, hurry: bool = True) -> None:
-        """Send the chain, and the state unless the target has it. `hurry` as of `Courier.send`."""
+        """Send the chain, and the state unless the target has it. `hurry` as of `Outbox.send`."""
         plan = departure.plan
         message = departure.direct(with_state=plan.mode is Mode.EAGER or attempt > 1)
         if self._outbox.send(message, departure.base, plan.target, on_path=True, hurry=hurry):

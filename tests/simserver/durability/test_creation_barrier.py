@@ -46,7 +46,7 @@ class Place:
         this: Any = self
         self.creation_barrier = CreationBarrier(this, this, this, TrioClock(), self.counts)
 
-    # As `Holdings`, `Copier` and `Ledger`.
+    # As `Holdings`, `Replication` and `Ledger`.
 
     def get(self, entity: str) -> Any:
         return self.living.get(entity)
