@@ -91,7 +91,7 @@ def test_an_acknowledged_write_that_is_not_there_is_found() -> None:
     problems = ledger.judge({}, 2.0, "m1")
     assert "not linearizable" in problems["r"]
     assert [str(known) for known in ledger.history_of("r")] == [
-        "[0, 1] client: Put(value='x') on r -> None",
+        "[0, 1] client: RegisterPut(value='x') on r -> None",
         "[2, 2] m1: Get() on r -> None",
     ]
 
