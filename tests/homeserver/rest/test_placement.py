@@ -180,8 +180,8 @@ async def test_a_live_server_that_keeps_the_only_copies_of_others_entities_is_no
     await operator.do("POST", "/v1/servers/alpha.s1/drain")
     await world.api.drained("alpha.s1")
     with monkeypatch.context() as patched:
-        for followed in (3, None):
-            patched.setattr("batonpass.homeserver.rest.placement._followed", lambda node, followed=followed: followed)
+        for found in (3, None):
+            patched.setattr("batonpass.homeserver.rest.placement._sole_replicas", lambda node, found=found: found)
             await operator.refused(409, "not_drained", "DELETE", "/v1/servers/alpha.s1")
     assert (await operator.do("DELETE", "/v1/servers/alpha.s1"))["name"] == "alpha.s1"
 

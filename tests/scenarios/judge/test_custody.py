@@ -136,7 +136,7 @@ def test_an_entity_that_nobody_simulates_at_the_end() -> None:
 def test_an_entity_that_nobody_ever_simulated() -> None:
     custody = judge([], {BALL: FINAL}, PERIOD_NS)
     assert counts(custody) == (0, 1, 0)
-    assert custody.findings == [f"no_authority: nobody ever simulated {BALL}"]
+    assert custody.findings == [f"no_authority: no server ever simulated {BALL}"]
 
 
 @pytest.mark.parametrize(
