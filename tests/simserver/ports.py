@@ -95,5 +95,5 @@ class HeldLease:
 
 
 def held_lease(incarnation: int = 0) -> Any:
-    """One, for whoever wants the real one."""
+    """One, for tests that want the real one."""
     return cast(Any, HeldLease(incarnation))

@@ -193,7 +193,7 @@ def test_what_the_server_itself_had_makes_room_for_itself_by_what_is_stale_and_t
 
 
 def test_what_was_asked_for_does_not_get_stale_until_nobody_waits_with_it_any_more() -> None:
-    """Its authority is dead, and whoever else may have a copy is waited for."""
+    """Its authority is dead, and every other server that may have a copy is waited for."""
     table = CopyTable(10, 10, FRESH_NS)
     assert table.offer(E1, copy(1, 1, 5), 0)
     assert table.offer(E2, copy(1, 1, 5), 1)

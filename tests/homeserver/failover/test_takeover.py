@@ -216,7 +216,7 @@ async def test_failures_row_41_whose_server_may_be_the_second_to_die_of_it_waits
     home.phase = LeasePhase.RETURNING
     home.alive[S1] = 1
     assert len(await home.look(SUSPECT_NS / 1e9 - 0.05)) == 1
-    assert home.takeovers._died_of["alpha.e"] == [3, 11], "whoever is told to go on with it does not simulate it"
+    assert home.takeovers._died_of["alpha.e"] == [3, 11], "the server that is told to take it over does not simulate it"
 
 
 async def test_a_server_that_has_just_come_back_is_asked_before_it_is_gone_on_with() -> None:

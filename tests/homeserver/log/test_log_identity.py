@@ -66,7 +66,7 @@ async def test_failures_row_42_a_member_whose_log_parted_from_that_of_its_leader
 
 
 async def test_failures_row_42_an_office_that_one_has_skipped_and_the_other_has_had_tells_them_apart() -> None:
-    """Whoever parted from another history has skipped one (`authority.procedures.log_rollback`)."""
+    """A log that parted from another history has skipped one (`authority.procedures.log_rollback`)."""
     skipped = {number: mark for number, mark in BOTH.items() if number != 9}
     for ours, theirs in ((skipped, BOTH), (BOTH, skipped)):
         other = asking("alpha.h3", ours, member("alpha.h1", theirs))

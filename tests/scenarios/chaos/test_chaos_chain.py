@@ -31,7 +31,7 @@ def test_a_stint_ends_with_its_server_and_what_follows_may_be_a_copy_of_an_earli
     back = [FIRST, stint("alpha.s2", 3, (2, None), (310, 0))]
     assert judge_chain(back, [ServerKill("alpha.s1", 105)]) == []
     assert judge_chain(back, [ServerKill("alpha.h1", 105), ServerKill("alpha.s1", 311)]) != [], (
-        "whoever else died is no excuse"
+        "another death is no excuse"
     )
     assert judge_chain([FIRST, KILLED, AFTER], [KILL]) == []
     assert judge_chain([FIRST, KILLED, AFTER], [ServerKill("alpha.s2", 50), KILL]) == [], "the kill before is another's"

@@ -25,7 +25,7 @@ def one_round(place: Place) -> None:
 
 
 @pytest.mark.parametrize("world", [None, Naps()])
-@pytest.mark.parametrize("trouble", ["none", "no followers", "no lease", "stands still for a hand-over"])
+@pytest.mark.parametrize("trouble", ["none", "no followers", "no lease", "is frozen for a hand-over"])
 async def test_whose_stay_has_begun_has_a_checkpoint_within_the_interval_also_if_nothing_changes(
     system: System, autojump_clock: MockClock, world: World | None, trouble: str
 ) -> None:
@@ -41,7 +41,7 @@ async def test_whose_stay_has_begun_has_a_checkpoint_within_the_interval_also_if
             await trio.sleep(0.13)
             place.spawn(f"alpha.ball-{number}")
             one_round(place)
-        if trouble == "stands still for a hand-over":
+        if trouble == "is frozen for a hand-over":
             for holding in place.holdings:
                 holding.life.freeze()
         await trio.sleep(CHECKPOINT_S - 8 * 0.13 - 0.1)

@@ -72,7 +72,7 @@ def test_what_a_pass_allowed_is_not_allowed_when_the_same_transfer_brings_the_en
 def test_a_pass_by_a_chain_that_breaks_is_refused_by_the_log_and_the_entity_goes_on(mode: str) -> None:
     """However it came about that it was signed. The target reads the same chain, and does not begin.
 
-    The first answer is lost: whoever asks again is told the same.
+    The first answer is lost: a repetition is told the same.
     """
     cluster = _delegated(f"broken {mode}", SOURCE, TARGET)
     source, home = cluster.servers[SOURCE], cluster.homes["alpha.h1"]

@@ -158,7 +158,7 @@ async def test_what_could_not_begin_is_begun_when_it_is_ordered_again(scene: Sce
     life = scene.spawn().life
     life.frozen = not fails
     if fails:
-        scene.departures._depart = None  # type: ignore[assignment]  # whoever calls it has an error of ours
+        scene.departures._depart = None  # type: ignore[assignment]  # its caller has an error of ours
     scene.departures.begin(PLAN)
     assert len(scene.departures) == 0
     life.frozen = False

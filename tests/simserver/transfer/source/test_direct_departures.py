@@ -47,7 +47,7 @@ def sent(scene: Scene) -> DirectHandoff:
 
 
 def hears_what_is_signed(scene: Scene) -> list[tuple[Any, ...]]:
-    """As whoever reads certificates on this server."""
+    """As the readers of certificates on this server."""
     told: list[tuple[Any, ...]] = []
     reader: Any = SimpleNamespace(signed=lambda *signed: told.append(signed))
     scene.ports = replace(scene.ports, certificates=reader)

@@ -94,7 +94,7 @@ async def test_small_states_and_those_without_a_freeze_budget_are_handed_over_as
     large, small = BUDGETED.within_budget(500_001, 5_000_000), BUDGETED.within_budget(500_000, 5_000_000)
     assert large is not None
     assert small is not None
-    assert (large.mode, large.budget_ns) == (Mode.STAGED, 40_000_000), "whoever begins with it encodes it too"
+    assert (large.mode, large.budget_ns) == (Mode.STAGED, 40_000_000), "the server that begins with it encodes it too"
     assert (small.mode, small.budget_ns) == (Mode.EAGER, 45_000_000)
     assert (BUDGETED.within_budget(500_001, 25_000_000), PLAN.budget_ns) == (None, 0)
     late = BUDGETED.within_budget(500_000, 60_000_000)
