@@ -16,7 +16,10 @@ from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.inputs import EntityInbox, FreezeJournal, InputAdmission
 from batonpass.simserver.world.pending_input import PendingInput
 
-__all__ = ["InputAcceptance"]
+__all__ = ["OWN_SOURCE", "InputAcceptance"]
+
+# No name of a server or player, so that no peer can give inputs as it.
+OWN_SOURCE: Final = "@server"
 
 
 class _Recipient(Protocol):
@@ -102,6 +105,24 @@ class InputAcceptance:
         if verdict is InputVerdict.UNHEARD_OWNERSHIP:
             self._env.wants_word_of_owner(entity.id)
 
+    def take_own(self, entity: _Recipient, data: bytes) -> int:
+        """An input of the server that simulates the entity: its number, or 0 if the entity takes none at this moment.
+
+        It needs no owner's leave, because the authority may change the entity anyway. It waits for the next tick, and
+        moves along with a hand-over, as all inputs do; nothing is told of it, and the commit feed has it. The numbers
+        are the entity's: they continue wherever it goes, and fall back with it if a failover resumes an earlier state.
+        """
+        if entity.frozen or entity.over or entity.broken or self.ownership.suspended:
+            return 0
+        cursor = entity.inbox.cursors.get(OWN_SOURCE)
+        seq = 1 if cursor is None else cursor.accepted + 1
+        admission = entity.inbox.offer(OWN_SOURCE, seq, data, base=seq - 1)
+        if admission is not InputAdmission.ACCEPTED:
+            self._env.count(f"input_{admission}")
+            return 0
+        entity.wake()
+        return seq
+
     def take_all(self, entity: _Recipient, items: Iterable[InputItem]) -> None:
         """Several inputs arrived, in this order."""
         for item in items:
@@ -125,7 +146,9 @@ class InputAcceptance:
     # --- what sources are told -------------------------------------------------------------------------------------
 
     def acknowledge(self, entity: _Recipient, source: str, applied: int) -> None:
-        """Tell a source how far it has been applied, and how much of that is durable."""
+        """Tell a source how far it has been applied, and how much of that is durable; the own server knows it."""
+        if source == OWN_SOURCE:
+            return
         durable = min(self.durable.get(source, 0), applied) if self._env.keeps_copies() else applied
         ack = InputAck(
             entity=entity.id,

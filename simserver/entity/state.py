@@ -448,6 +448,10 @@ class Life:
         """An input arrived; as `InputAcceptance.take`."""
         self.acceptance.take(self, source, owner_rev, seq, data, base, floor)
 
+    def take_own_input(self, data: bytes) -> int:
+        """As `InputAcceptance.take_own`."""
+        return self.acceptance.take_own(self, data)
+
     def take_inputs(self, items: Iterable[InputItem]) -> None:
         """Several inputs arrived, in this order."""
         self.acceptance.take_all(self, items)
