@@ -197,7 +197,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
             messages,
             ServiceSpec("leases", partial(_serve_loops, loops["leases"])),
             ServiceSpec("recoveries", partial(_serve_loops, loops["recoveries"])),
-            ServiceSpec("abroad", partial(_serve_abroad, node)),
+            ServiceSpec("federation", partial(_serve_federation, node)),
             ServiceSpec("rest", partial(_serve_rest, node, web)),
             ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
@@ -232,7 +232,9 @@ async def _serve_loops(loops: Sequence[Loop], *, task_status: trio.TaskStatus[No
         task_status.started()
 
 
-async def _serve_abroad(node: HomeserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+async def _serve_federation(
+    node: HomeserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
     """What looks after the entities that other instances have, and the addresses of these and of the other members."""
     async with trio.open_nursery() as nursery:
         await nursery.start(node.federation.serve)

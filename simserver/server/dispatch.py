@@ -127,7 +127,7 @@ class SimserverNode:
     arrivals: Arrivals
     admissions: TargetAdmissions
     reception: Reception
-    inquiries: StagedOutcomeQueries
+    outcome_queries: StagedOutcomeQueries
     owners: OwnerLookup
     lease: LeaseKeeper
     births: EntitySpawns

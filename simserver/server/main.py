@@ -166,7 +166,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             DynamicSupervisorSpec(
                 ENTITIES, name=ENTITIES, max_restarts=MAX_ENTITY_RESTARTS, window_s=ENTITY_RESTARTS_WINDOW_S
             ),
-            ActorSpec("caretaker", ActorKeeper, (node.environment, node.holdings), name="caretaker"),
+            ActorSpec("actor_keeper", ActorKeeper, (node.environment, node.holdings), name="actor_keeper"),
         ),
         strategy=Strategy.REST_FOR_ONE,
         name="population",
@@ -188,7 +188,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
         (
             ServiceSpec("ledger", shell.last_word.of(partial(_serve_ledger, node)), start_timeout_s=None),
             population,
-            ServiceSpec("courier", node.outbox.serve),
+            ServiceSpec("outbox", node.outbox.serve),
             ServiceSpec("members", node.home.serve_members),
             *(ServiceSpec(name, serve) for name, serve in services(node)),
             messages,

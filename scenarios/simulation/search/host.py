@@ -182,7 +182,7 @@ class Host:
         node.arrivals = self._parts.arrivals(
             node.ports, node.lease, node.holdings, node.departures, cast(Any, ROOMS), node.stages
         )
-        node.inquiries = StagedOutcomeQueries(
+        node.outcome_queries = StagedOutcomeQueries(
             node.ports, node.lease, node.holdings, node.stages, node.arrivals.stage_word
         )
         self.incarnation += 1
@@ -213,14 +213,14 @@ class Host:
             machine._retry_at_ns = 0
             if machine.attempt >= _ATTEMPTS_APART:
                 machine.attempt = _BEFORE_ONE_THAT_ASKS
-        parts = (node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries)
+        parts = (node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.outcome_queries)
         return (*parts, self.incarnation)
 
     def load(self, saved: tuple[Any, ...]) -> None:
         """Go on from a copy of what was saved."""
         node = self._node
         parts = deep_copy(saved, dict(self._shared))
-        node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries = parts[:-1]
+        node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.outcome_queries = parts[:-1]
         self.incarnation = parts[-1]
         self.sent, self.begun, self.acknowledged = [], [], 0
         node.counts.clear()
@@ -245,7 +245,7 @@ class Host:
             self._node.departures._event(self.departure, outgoing.StageRefused("target_failed"))
         stage = self._node.stages.get(transfer_id)
         if stage is not None:
-            self.sent.append((HOME, self._node.inquiries.inquiry(stage)))
+            self.sent.append((HOME, self._node.outcome_queries.inquiry(stage)))
 
     def stage_word(self, word: StageWord) -> None:
         """The answer."""
@@ -306,7 +306,7 @@ class Host:
     def wondering(self) -> tuple[str, ...]:
         """The transfers whose staged states it would ask about."""
         node = self._node
-        return tuple(stage.transfer_id for stage in node.stages.waiting() if not node.inquiries._has_begun(stage))
+        return tuple(stage.transfer_id for stage in node.stages.waiting() if not node.outcome_queries._has_begun(stage))
 
     @property
     def unreported(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ async def populated(system: System) -> Population:
     holdings = Holdings(environment, Written())
     family = (
         DynamicSupervisorSpec(ENTITIES, name=ENTITIES, max_restarts=100),
-        ActorSpec("caretaker", ActorKeeper, (environment, holdings), name="caretaker"),
+        ActorSpec("actor_keeper", ActorKeeper, (environment, holdings), name="actor_keeper"),
     )
     await system.start_child(SupervisorSpec("population", family, strategy=Strategy.REST_FOR_ONE, max_restarts=100))
     return Population(system, holdings)
@@ -105,7 +105,7 @@ async def test_it_may_leave_and_come_back_before_anybody_has_looked(population: 
     assert (await back.call(Inspect()))["id"] == BALL
 
 
-@pytest.mark.parametrize("victim", [entity_name(BALL), ENTITIES, "caretaker"])
+@pytest.mark.parametrize("victim", [entity_name(BALL), ENTITIES, "actor_keeper"])
 async def test_whoever_is_killed_all_have_actors_again(population: Population, victim: object) -> None:
     names = [BALL, *(f"alpha.ball-{number}" for number in range(20))]
     holdings = population.spawn(*names)

@@ -242,7 +242,7 @@ async def test_it_is_copied_and_written_down_from_its_bytes_and_nothing_else_kee
 
 
 class Population:
-    """Entities with their actors, their supervisor and their caretaker."""
+    """Entities with their actors, their supervisor and their actor keeper."""
 
     def __init__(self, system: System, world: Any) -> None:
         self.system = system
@@ -260,7 +260,7 @@ class Population:
     async def start(self) -> None:
         family = (
             DynamicSupervisorSpec(ENTITIES, name=ENTITIES, max_restarts=100),
-            ActorSpec("caretaker", ActorKeeper, (self.stage.environment, self.holdings), name="caretaker"),
+            ActorSpec("actor_keeper", ActorKeeper, (self.stage.environment, self.holdings), name="actor_keeper"),
         )
         await self.system.start_child(
             SupervisorSpec("population", family, strategy=Strategy.REST_FOR_ONE, max_restarts=100)
@@ -365,7 +365,7 @@ async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_put_away(population
     assert away.life.tick == there.life.tick == 60
 
 
-@pytest.mark.parametrize("victim", [ENTITIES, "caretaker"])
+@pytest.mark.parametrize("victim", [ENTITIES, "actor_keeper"])
 async def test_whoever_is_killed_gives_no_actor_to_who_is_put_away(population: Population, victim: str) -> None:
     holding = population.spawn(BALL)
     await population.settled()

@@ -57,7 +57,7 @@ class Scene:
         self.unsettled = me
         self.recovery = Adoption(ports_of(outbox=me, counts=self.counts), me, self.holdings, me, me, me, me, PutAside())
 
-    # As arrivals, departures, stages, courier, copier.
+    # As arrivals, departures, stages, outbox, replication.
     def keep_own(self, entity: str, copy: Copy) -> None:
         self.table.keep(entity, copy, 0)
 

@@ -1,4 +1,4 @@
-"""The courier: what is alone leaves at once, what is sent together leaves together, and nothing is overtaken."""
+"""The outbox: what is alone leaves at once, what is sent together leaves together, and nothing is overtaken."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ WHERE = ("127.0.0.1", 7)
 
 
 class Place:
-    """One courier, what it posts, and a directory that may have to be asked first."""
+    """One outbox, what it posts, and a directory that may have to be asked first."""
 
     def __init__(self) -> None:
         self.posted: list[bytes] = []
@@ -171,7 +171,7 @@ async def test_no_key_is_made_for_whom_none_is_known_any_more(autojump_clock: tr
         assert is_ready()
 
 
-async def test_served_again_a_courier_gets_ready_as_before(autojump_clock: trio.testing.MockClock) -> None:
+async def test_served_again_an_outbox_gets_ready_as_before(autojump_clock: trio.testing.MockClock) -> None:
     HERE.change_identity(HERE.identity)
     async with serving() as place:
         place.send("a")
@@ -183,7 +183,7 @@ async def test_served_again_a_courier_gets_ready_as_before(autojump_clock: trio.
         nursery.cancel_scope.cancel()
 
 
-async def test_a_courier_whom_nobody_serves_sends_nothing() -> None:
+async def test_an_outbox_that_is_not_served_sends_nothing() -> None:
     place = Place()
     assert not place.outbox.send(OwnerRequest(entity="alpha.a"), Trace("a"), "alpha.s2", on_path=False)
     assert (place.posted, place.counts) == ([], {"unsent_no_courier": 1})

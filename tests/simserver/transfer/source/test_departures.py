@@ -58,7 +58,7 @@ IDENTITY = Identity.generate()
 
 @dataclass
 class Mail:
-    """Home and courier in one: what was asked and sent, and what home answers."""
+    """Home and outbox in one: what was asked and sent, and what home answers."""
 
     asked: list[Message] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)
