@@ -432,7 +432,9 @@ async def offices_of(running: World, name: str) -> Any:
 
 async def has_offices(running: World, name: str, number: int) -> None:
     """A homeserver's copy of the log has this office."""
-    while str(number) not in await offices_of(running, name):
+    while True:
+        if str(number) in await offices_of(running, name):
+            return
         await trio.sleep(0.05)
 
 
