@@ -14,12 +14,10 @@ from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.inputs import EntityInbox, FreezeJournal, InputAdmission
+from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.world.pending_input import PendingInput
 
-__all__ = ["OWN_SOURCE", "InputAcceptance"]
-
-# No name of a server or player, so that no peer can give inputs as it.
-OWN_SOURCE: Final = "@server"
+__all__ = ["InputAcceptance"]
 
 
 class _Recipient(Protocol):
@@ -109,8 +107,8 @@ class InputAcceptance:
         """An input of the server that simulates the entity: its number, or 0 if the entity takes none at this moment.
 
         It needs no owner's leave, because the authority may change the entity anyway. It waits for the next tick, and
-        moves along with a hand-over, as all inputs do; nothing is told of it, and the commit feed has it. The numbers
-        are the entity's: they continue wherever it goes, and fall back with it if a failover resumes an earlier state.
+        moves along with a hand-over, as all inputs do; the commit feed has it, and `OwnInputAcks`. The numbers are the
+        entity's: they continue wherever it goes, and fall back with it if a failover resumes an earlier state.
         """
         if entity.frozen or entity.over or entity.broken or self.ownership.suspended:
             return 0
@@ -146,9 +144,7 @@ class InputAcceptance:
     # --- what sources are told -------------------------------------------------------------------------------------
 
     def acknowledge(self, entity: _Recipient, source: str, applied: int) -> None:
-        """Tell a source how far it has been applied, and how much of that is durable; the own server knows it."""
-        if source == OWN_SOURCE:
-            return
+        """Tell a source how far it has been applied, and how much of that is durable."""
         durable = min(self.durable.get(source, 0), applied) if self._env.keeps_copies() else applied
         ack = InputAck(
             entity=entity.id,
@@ -158,7 +154,10 @@ class InputAcceptance:
             epoch=entity.fence.epoch,
             sub=entity.fence.sub,
         )
-        self._env.acknowledge(source, ack)
+        if source == OWN_SOURCE:
+            self._env.own_inputs.tell(ack)
+        else:
+            self._env.acknowledge(source, ack)
 
     def made_durable(self, entity: _Recipient, applied: Mapping[str, int]) -> None:
         """A copy with the inputs `applied`, by source, is kept; sources for which that is news are told."""

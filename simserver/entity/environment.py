@@ -7,6 +7,7 @@ from batonpass.authority.wire.transfer import InputAck, NotOwner
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.feed import CommitFeed
+from batonpass.simserver.entity.own_inputs import OwnInputAcks
 from batonpass.simserver.entity.sleep import Rounds
 from batonpass.simserver.entity.world_faults import WorldFaults
 from batonpass.simserver.world.api import World
@@ -43,5 +44,7 @@ class EntityEnvironment:
     rounds: Rounds = field(default_factory=Rounds)
     # Where it is told what changes the entities.
     feed: CommitFeed = field(default_factory=CommitFeed)
+    # What became of the inputs that this server gives itself is told there.
+    own_inputs: OwnInputAcks = field(default_factory=OwnInputAcks)
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)

@@ -2,13 +2,16 @@
 
 import re
 
+import pytest
+
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.names import NAME_PATTERN
-from batonpass.simserver.entity.acceptance import OWN_SOURCE
+from batonpass.authority.wire.transfer import InputAck
 from batonpass.simserver.entity.feed import Committed
 from batonpass.simserver.entity.inputs import MAX_PENDING, EntityInbox
+from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from tests.simserver.stage import ADA, Stage, Tally, feed, inspect, ticks
 
@@ -26,6 +29,25 @@ async def test_they_are_applied_in_order_beside_those_of_the_owner_and_the_feed_
     assert batch is not None
     [committed] = [one for one in batch.events if isinstance(one, Committed)]
     assert [(one.source, one.data) for one in committed.inputs[:2]] == [(OWN_SOURCE, b"one"), (OWN_SOURCE, b"two")]
+
+
+async def test_the_server_is_told_how_far_they_are_applied_and_one_listener_that_fails_is_dropped_alone(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, heard = Stage(system, world=Tally()), list[tuple[int, int]]()
+
+    def fails(_ack: InputAck) -> None:
+        raise ZeroDivisionError
+
+    stage.environment.own_inputs.listen(fails)
+    stage.environment.own_inputs.listen(lambda ack: heard.append((ack.applied, ack.durable)))
+    actor = stage.start(stage.fresh("tally"))
+    for _ in range(2):
+        actor.life.take_own_input(b"x")
+        ticks(actor)
+        await inspect(actor)
+    assert heard == [(1, 1), (2, 2)], "where no copies are kept all is as durable as it can be"
+    assert len(caplog.records) == 1
 
 
 async def test_no_peer_is_told_of_them_and_none_can_give_inputs_as_the_server(system: System) -> None:
