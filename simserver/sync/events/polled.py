@@ -13,7 +13,7 @@ from typing import Final
 from batonpass.simserver.sync.events.limits import TICK_MS, StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
-from batonpass.simserver.sync.events.stream import EventStream
+from batonpass.simserver.sync.events.stream import StreamMachine
 
 __all__ = ["PolledStreams"]
 
@@ -24,7 +24,7 @@ _NS_PER_MS: Final = 1_000_000
 class _Polled:
     """A stream, the time up to which it has ticked, and when it was last asked for."""
 
-    stream: EventStream
+    stream: StreamMachine
     ticked_ms: int
     asked_ms: int
 
@@ -58,7 +58,7 @@ class PolledStreams:
         self._asked(name, polled, now_ms)
         return reply
 
-    def begin(self, name: str, now_ns: int) -> EventStream:
+    def begin(self, name: str, now_ns: int) -> StreamMachine:
         """A stream, begun here and now if there is none of this name. Raises StreamRefusal: there are too many."""
         now_ms = self._pass_time(now_ns)
         polled = self._streams.get(name) or self._new(now_ms)
@@ -73,7 +73,7 @@ class PolledStreams:
             raise StreamRefusal(
                 RefusalCode.TOO_MANY_STREAMS, f"there are {present} streams: come back when one has ended"
             )
-        return _Polled(EventStream(self._new_incarnation(), self.limits), now_ms, now_ms)
+        return _Polled(StreamMachine(self._new_incarnation(), self.limits), now_ms, now_ms)
 
     def reply_for(self, name: str, private_id: str, known: int, now_ns: int) -> StreamReply:
         """What a client is told whose connection is open, after `known`. Raises StreamRefusal."""
@@ -82,7 +82,7 @@ class PolledStreams:
         self._asked(name, self._streams[name], self._clock_ns // _NS_PER_MS)
         return stream.reply_for(private_id, known)
 
-    def find(self, name: str, now_ns: int) -> EventStream:
+    def find(self, name: str, now_ns: int) -> StreamMachine:
         """A stream, at its present tick. Raises StreamRefusal: there is none of this name."""
         now_ms = self._pass_time(now_ns)
         polled = self._streams.get(name)

@@ -12,7 +12,7 @@ Three steps change it, and nothing else:
 and every client has the same events at the same ticks. The events of a tick are in the order of the log.
 
 `now_ms` is the stream's own clock: it never goes backwards, and the server that takes a stream over continues it from
-`EventStream.now_ms`. With it only silence and rates are measured.
+`StreamMachine.now_ms`. With it only silence and rates are measured.
 
 The whole of a stream is plain data (`as_data`, `from_data`), the same for the same steps.
 """
@@ -34,7 +34,7 @@ from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
 from batonpass.simserver.sync.events.votes import HashVotes
 
-__all__ = ["CONNECT", "DISCONNECT", "RESERVED_MARKS", "RESET", "SERVER", "EventStream"]
+__all__ = ["CONNECT", "DISCONNECT", "RESERVED_MARKS", "RESET", "SERVER", "StreamMachine"]
 
 RESET: Final = "_a"
 CONNECT: Final = "_c"
@@ -49,7 +49,7 @@ _FORMAT: Final = 1
 _MILLI: Final = 1_000
 
 
-class EventStream:
+class StreamMachine:
     """The stream machine.
 
     Args:
@@ -336,7 +336,7 @@ class EventStream:
         }
 
     @classmethod
-    def from_data(cls, data: dict[str, Any], limits: StreamLimits | None = None) -> "EventStream":
+    def from_data(cls, data: dict[str, Any], limits: StreamLimits | None = None) -> "StreamMachine":
         """The stream of which `as_data` gave this. Raises ValueError: the data has a form of a later release."""
         if data["format"] != _FORMAT:
             raise ValueError(f"a stream of format {data['format']}; this release reads {_FORMAT}")
