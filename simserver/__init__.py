@@ -10,6 +10,7 @@
     lease            the lease: keeping and renewing it
     net              the home instance's client, and messages on their way
     world            what a simulation is: three pure functions, yours to write (`api`); `demo_balls` is one
+    sync             simulations that clients compute from a shared stream of events
 
 Never imports `homeserver`.
 """
