@@ -55,7 +55,7 @@ class TickRecord(NamedTuple):
 
 
 class SimFailed(RuntimeError):
-    """A tick raised an error, so the state is half of it: restore a snapshot, or follow the stream from its beginning."""
+    """A tick raised an error, so the state is half of it: restore a snapshot, or start over."""
 
 
 class SimDriver:

@@ -123,7 +123,7 @@ def accept(kind: type[SimEntity], name: str, value: Any) -> Any:
 
 
 @functools.cache
-def fields_of(kind: type[SimEntity]) -> Mapping[str, _Field]:
+def fields_of(kind: type[Any]) -> Mapping[str, _Field]:
     """Return the fields that a class declares, in the order of their encoding.
 
     Raises:

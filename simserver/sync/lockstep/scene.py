@@ -75,7 +75,7 @@ class Scene:
             self.entities.pop(id).sim_exit()
 
     def encoded(self) -> bytes:
-        """Return the canonical bytes of the whole state. In trace mode, nothing is taken from what was encoded before."""
+        """Return the canonical bytes of the whole state; in trace mode, all of it is encoded afresh."""
         rows = [entity.encoded(afresh=self._guard.traced) for entity in self.entities.values()]
         pending = [encode_row(*spawn) for spawn in self._spawns] + [encode([id]) for id in self._removals]
         parts = (
@@ -88,7 +88,7 @@ class Scene:
         return b"\xa5" + b"".join(encode(name) + part for name, part in zip(_FORM, parts, strict=True))
 
     def restore(self, data: bytes) -> None:
-        """Become the state of these bytes, which may come from anybody. Raises `SnapshotRefused`, and is unchanged then."""
+        """Become the state of bytes that may come from anybody. Raises `SnapshotRefused`, and is unchanged then."""
         other = Scene(self._sim, self._guard, self._kinds.values())
         try:
             other._read(data)
@@ -134,7 +134,7 @@ def _count(value: Any) -> int:
 
 
 def _array(members: list[bytes]) -> bytes:
-    """The canonical bytes of an array of members that are encoded already: the head of a length is that of an integer."""
+    """The canonical bytes of an array of encoded members: the head of a length is like that of an integer."""
     head = bytearray(cbor2.dumps(len(members)))
     head[0] |= 0x80
     return bytes(head) + b"".join(members)

@@ -18,7 +18,7 @@ class Player(SimEntity):
 
 class Board(SimEntity):
     order: tuple[str, ...] = ()
-    popped: Mapping[str, int] = {}  # noqa: RUF012 — a field's default, which is frozen
+    popped: Mapping[str, int] = {}
     best: str | None = None
 
 
@@ -84,7 +84,7 @@ class Bouncers(SimDriver):
             order = [player.public_id for player in self.entities(Player)]
             draws.shuffle(order)
             for board in self.entities(Board):
-                board.order = order
+                board.order = tuple(order)
 
     def on_tick(self, tick: int) -> None:
         draws = self.get_random()

@@ -1,6 +1,6 @@
-"""Writes the vectors beside it, for implementations in other languages: `python -m tests.simserver.sync.lockstep.write_vectors`.
+"""Writes the vectors beside it, for implementations in other languages.
 
-They are part of the specification in docs/lockstep.md: a change of them is a change of the protocol.
+Call it by `python -m tests.simserver.sync.lockstep.write_vectors`. They are part of the specification in docs/lockstep.md: a change of them is a change of the protocol.
 """
 
 import json
