@@ -1,6 +1,5 @@
 """Ways to keep copies of a simulation in step beside hand-overs. So far one: clients replay one stream of events.
 
     events     the server's side: streams, their clients, votes and snapshots; pure, it knows nothing of any game
-
-Rooms here import nothing else of `simserver`.
+    lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
 """
