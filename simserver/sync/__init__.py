@@ -1,0 +1,6 @@
+"""Ways to keep copies of a simulation in step beside hand-overs. So far one: clients replay one stream of events.
+
+    events     the server's side: streams, their clients, votes and snapshots; pure, it knows nothing of any game
+
+Rooms here import nothing else of `simserver`.
+"""
