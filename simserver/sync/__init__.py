@@ -1,0 +1,4 @@
+"""Ways to keep copies of a simulation in step beside hand-overs. So far one: clients replay one stream of events.
+
+lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
+"""

@@ -1,0 +1,256 @@
+"""`SimDriver`: what a game is a class of. It computes the states of a stream's ticks, equal on every client.
+
+A tick, in this order (seed 004 and its descendant SimClient):
+
+1. The generator is drawn once.
+2. `on_tick`, then `sim_tick` of every entity in the order of spawning.
+3. The events of the tick in the order of the log: `on_reset`, `on_connect`, `on_disconnect`, `on_client_event`.
+4. The tick's number grows by one.
+5. What was spawned enters, then what was removed leaves; what these ask for waits for the next tick.
+6. The hash of the state is taken.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+
+from batonpass.simserver.sync.lockstep.acts import Act, OutsideOfTick, StepGuard
+from batonpass.simserver.sync.lockstep.canonical import state_hash
+from batonpass.simserver.sync.lockstep.entity import SimEntity
+from batonpass.simserver.sync.lockstep.generator import Xoshiro128
+from batonpass.simserver.sync.lockstep.scene import Scene
+
+__all__ = ["KEPT_TICKS", "SimDriver", "SimEvent", "SimFailed", "TickRecord"]
+
+KEPT_TICKS: Final = 200
+"""Ticks of which records are kept, for desync reports: ten seconds."""
+KEPT_BYTES: Final = 16 * 1024 * 1024
+MAX_SENT: Final = 1000
+SERVER: Final = "_"
+"""The origin of the server's own events."""
+
+_E = TypeVar("_E", bound=SimEntity)
+
+
+class SimEvent(NamedTuple):
+    """An event of a stream."""
+
+    tick: int
+    type: str
+    origin: str
+    body: str
+
+
+class TickRecord(NamedTuple):
+    """What is kept of a tick that was computed."""
+
+    tick: int
+    """How many ticks had been computed with it."""
+    hash: str
+    state: bytes
+    """The snapshot after it."""
+    events: tuple[SimEvent, ...]
+    acts: tuple[Act, ...] | None
+    """Its draws and writes, in trace mode."""
+
+
+class SimFailed(RuntimeError):
+    """A tick raised an error, so the state is half of it: restore a snapshot, or start over."""
+
+
+class SimDriver:
+    """A game: say in `kinds` which entities it has, and override the callbacks that you need.
+
+    All that is to be equal on every client is in entities. The class's own attributes (a screen, a socket) can be
+    written outside of ticks only, and callbacks must not read what is not in entities.
+
+    Args:
+        trace: whether draws and writes are kept with their call sites, at two to four times the cost of a tick.
+        kept_ticks: how many ticks are kept for desync reports.
+    """
+
+    kinds: ClassVar[tuple[type[SimEntity], ...]] = ()
+
+    def __init__(self, *, trace: bool = False, kept_ticks: int = KEPT_TICKS) -> None:
+        self._guard: Final = StepGuard(traced=trace)
+        self._scene: Final = Scene(self, self._guard, self.kinds)
+        self._records: Final[deque[TickRecord]] = deque(maxlen=kept_ticks)
+        self._sent: Final[deque[tuple[str, str]]] = deque()
+        self._failed_tick: int | None = None
+        self._keep((), self._scene.encoded())
+
+    # What a game overrides.
+
+    def on_reset(self, seed: str) -> None:
+        """Build the scene: everything was cleared, and the generator is that of `seed`."""
+
+    def on_connect(self, public_id: str) -> None:
+        """Take note of a client that has come."""
+
+    def on_disconnect(self, public_id: str) -> None:
+        """Take note of a client that has gone."""
+
+    def on_client_event(self, type: str, origin: str, body: str) -> None:
+        """Act on an event of the client with the public id `origin`. Anybody may have written type and body."""
+
+    def on_tick(self, tick: int) -> None:
+        """Called in each tick, before entities."""
+
+    # What a game calls.
+
+    @property
+    def tick(self) -> int:
+        """How many ticks have been computed."""
+        return self._scene.tick
+
+    def get_random(self) -> Xoshiro128:
+        """Return the one generator. Raises `OutsideOfTick`."""
+        self._guard.require_open("the generator is used")
+        return self._scene.generator
+
+    def spawn(self, kind: type[SimEntity], **fields: Any) -> int:
+        """Ask for an entity, which is there at the end of the tick, and return its id.
+
+        Raises:
+            OutsideOfTick: no tick or event is under way.
+            FieldRefused, NotCanonical: a field does not take its value.
+        """
+        self._guard.require_open(f"{kind.__name__} is spawned")
+        return self._scene.spawn(kind, fields)
+
+    def remove(self, entity: SimEntity | int) -> None:
+        """Ask for an entity, or the one with this id, to leave at the end of the tick.
+
+        Raises:
+            OutsideOfTick: no tick or event is under way.
+            KeyError: there is none.
+        """
+        id = entity.id if isinstance(entity, SimEntity) else entity
+        self._guard.require_open(f"entity {id} is removed")
+        self._scene.remove(id)
+
+    def entity(self, id: int) -> SimEntity | None:
+        """Return the entity with this id, or None."""
+        return self._scene.entities.get(id)
+
+    def entities(self, kind: type[_E]) -> list[_E]:
+        """Return the entities of a class in the order of spawning; `SimEntity` gives all of them."""
+        return [entity for entity in self._scene.entities.values() if isinstance(entity, kind)]
+
+    def send_event(self, type: str, body: str = "") -> None:
+        """Post an event. It has no effect until it comes back in `on_client_event`, on all clients in the same tick.
+
+        Raises:
+            ValueError: the type is the server's, or nothing takes events and there are 1000 already.
+        """
+        if not type or type[0] in "_$":
+            raise ValueError(f"{type!r}: a type is a text that does not begin with _ or $, which are the server's")
+        if len(self._sent) >= MAX_SENT:
+            raise ValueError(f"{MAX_SENT} events wait to be sent: send fewer, or run a follower that takes them")
+        self._sent.append((type, body))
+
+    # What followers, replays and tools call.
+
+    def step(self, events: Iterable[SimEvent]) -> str:
+        """Compute one tick with its events, in their order, and return the hash of the state after it.
+
+        Raises:
+            SimFailed: an earlier tick failed. What the game's code raises is let through, and this tick failed.
+        """
+        scene, guard, happened = self._scene, self._guard, tuple(events)
+        self._require_whole()
+        guard.acts = []
+        self._failed_tick = scene.tick
+        guard.open = True
+        try:
+            Xoshiro128.next(scene.generator)
+            self.on_tick(scene.tick)
+            for entity in scene.entities.values():
+                entity.sim_tick()
+            for event in happened:
+                self._dispatch(event)
+            scene.tick += 1
+            scene.flush()
+            state = scene.encoded()
+        finally:
+            guard.open = False
+        self._failed_tick = None
+        return self._keep(happened, state)
+
+    def snapshot(self) -> bytes:
+        """Return the canonical bytes of the state."""
+        return self._records[-1].state
+
+    def restore(self, snapshot: bytes) -> None:
+        """Become the state of a snapshot, which may come from anybody. Raises `SnapshotRefused`."""
+        self._scene.restore(snapshot)
+        self._failed_tick = None
+        self._records.clear()
+        self._keep((), snapshot)
+
+    def start_over(self) -> None:
+        """Become the state before the first tick, for a stream that begins anew."""
+        self._scene.tick = 0
+        self._scene.clear("")
+        self._failed_tick = None
+        self._records.clear()
+        self._keep((), self._scene.encoded())
+
+    def state_hash(self) -> str:
+        """Return the hash of the state, as taken after the last tick."""
+        return self._records[-1].hash
+
+    def record(self, tick: int) -> TickRecord | None:
+        """Return what is kept of a tick, or None if it is too old, or not computed here."""
+        return next((kept for kept in reversed(self._records) if kept.tick == tick), None)
+
+    def records(self) -> Iterator[TickRecord]:
+        """Give what is kept, in order."""
+        yield from self._records
+
+    def take_sent(self) -> list[tuple[str, str]]:
+        """Return types and bodies of the events that were posted since the last call."""
+        taken = list(self._sent)
+        self._sent.clear()
+        return taken
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        guard: StepGuard | None = self.__dict__.get("_guard")
+        if guard is not None and guard.open:
+            raise OutsideOfTick(
+                f"{type(self).__name__}.{name} is written within a tick: snapshots would not have it; "
+                "keep it in a field of an entity"
+            )
+        super().__setattr__(name, value)
+
+    def _dispatch(self, event: SimEvent) -> None:
+        match event.type if event.origin == SERVER else "":
+            case "_a":
+                self._scene.clear(event.body)
+                self.on_reset(event.body)
+            case "_c":
+                self.on_connect(event.body)
+            case "_d":
+                self.on_disconnect(event.body)
+            case _:
+                self.on_client_event(event.type, event.origin, event.body)
+
+    def _keep(self, events: tuple[SimEvent, ...], state: bytes) -> str:
+        acts = tuple(self._guard.acts) if self._guard.traced else None
+        hashed = state_hash(state)
+        self._drawn = self._scene.generator.state
+        self._records.append(TickRecord(self._scene.tick, hashed, state, events, acts))
+        while len(self._records) > 1 and len(self._records) * len(state) > KEPT_BYTES:
+            self._records.popleft()
+        return hashed
+
+    def _require_whole(self) -> None:
+        if self._failed_tick is not None:
+            raise SimFailed(f"tick {self._failed_tick} failed half-way: restore a snapshot, or start over")
+        # By a reference to the generator that was kept from a tick.
+        if self._scene.generator.state != self._drawn:
+            raise OutsideOfTick("the generator was drawn between two ticks: other clients would not do it")
+        if self._guard.traced and self._scene.encoded() != self._records[-1].state:
+            raise OutsideOfTick(
+                "a field was changed between two ticks, around the driver: other clients would not do it"
+            )
