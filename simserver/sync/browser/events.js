@@ -1276,9 +1276,15 @@ export class StreamClient extends EventTarget {
   }
 
   #sleep(ms) {
+    const { signal } = this.#stop;
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      this.#stop.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+      const done = () => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      signal.addEventListener("abort", done);
     });
   }
 
