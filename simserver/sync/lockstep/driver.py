@@ -1,12 +1,13 @@
 """`SimDriver`: what a game is a class of. It computes the states of a stream's ticks, equal on every client.
 
-A tick, in this order (seed 004 and its descendant SimClient):
+The state at tick n holds every event of the stream up to and at n. A step from n - 1 to n, in this order (seed 004, and
+its descendant SimClient, which applies the events of n one tick later):
 
 1. The generator is drawn once.
 2. `on_tick`, then `sim_tick` of every entity in the order of spawning.
-3. The events of the tick in the order of the log: `on_reset`, `on_connect`, `on_disconnect`, `on_client_event`.
-4. The tick's number grows by one.
-5. What was spawned enters, then what was removed leaves; what these ask for waits for the next tick.
+3. The events of tick n in the order of the log: `on_reset`, `on_connect`, `on_disconnect`, `on_client_event`.
+4. `tick` becomes n.
+5. What was spawned enters, then what was removed leaves; what these ask for waits for the next step.
 6. The hash of the state is taken.
 """
 
@@ -94,7 +95,7 @@ class SimDriver:
         """Act on an event of the client with the public id `origin`. Anybody may have written type and body."""
 
     def on_tick(self, tick: int) -> None:
-        """Called in each tick, before entities."""
+        """Called in each step, before entities; `tick` is how many ticks had been computed before."""
 
     # What a game calls.
 

@@ -1,6 +1,7 @@
 """Writes the vectors beside it, for implementations in other languages.
 
-Call it by `python -m tests.simserver.sync.lockstep.write_vectors`. They are part of the specification in docs/lockstep.md: a change of them is a change of the protocol.
+Call it by `python -m tests.simserver.sync.lockstep.write_vectors`. The vectors are part of the specification in
+docs/lockstep.md: a change of them is a change of the protocol.
 """
 
 import json
@@ -82,7 +83,7 @@ def bouncers() -> Any:
     by_tick = {tick: list(group) for tick, group in groupby(events, lambda event: event.tick)}
     hashes, snapshots = [[0, game.state_hash()]], {}
     for tick in range(TICKS):
-        hashed = game.step(by_tick.get(tick, ()))
+        hashed = game.step(by_tick.get(tick + 1, ()))
         if (tick + 1) % 100 == 0 or tick < 5:
             hashes.append([tick + 1, hashed])
         if tick + 1 in (0, 1, 2, 100, 5000, TICKS):
