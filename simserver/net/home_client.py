@@ -358,6 +358,23 @@ class HomeClient:
         self._keys[name] = found
         return found
 
+    async def authority_of(self, entity: str) -> str | None:
+        """Which server simulates an entity, by this instance's log: a hint, that is not proved.
+
+        Empty if none does, None if there is no such entity.
+
+        Raises:
+            HomeUnreachable, HomeRefused: no member can say.
+        """
+        try:
+            record = await self._request("GET", f"/v1/entities/{entity}", params={"consistency": "local"})
+        except HomeRefused as error:
+            if error.code == "not_found":
+                return None
+            raise
+        authority = record.get("authority")
+        return authority if isinstance(authority, str) else ""
+
     async def _directory(self, params: dict[str, str]) -> list[DirectoryRow]:
         nonce, asked_ns = secrets.token_urlsafe(16), self._clock.monotonic_ns()
         is_of_home = "name" not in params or self.is_member(params["name"])

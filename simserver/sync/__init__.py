@@ -1,5 +1,6 @@
 """Ways to keep copies of a simulation in step beside hand-overs. So far one: clients replay one stream of events.
 
-    events     the server's side: streams, their clients, votes and snapshots; pure, it knows nothing of any game
-    lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
+events     the server's side: streams, their clients, votes and snapshots; pure, it knows nothing of any game
+hosting    streams as entities, which are handed over and fail over; what of them may be told
+lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
 """

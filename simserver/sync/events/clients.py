@@ -63,6 +63,11 @@ class StreamClients:
         self._limits: Final = limits
         self._next_public_id = 1
 
+    @property
+    def has_had_any(self) -> bool:
+        """Whether there ever was a client."""
+        return self._next_public_id > 1
+
     def find(self, key: bytes) -> ClientRecord | None:
         """The client, connected or not; None if the stream does not know it."""
         return self.connected.get(key) or self._gone.get(key)

@@ -77,6 +77,15 @@ class StreamMachine:
             self.tick = min(self.tick + ticks, MAX_TICK)
             self._votes.advance(self.tick)
 
+    def skip(self, ticks: int) -> None:
+        """Continue after ticks of which clients may have been told, and in which there were no events."""
+        self.tick = self.sent = min(max(self.tick, self.sent) + ticks, MAX_TICK)
+        self._votes.advance(self.tick)
+
+    def mark_sent(self) -> None:
+        """The present tick may be told from now on: what is put into the stream next gets a later one."""
+        self.sent = self.tick
+
     def expire(self, now_ms: int) -> None:
         """Disconnect every client that was silent for too long, though no client asks."""
         self._expire(now_ms, but=None)
@@ -90,6 +99,19 @@ class StreamMachine:
 
     def apply(self, request: StreamRequest, now_ms: int) -> StreamReply:
         """Take a request and answer it. Raises StreamRefusal: nothing of the request was taken."""
+        known, offset, reset = self._take_in(request, now_ms)
+        return self._reply(self._clients.find(key_of(request.private_id)), known, offset, reset=reset)
+
+    def take(self, request: StreamRequest, now_ms: int) -> int:
+        """Take a request that is answered later by `reply_for`: up to which number the client's events are taken.
+
+        Raises StreamRefusal: nothing of the request was taken.
+        """
+        self._take_in(request, now_ms)
+        client = self._clients.find(key_of(request.private_id))
+        return 0 if client is None else client.acked
+
+    def _take_in(self, request: StreamRequest, now_ms: int) -> tuple[int, int, bool]:
         key = key_of(request.private_id)
         self._expire(now_ms, but=key)
         client = self._clients.find(key)
@@ -110,20 +132,29 @@ class StreamMachine:
             self._take(key, client, request, events, is_ours=is_ours)
         if request.leave and key in self._clients.connected:
             self._disconnect(key)
-        return self._reply(self._clients.find(key), known, offset, reset=reset)
+        return known, offset, reset
 
-    def reply_for(self, private_id: str, known: int) -> StreamReply:
+    def answer(self, request: StreamRequest, upto: int) -> StreamReply:
+        """Answer a request that was taken, as if the stream were at the tick `upto`, which it has passed.
+
+        Raises StreamRefusal: the stream has dropped what it would have to tell.
+        """
+        client = self._clients.find(key_of(request.private_id))
+        known, offset, reset = self._place(request, client)
+        return self._reply(client, known, offset, reset=reset, upto=upto)
+
+    def reply_for(self, private_id: str, known: int, upto: int | None = None) -> StreamReply:
         """What a client is told that asked before: all after `known`, the last tick that it was told.
 
-        Changes nothing but what is sent. Raises StreamRefusal: the stream does not know the client, or has dropped
-        what it would have to tell.
+        With `upto`, as if the stream were at that tick, which it has passed. Changes nothing but what is sent.
+        Raises StreamRefusal: the stream does not know the client, or has dropped what it would have to tell.
         """
         client = self._clients.find(key_of(private_id))
         if client is None:
             raise StreamRefusal(RefusalCode.UNKNOWN_CLIENT, "this stream does not know the client: ask with POST first")
         place = max(0, known - client.offset)
         self._require_history(place)
-        return self._reply(client, place, client.offset)
+        return self._reply(client, place, client.offset, upto=upto)
 
     def hear(self, private_id: str, now_ms: int) -> bool:
         """A connection of this client is open: it is not silent. Returns whether it is connected to the stream."""
@@ -216,14 +247,17 @@ class StreamMachine:
         self._append(DISCONNECT, SERVER, client.public_id)
         self._votes.connection(client.public_id, connected=False, tick=self.sent + 1)
 
-    def _reply(self, client: ClientRecord | None, known: int, offset: int, *, reset: bool = False) -> StreamReply:
+    def _reply(
+        self, client: ClientRecord | None, known: int, offset: int, *, reset: bool = False, upto: int | None = None
+    ) -> StreamReply:
         self.sent = self.tick
-        events, states = self._log.between(known, self.tick), self._clients.states_after(known)
+        tick = self.tick if upto is None else upto
+        events, states = self._log.between(known, tick), self._clients.states_after(known)
         if offset:
             events = tuple(event._replace(tick=event.tick + offset) for event in events)
             states = tuple(row._replace(tick=row.tick + offset) for row in states)
         return StreamReply(
-            tick=self.tick + offset,
+            tick=tick + offset,
             events=events,
             states=states,
             public_id="" if client is None else client.public_id,
@@ -306,10 +340,19 @@ class StreamMachine:
 
     # What there is
 
+    def is_connected(self, private_id: str) -> bool:
+        """Whether this client is connected."""
+        return key_of(private_id) in self._clients.connected
+
     @property
     def connected(self) -> int:
         """How many clients are connected."""
         return len(self._clients.connected)
+
+    @property
+    def has_had_clients(self) -> bool:
+        """Whether any client was ever told anything of it."""
+        return self._clients.has_had_any
 
     @property
     def oldest(self) -> int:

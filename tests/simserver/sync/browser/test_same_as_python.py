@@ -146,7 +146,12 @@ def test_ten_thousand_ticks_of_a_game_have_the_hashes_of_python(node: Node) -> N
 def an_evening() -> list[list[Any]]:
     """A log of the example: players who come, go, come back and steer."""
     dice = random.Random(4)
-    log: list[list[Any]] = [[1, "_a", "_", "an evening"], [1, "_c", "_", "1"], [3, "_c", "_", "2"], [90, "_c", "_", "3"]]
+    log: list[list[Any]] = [
+        [1, "_a", "_", "an evening"],
+        [1, "_c", "_", "1"],
+        [3, "_c", "_", "2"],
+        [90, "_c", "_", "3"],
+    ]
     for tick in range(100, 2000):
         if tick % 400 == 0:
             log += [[tick, "_d", "_", str(tick // 400)], [tick, "_c", "_", str(tick // 400)]]

@@ -1,0 +1,344 @@
+"""The streams that this server simulates, as clients ask for them: inputs in, replies out.
+
+What changes a stream is an input of its entity, and is answered when its tick may be told (`publication`). A question
+that changes nothing is answered at once, from what may be told. A server that does not simulate the stream says which
+one does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import trio
+
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.simserver.durability.creation_barrier import EntityCopies
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.feed import Committed
+from batonpass.simserver.entity.own_inputs import OWN_SOURCE
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.sync.events.messages import DesyncNotice, StreamReply, StreamRequest
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
+from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
+from batonpass.simserver.sync.events.stream import StreamMachine
+from batonpass.simserver.sync.hosting.inputs import (
+    DumpGiven,
+    Heard,
+    SnapshotGiven,
+    StreamInput,
+    disguised,
+    encoded_input,
+)
+from batonpass.simserver.sync.hosting.publication import StreamPublication
+from batonpass.simserver.sync.hosting.world import KIND, EventStreams, Outcome
+
+__all__ = ["EntityWhereabouts", "HostedStreams", "StreamElsewhere", "StreamUnavailable", "entity_of"]
+
+# Less than a third of the silence after which a client counts as gone.
+HEAR_EVERY_S: Final = 2.0
+# A hand-over freezes a stream for milliseconds; a takeover takes seconds, and clients ask again.
+PATIENCE_S: Final = 3.0
+MAX_WAITING: Final = 4_096
+_LOOK_AGAIN_S: Final = 0.05
+
+
+class StreamElsewhere(Exception):
+    """Another server simulates the stream."""
+
+    def __init__(self, server: str) -> None:
+        super().__init__(f"{server} simulates this stream")
+        self.server: Final = server
+
+
+class StreamUnavailable(Exception):
+    """No server can answer for the stream at this moment: ask again."""
+
+
+class EntityWhereabouts(Protocol):
+    """Who simulates an entity, by its home instance."""
+
+    async def authority_of(self, entity: str) -> str | None:
+        """The server's name, empty if there is none at this moment; None if there is no such entity.
+
+        Raises:
+            HomeUnreachable, HomeRefused: that is not known at this moment.
+        """
+
+
+def entity_of(instance: str, stream: str) -> str:
+    """The entity that is a stream; names of streams are those of entities, up to 56 letters, digits, - and _.
+
+    Raises StreamRefusal: there can be no stream of this name.
+    """
+    if not (0 < len(stream) <= 56 and stream.isascii() and stream.replace("-", "a").replace("_", "a").isalnum()):
+        raise StreamRefusal(RefusalCode.BAD_PATH, f"{stream!r:.80} names no stream: use letters, digits, - and _")
+    return f"{instance}.{KIND}-{stream}"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request whose input waits for its tick."""
+
+    tick: int | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """One stream of this server, under one fence."""
+
+    fence: Fence
+    publication: StreamPublication
+    newest: int
+    # Who was heard of since that was last said to the stream.
+    heard: set[str] = field(default_factory=set)
+    acked: dict[str, int] = field(default_factory=dict)
+
+
+class HostedStreams:
+    """The streams of one server; `serve` has to run."""
+
+    def __init__(
+        self,
+        instance: str,
+        world: EventStreams,
+        environment: EntityEnvironment,
+        holdings: Holdings,
+        copies: EntityCopies,
+        whereabouts: EntityWhereabouts,
+        clock: Clock,
+        count: Callable[[str], None],
+    ) -> None:
+        self._instance: Final = instance
+        self._world: Final = world
+        self._environment: Final = environment
+        self._holdings: Final = holdings
+        self._copies: Final = copies
+        self._whereabouts: Final = whereabouts
+        self._clock: Final = clock
+        self._count: Final = count
+        self._hosted: Final[dict[str, _Hosted]] = {}
+        self._waiting: Final[dict[str, dict[int, _Waiting]]] = {}
+        self._acknowledged: Final[set[str]] = set()
+        self._bell: Final = clock.bell()
+        self._told: Final = trio.lowlevel.ParkingLot()
+        self._feed: Final = holdings.feed.follow("streams", self._bell.ring)
+        environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
+
+    # --- what happens to streams -----------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follow the streams, have copies made of what changes, and tell of what is kept, until cancelled."""
+        task_status.started()
+        next_ns = 0
+        while True:
+            await self._bell.wait(HEAR_EVERY_S / 2)
+            due: dict[str, Holding] = {}
+            while (batch := self._feed.take()) is not None:
+                if batch.missed:
+                    self._count("stream_ticks_missed")
+                    self._hosted.clear()
+                for event in batch.events:
+                    if isinstance(event, Committed) and self._has_ticked(event):
+                        due[event.entity] = self._holdings.get(event.entity)  # type: ignore[assignment]
+            for entity in self._acknowledged | due.keys():
+                self._learn_kept(entity)
+            self._acknowledged.clear()
+            self._told.unpark_all()
+            if due:
+                await self._copies.copy_now(list(due.values()))
+            if self._clock.monotonic_ns() >= next_ns:
+                next_ns = self._clock.monotonic_ns() + round(HEAR_EVERY_S * 1e9)
+                self._say_who_was_heard()
+
+    def _is_acknowledged(self, entity: str) -> None:
+        self._acknowledged.add(entity)
+        self._bell.ring()
+
+    def _has_ticked(self, event: Committed) -> bool:
+        """A tick of an entity; whether it is a stream of which a copy is needed."""
+        holding = self._holdings.get(event.entity)
+        if holding is None or holding.life.kind != KIND or holding.fence != event.fence:
+            return False
+        before, after = event.before, event.after
+        hosted = self._hosted.get(event.entity)
+        if hosted is None or hosted.fence != event.fence:
+            hosted = _Hosted(event.fence, StreamPublication(before["tick"]), before["tick"])
+            self._hosted[event.entity] = hosted
+        tick, log = after["tick"], after["log"]
+        changed = after is not before and bool(log) and log[-1][0] >= tick
+        numbers = [item.seq for item in event.inputs if item.source == OWN_SOURCE]
+        hosted.newest = tick
+        hosted.publication.committed(tick, max(numbers, default=None), changed=changed)
+        waiting = self._waiting.get(event.entity, {})
+        for number in numbers:
+            outcome = self._world.outcomes.pop((event.entity, number), Outcome())
+            if (one := waiting.pop(number, None)) is not None:
+                one.outcome, one.tick = outcome, tick
+        if hosted.publication.owes_number:
+            holding.life.take_own_input(encoded_input(Heard()))
+        return changed or bool(numbers)
+
+    def _learn_kept(self, entity: str) -> None:
+        holding, hosted = self._holdings.get(entity), self._hosted.get(entity)
+        if holding is None:
+            self._hosted.pop(entity, None)
+            return
+        if hosted is not None and hosted.fence == holding.fence:
+            hosted.publication.kept(self._kept_number(holding.life))
+
+    def _kept_number(self, life: Life) -> int:
+        if not self._environment.keeps_copies():
+            return life.applied(OWN_SOURCE) or 0
+        return life.acceptance.durable.get(OWN_SOURCE, 0)
+
+    def _say_who_was_heard(self) -> None:
+        for entity, hosted in list(self._hosted.items()):
+            holding = self._holdings.get(entity)
+            if holding is None:
+                del self._hosted[entity]
+            elif hosted.heard and holding.life.take_own_input(encoded_input(Heard(tuple(sorted(hosted.heard))))):
+                hosted.heard.clear()
+
+    # --- what clients ask ------------------------------------------------------------------------------------------
+
+    async def request(self, stream: str, request: StreamRequest) -> StreamReply:
+        """Take a request and answer it once that cannot be taken back any more.
+
+        Raises StreamRefusal, StreamElsewhere, StreamUnavailable: it was not taken, or perhaps was, with the last one.
+        """
+        entity = entity_of(self._instance, stream)
+        request = replace(request, private_id=disguised(request.private_id))
+        hosted = self._hosted.get(entity)
+        if hosted is None or not self._changes_nothing(entity, hosted, request):
+            await self._given(entity, request)
+        return self._answered(entity, request)
+
+    async def next_reply(self, stream: str, private_id: str, known: int) -> StreamReply:
+        """What a client is told whose connection is open, as soon as there is a tick after `known`.
+
+        Raises StreamRefusal, StreamElsewhere, StreamUnavailable: the connection has to end.
+        """
+        entity, client = entity_of(self._instance, stream), disguised(private_id)
+        while True:
+            hosted = self._hosted.get(entity)
+            live = self._world.stream_of(entity)
+            if hosted is None or live is None or self._holdings.get(entity) is None:
+                await self._here(entity)
+                await self._look_again()
+                continue
+            hosted.heard.add(client)
+            reply = live.reply_for(client, known, hosted.publication.tick)
+            if reply.tick > known:
+                return self._with_acked(hosted, client, reply)
+            await self._look_again()
+
+    async def offer_snapshot(self, stream: str, private_id: str, offer: SnapshotOffer) -> None:
+        """As `StreamMachine.offer_snapshot`; raises as `request` does."""
+        await self._given(entity_of(self._instance, stream), SnapshotGiven(disguised(private_id), offer))
+
+    async def store_dump(self, stream: str, private_id: str, tick: int, dump: str) -> None:
+        """As `StreamMachine.store_dump`; raises as `request` does."""
+        await self._given(entity_of(self._instance, stream), DumpGiven(disguised(private_id), tick, dump))
+
+    async def snapshot(self, stream: str) -> TrustedSnapshot | None:
+        """The trusted snapshot, if there is one; raises as `request` does."""
+        return (await self._stream(stream)).snapshot
+
+    async def desync(self, stream: str) -> tuple[DesyncNotice | None, dict[str, tuple[str, str]]]:
+        """The last desync, and the dumps of it by hash; raises as `request` does."""
+        live = await self._stream(stream)
+        return live.desync, live.dumps
+
+    async def _stream(self, stream: str) -> StreamMachine:
+        entity = entity_of(self._instance, stream)
+        await self._here(entity)
+        live = self._world.stream_of(entity)
+        if live is None:
+            raise StreamUnavailable(f"{stream} has not had its first tick here: ask again")
+        return live
+
+    def _changes_nothing(self, entity: str, hosted: _Hosted, request: StreamRequest) -> bool:
+        """Whether this is a question of a client that is connected, and of nothing but what may be told."""
+        live = self._world.stream_of(entity)
+        if live is None or request.events or request.state is not None or request.leave or request.hashes:
+            return False
+        is_plain = request.incarnation in {None, live.incarnation} and request.known <= hosted.publication.tick
+        if not is_plain or not live.is_connected(request.private_id):
+            return False
+        hosted.heard.add(request.private_id)
+        return True
+
+    def _answered(self, entity: str, request: StreamRequest) -> StreamReply:
+        hosted, live = self._hosted.get(entity), self._world.stream_of(entity)
+        if hosted is None or live is None:
+            raise StreamUnavailable("the stream has just left: ask again")
+        reply = live.answer(request, hosted.publication.tick)
+        return self._with_acked(hosted, request.private_id, reply)
+
+    @staticmethod
+    def _with_acked(hosted: _Hosted, client: str, reply: StreamReply) -> StreamReply:
+        """The reply with what was taken of the client's events in ticks that may be told."""
+        if hosted.publication.tick >= hosted.newest:
+            return reply
+        return replace(reply, acked=hosted.acked.get(client, 0))
+
+    async def _given(self, entity: str, given: StreamInput) -> None:
+        """Have the stream apply this, and wait until that may be told."""
+        data, waiting = encoded_input(given), self._waiting.setdefault(entity, {})
+        with trio.move_on_after(PATIENCE_S):
+            while True:
+                holding = await self._here(entity)
+                if len(waiting) >= MAX_WAITING:
+                    raise StreamUnavailable(f"{len(waiting)} requests wait for {entity}: ask again later")
+                if number := holding.life.take_own_input(data):
+                    break
+                # It is frozen: it leaves, or is resumed.
+                await self._look_again()
+            one = waiting[number] = _Waiting()
+            try:
+                while not self._is_told(entity, one):
+                    if self._holdings.get(entity) is not holding:
+                        await self._here(entity)
+                        raise StreamUnavailable("the stream has left meanwhile: ask again")
+                    await self._look_again()
+            finally:
+                waiting.pop(number, None)
+            if one.outcome.refusal is not None:
+                raise one.outcome.refusal
+            if isinstance(given, StreamRequest):
+                self._hosted[entity].acked[given.private_id] = one.outcome.acked
+            return
+        self._count("stream_requests_late")
+        raise StreamUnavailable(f"{entity} did not answer within {PATIENCE_S:g} s: ask again")
+
+    def _is_told(self, entity: str, one: _Waiting) -> bool:
+        hosted = self._hosted.get(entity)
+        return one.tick is not None and hosted is not None and hosted.publication.tick >= one.tick
+
+    async def _here(self, entity: str) -> Holding:
+        """The entity, if it is here. Raises what says where else it is, or that there is none."""
+        holding = self._holdings.get(entity)
+        if holding is not None and not holding.life.over:
+            return holding
+        gone = self._holdings.gone(entity)
+        server = gone.moved_to if gone is not None else ""
+        if not server:
+            try:
+                known = await self._whereabouts.authority_of(entity)
+            except (HomeUnreachable, HomeRefused) as error:
+                raise StreamUnavailable(f"{entity} is not here, and home does not say where: ask again") from error
+            if known is None:
+                raise StreamRefusal(RefusalCode.UNKNOWN_STREAM, f"there is no entity {entity}: create it first")
+            server = known
+        if not server or server == self._environment.server:
+            raise StreamUnavailable(f"no server simulates {entity} at this moment: ask again")
+        raise StreamElsewhere(server)
+
+    async def _look_again(self) -> None:
+        """Wait until there is something new of streams, or a moment."""
+        with trio.move_on_after(_LOOK_AGAIN_S):
+            await self._told.park()

@@ -1,0 +1,242 @@
+"""Clients of a stream that is an entity: what they are told is kept, and where it is not simulated they hear where."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.own_inputs import OWN_SOURCE
+from batonpass.simserver.entity.table import Holding, Tombstone
+from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.sync.events.messages import PostedEvent, StreamReply, StreamRequest
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
+from batonpass.simserver.sync.hosting.host import HostedStreams, StreamElsewhere, StreamUnavailable, entity_of
+from batonpass.simserver.sync.hosting.world import EventStreams
+from tests.simserver.entity.test_passivation import Population
+from tests.simserver.ports import TrioClock
+
+INCARNATION = "0123456789abcdef" * 2
+GAME = "alpha.stream-game"
+
+
+class Copies:
+    """Backup replicas that keep what is copied, at once or when the test says so."""
+
+    def __init__(self) -> None:
+        self.answer = True
+        self.asked = 0
+        self._owed: list[tuple[Holding, dict[str, int]]] = []
+
+    async def copy_now(self, due: Sequence[Holding]) -> None:
+        for holding in due:
+            self.asked += 1
+            self._owed.append((holding, {OWN_SOURCE: holding.life.applied(OWN_SOURCE) or 0}))
+        if self.answer:
+            self.confirm()
+
+    def confirm(self) -> None:
+        owed, self._owed = self._owed, []
+        for holding, applied in owed:
+            holding.life.acceptance.made_durable(holding.life, applied)
+
+
+class Home:
+    """What the home instance says of entities."""
+
+    def __init__(self) -> None:
+        self.authority: str | None = None
+        self.answers = True
+
+    async def authority_of(self, _entity: str) -> str | None:
+        if not self.answers:
+            raise HomeUnreachable("nothing was heard")
+        return self.authority
+
+
+class Place:
+    """One server with streams, which ticks as fast as it can."""
+
+    def __init__(self, system: System) -> None:
+        self.world = EventStreams()
+        self.population = Population(system, self.world)
+        self.copies, self.home = Copies(), Home()
+        environment = self.population.stage.environment
+        object.__setattr__(environment, "keeps_copies", lambda: True)
+        self.streams = HostedStreams(
+            "alpha",
+            self.world,
+            environment,
+            self.population.holdings,
+            self.copies,  # type: ignore[arg-type]
+            self.home,
+            TrioClock(),
+            self.population.stage._count,
+        )
+        self.ticks = True
+
+    def open(self, entity: str = GAME) -> Holding:
+        return self.population.holdings.spawn(
+            entity, "stream", {"incarnation": INCARNATION}, Fence(1), Ownership("alpha.ada", 1)
+        )
+
+    async def serve_ticks(self) -> None:
+        feed = self.population.stage.environment.feed
+        number = 0
+        while True:
+            await trio.sleep(0.05)
+            if self.ticks:
+                number += 1
+                feed.round_begins(number)
+                await self.population.round()
+                feed.round_is_over()
+
+
+@pytest.fixture
+def place(system: System, autojump_clock: trio.testing.MockClock) -> Place:
+    return Place(system)
+
+
+@asynccontextmanager
+async def served(place: Place) -> AsyncIterator[None]:
+    await place.population.start()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(place.streams.serve)
+        nursery.start_soon(place.serve_ticks)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def asks(client: str, *events: str, known: int = 0, first: int = 1, **more: Any) -> StreamRequest:
+    posted = tuple(PostedEvent("say", body, first + at) for at, body in enumerate(events))
+    return StreamRequest(client, known, posted, incarnation=INCARNATION, **more)
+
+
+def said(reply: StreamReply) -> list[tuple[str, str, str]]:
+    return [(event.type, event.origin, event.body) for event in reply.events]
+
+
+async def test_clients_are_connected_and_have_each_others_events_in_one_order(place: Place) -> None:
+    async with served(place):
+        place.open()
+        ada = await place.streams.request("game", asks("ada", "hello"))
+        bob = await place.streams.request("game", asks("bob", "hi"))
+        assert (ada.public_id, ada.acked, bob.public_id, bob.acked) == ("1", 1, "2", 1)
+        later = await place.streams.next_reply("game", "ada", bob.tick)
+        ada = await place.streams.request("game", asks("ada"))
+        assert ada.tick >= later.tick > bob.tick
+        assert said(ada) == [
+            ("_a", "_", INCARNATION),
+            ("_c", "_", "1"),
+            ("say", "1", "hello"),
+            ("_c", "_", "2"),
+            ("say", "2", "hi"),
+        ]
+
+
+async def test_an_event_is_told_and_acknowledged_only_when_a_copy_has_it(place: Place) -> None:
+    async with served(place):
+        place.open()
+        before = await place.streams.request("game", asks("ada"))
+        before = await place.streams.next_reply("game", "ada", before.tick)
+        place.copies.answer = False
+        replies: list[StreamReply] = []
+
+        async def post() -> None:
+            replies.append(await place.streams.request("game", asks("ada", "x", known=before.tick)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(post)
+            await trio.sleep(1.0)
+            stale = await place.streams.request("game", asks("ada", known=before.tick))
+            assert (replies, said(stale), stale.acked) == ([], [], 0)
+            place.copies.confirm()
+        assert said(replies[0]) == [("say", "1", "x")]
+        assert replies[0].acked == 1
+
+
+async def test_a_question_that_changes_nothing_costs_no_copy(place: Place) -> None:
+    async with served(place):
+        place.open()
+        reply = await place.streams.request("game", asks("ada"))
+        asked = place.copies.asked
+        for _ in range(10):
+            reply = await place.streams.request("game", asks("ada", known=reply.tick))
+        assert place.copies.asked == asked
+
+
+async def test_a_client_that_only_listens_stays_and_one_that_is_silent_goes(place: Place) -> None:
+    async with served(place):
+        place.open()
+        ada = await place.streams.request("game", asks("ada"))
+        await place.streams.request("game", asks("bob"))
+        heard: list[tuple[str, str, str]] = []
+        while ("_d", "_", "2") not in heard:
+            ada = await place.streams.next_reply("game", "ada", ada.tick)
+            heard += said(ada)
+        assert ("_d", "_", "1") not in heard
+        await trio.sleep(15)
+        assert place.world.may_sleep(place.population.holdings.get(GAME).life.world)  # type: ignore[union-attr]
+
+
+async def test_what_the_stream_refuses_the_client_is_told(place: Place) -> None:
+    async with served(place):
+        place.open()
+        await place.streams.request("game", asks("ada"))
+        with pytest.raises(StreamRefusal) as refused:
+            await place.streams.request("game", asks("ada", *"x" * 21))
+        assert refused.value.code is RefusalCode.TOO_MANY_EVENTS
+        with pytest.raises(StreamRefusal, match="stream-other: create it first"):
+            await place.streams.request("other", asks("ada"))
+        with pytest.raises(StreamRefusal, match="names no stream"):
+            await place.streams.request("no/name", asks("ada"))
+
+
+async def test_where_a_stream_is_that_is_not_here_is_said(place: Place) -> None:
+    async with served(place):
+        place.home.authority = "alpha.s2"
+        with pytest.raises(StreamElsewhere, match=r"alpha\.s2"):
+            await place.streams.request("game", asks("ada"))
+        place.population.holdings.remember(GAME, Tombstone("alpha.s3", Fence(2)))
+        with pytest.raises(StreamElsewhere, match=r"alpha\.s3"):
+            await place.streams.next_reply("game", "ada", 0)
+        place.home.authority = ""
+        with pytest.raises(StreamUnavailable, match="no server simulates"):
+            await place.streams.request("other", asks("ada"))
+        place.home.answers = False
+        with pytest.raises(StreamUnavailable, match="home does not say where"):
+            await place.streams.request("other", asks("ada"))
+
+
+async def test_a_stream_that_leaves_while_a_request_waits_ends_the_request(place: Place) -> None:
+    async with served(place):
+        holding = place.open()
+        reply = await place.streams.request("game", asks("ada"))
+        holding.life.freeze()
+        async with trio.open_nursery() as nursery:
+
+            async def post() -> None:
+                with pytest.raises(StreamElsewhere, match=r"alpha\.s2"):
+                    await place.streams.request("game", asks("ada", "x", known=reply.tick))
+
+            nursery.start_soon(post)
+            await trio.sleep(0.5)
+            place.population.holdings.leave(GAME, "alpha.s2", Fence(2))
+
+
+async def test_a_stream_that_does_not_tick_does_not_keep_its_clients_for_ever(place: Place) -> None:
+    async with served(place):
+        place.open()
+        place.ticks = False
+        with pytest.raises(StreamUnavailable, match="did not answer within 3 s"):
+            await place.streams.request("game", asks("ada"))
+        assert place.population.stage.counts["stream_requests_late"] == 1
+
+
+def test_a_stream_is_an_entity_of_its_instance() -> None:
+    assert entity_of("alpha", "my-game_2") == "alpha.stream-my-game_2"
