@@ -98,7 +98,7 @@ class Place:
 
 
 @pytest.fixture
-def place(system: System, autojump_clock: trio.testing.MockClock) -> Place:
+def place(system: System) -> Place:
     return Place(system)
 
 
@@ -121,7 +121,9 @@ def said(reply: StreamReply) -> list[tuple[str, str, str]]:
     return [(event.type, event.origin, event.body) for event in reply.events]
 
 
-async def test_clients_are_connected_and_have_each_others_events_in_one_order(place: Place) -> None:
+async def test_clients_are_connected_and_have_each_others_events_in_one_order(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
     async with served(place):
         place.open()
         ada = await place.streams.request("game", asks("ada", "hello"))
@@ -139,7 +141,9 @@ async def test_clients_are_connected_and_have_each_others_events_in_one_order(pl
         ]
 
 
-async def test_an_event_is_told_and_acknowledged_only_when_a_copy_has_it(place: Place) -> None:
+async def test_an_event_is_told_and_acknowledged_only_when_a_copy_has_it(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
     async with served(place):
         place.open()
         before = await place.streams.request("game", asks("ada"))
@@ -160,7 +164,9 @@ async def test_an_event_is_told_and_acknowledged_only_when_a_copy_has_it(place: 
         assert replies[0].acked == 1
 
 
-async def test_a_question_that_changes_nothing_costs_no_copy(place: Place) -> None:
+async def test_a_question_that_changes_nothing_costs_no_copy(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
     async with served(place):
         place.open()
         reply = await place.streams.request("game", asks("ada"))
@@ -170,7 +176,9 @@ async def test_a_question_that_changes_nothing_costs_no_copy(place: Place) -> No
         assert place.copies.asked == asked
 
 
-async def test_a_client_that_only_listens_stays_and_one_that_is_silent_goes(place: Place) -> None:
+async def test_a_client_that_only_listens_stays_and_one_that_is_silent_goes(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
     async with served(place):
         place.open()
         ada = await place.streams.request("game", asks("ada"))
@@ -184,7 +192,7 @@ async def test_a_client_that_only_listens_stays_and_one_that_is_silent_goes(plac
         assert place.world.may_sleep(place.population.holdings.get(GAME).life.world)  # type: ignore[union-attr]
 
 
-async def test_what_the_stream_refuses_the_client_is_told(place: Place) -> None:
+async def test_what_the_stream_refuses_the_client_is_told(place: Place, autojump_clock: trio.testing.MockClock) -> None:
     async with served(place):
         place.open()
         await place.streams.request("game", asks("ada"))
@@ -197,7 +205,7 @@ async def test_what_the_stream_refuses_the_client_is_told(place: Place) -> None:
             await place.streams.request("no/name", asks("ada"))
 
 
-async def test_where_a_stream_is_that_is_not_here_is_said(place: Place) -> None:
+async def test_where_a_stream_is_that_is_not_here_is_said(place: Place, autojump_clock: trio.testing.MockClock) -> None:
     async with served(place):
         place.home.authority = "alpha.s2"
         with pytest.raises(StreamElsewhere, match=r"alpha\.s2"):
@@ -213,7 +221,9 @@ async def test_where_a_stream_is_that_is_not_here_is_said(place: Place) -> None:
             await place.streams.request("other", asks("ada"))
 
 
-async def test_a_stream_that_leaves_while_a_request_waits_ends_the_request(place: Place) -> None:
+async def test_a_stream_that_leaves_while_a_request_waits_ends_the_request(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
     async with served(place):
         holding = place.open()
         reply = await place.streams.request("game", asks("ada"))
@@ -229,7 +239,9 @@ async def test_a_stream_that_leaves_while_a_request_waits_ends_the_request(place
             place.population.holdings.leave(GAME, "alpha.s2", Fence(2))
 
 
-async def test_a_stream_that_does_not_tick_does_not_keep_its_clients_for_ever(place: Place) -> None:
+async def test_a_stream_that_does_not_tick_does_not_keep_its_clients_for_ever(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
     async with served(place):
         place.open()
         place.ticks = False
