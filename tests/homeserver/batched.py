@@ -121,7 +121,7 @@ class Home:
         self.directory = Known(log)
         nothing: Any = None
         ports = HomeserverPorts(
-            sealer=Sealer(HOMESERVER, KEYS[HOMESERVER]),
+            sealer=Sealer.without_log(HOMESERVER, KEYS[HOMESERVER]),
             store=cast(Any, self.kept),
             directory=cast(Any, self.directory),
             federation=cast(Any, self.far),

@@ -131,7 +131,7 @@ class TransfersAtHome:
     def __init__(self, keys: SearchKeys, procedures: Mapping[str, Callable[..., Any]]) -> None:
         self.store = _Store(procedures)
         self.sent: list[tuple[str, Message]] = []
-        sealer, nothing = Sealer(HOME, identity_of(HOME)), cast(Any, None)
+        sealer, nothing = Sealer.without_log(HOME, identity_of(HOME)), cast(Any, None)
         ports = HomeserverPorts(
             sealer=sealer,
             store=cast(Any, self.store),
