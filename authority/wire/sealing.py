@@ -114,12 +114,17 @@ class Sealer:
         return sealer
 
     def bind(self, *, log_for: Callable[[str], str], heard_log: Callable[[str, str], None]) -> None:
-        """Say what the messages of this server say of logs; before that it seals none, and opens none that says so.
+        """Know of logs. Once; before it, nothing is sealed, nor anything opened whose sender says where its log stands.
 
         Args:
             log_for: where the log stands of which this server is a member, for a receiver who has to know; else empty.
             heard_log: told where a sender, which is proved, says that its log stands.
+
+        Raises:
+            RuntimeError: it was bound before.
         """
+        if self._log_for != self._is_not_bound:
+            raise RuntimeError(f"the sealer of {self.name} knows already what it is to say of its log")
         self._log_for, self._heard_log = log_for, heard_log
 
     def log_for(self, receiver: str) -> str:

@@ -18,7 +18,7 @@ from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.authority.trust.certificates import PassCertificate, token_hash
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import OpenedMessage, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer, no_log
 from batonpass.authority.wire.transfer import (
     HandoffRequest,
     Message,
@@ -121,13 +121,13 @@ class Home:
         self.directory = Known(log)
         nothing: Any = None
         ports = HomeserverPorts(
-            sealer=Sealer.without_log(HOMESERVER, KEYS[HOMESERVER]),
+            sealer=Sealer(HOMESERVER, KEYS[HOMESERVER]),
             store=cast(Any, self.kept),
             directory=cast(Any, self.directory),
             federation=cast(Any, self.far),
             # Looked up with each message, as tests exchange it.
             post=cast(Any, self),
-            positions=nothing,
+            positions=cast(Any, SimpleNamespace(place_for=no_log)),
             clock=cast(Any, CLOCK),
             spans=spans,
             leads=lambda: False,

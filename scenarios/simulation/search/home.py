@@ -14,7 +14,7 @@ from batonpass.authority.placement.policy import Balance, relieve
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord
-from batonpass.authority.wire.sealing import OpenedMessage, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer, no_log
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message
 from batonpass.homeserver.node.composition import DecisionSettings, build
 from batonpass.homeserver.transfer.ports import HomeserverPorts
@@ -125,13 +125,19 @@ class _Federation:
         return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation)
 
 
+class _NoPositions:
+    """In place of `homeserver.log.log_positions.LogPositions`."""
+
+    place_for = staticmethod(no_log)
+
+
 class TransfersAtHome:
     """A homeserver, built as it is shipped, whose parcels are messages that are not sealed."""
 
     def __init__(self, keys: SearchKeys, procedures: Mapping[str, Callable[..., Any]]) -> None:
         self.store = _Store(procedures)
         self.sent: list[tuple[str, Message]] = []
-        sealer, nothing = Sealer.without_log(HOME, identity_of(HOME)), cast(Any, None)
+        sealer, nothing = Sealer(HOME, identity_of(HOME)), cast(Any, None)
         ports = HomeserverPorts(
             sealer=sealer,
             store=cast(Any, self.store),
@@ -140,7 +146,7 @@ class TransfersAtHome:
             post=self,
             # What the log was restored from is not searched, nor which member grants leases, nor what servers are to
             # do.
-            positions=nothing,
+            positions=cast(Any, _NoPositions()),
             clock=StoppedClock(),
             spans=SILENT,
             leads=lambda: False,

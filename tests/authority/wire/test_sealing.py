@@ -171,11 +171,11 @@ def test_failures_row_25_nothing_else_is_that_calls_itself_one_or_travels_with_o
 
 def test_failures_row_25_where_the_log_stands_is_heard_of_none_that_may_be_a_recording() -> None:
     heard: list[str] = []
-    by = sealer("alpha.h1")
+    by = Sealer("alpha.h1", IDENTITIES["alpha.h1"])
     by.bind(log_for=lambda _: "here", heard_log=unheard)
     for later_s, expected in ((0.0, ["here"]), (LIFETIME_S, [])):
         parcel = by.seal(RENEWED, Trace("t"), to="beta.h1", keys=IDENTITIES["beta.h1"].public, now_ns=1, now_s=NOW_S)
-        receiver = sealer("beta.h1")
+        receiver = Sealer("beta.h1", IDENTITIES["beta.h1"])
         receiver.bind(log_for=no_log, heard_log=lambda _, log: heard.append(log))
         receiver.open_untrusted(parcel, sender=by.identity.public, now_ns=2, now_s=NOW_S + later_s)
         assert heard == expected
@@ -183,7 +183,7 @@ def test_failures_row_25_where_the_log_stands_is_heard_of_none_that_may_be_a_rec
 
 
 def test_a_sealer_that_does_not_know_what_to_say_of_its_log_seals_nothing_and_opens_nothing_that_says_so() -> None:
-    unbound, by = Sealer("beta.h1", IDENTITIES["beta.h1"]), sealer("alpha.h1")
+    unbound, by = (Sealer(name, IDENTITIES[name]) for name in ("beta.h1", "alpha.h1"))
     by.bind(log_for=lambda _: "here", heard_log=unheard)
     mine, theirs = by.identity.public, unbound.identity.public
     parcel = by.seal(RENEWED, Trace("t"), to="beta.h1", keys=theirs, now_ns=1, now_s=NOW_S)
@@ -193,6 +193,8 @@ def test_a_sealer_that_does_not_know_what_to_say_of_its_log_seals_nothing_and_op
         unbound.seal(RENEWED, Trace("t"), to="alpha.h1", keys=mine, now_ns=1, now_s=NOW_S)
     with pytest.raises(RuntimeError, match=r"beta\.h1 .* bind it first"):
         unbound.log_for("alpha.h1")
+    with pytest.raises(RuntimeError, match="knows already"):
+        by.bind(log_for=no_log, heard_log=unheard)
 
 
 @pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.999])
