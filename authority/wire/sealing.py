@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn, Self
 
 import cbor2
 
@@ -35,7 +35,7 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.jwe import AgreedKey, ContentKey
 from batonpass.crypto.keys import Identity, PublicIdentity
 
-__all__ = ["LIFETIME_S", "OpenedMessage", "Sealer"]
+__all__ = ["LIFETIME_S", "OpenedMessage", "Sealer", "no_log", "unheard"]
 
 # A sealed message is worth nothing after this long; retries are sealed anew. It must exceed the clock difference of two
 # servers plus the longest way, and bounds how long the log must remember finished transfers.
@@ -79,6 +79,15 @@ class OpenedMessage:
         return math.inf if self.until_ns is None else max(self.until_ns - now_ns, 0) / 1e9
 
 
+def no_log(_receiver: str) -> str:
+    """What the messages of a server that is a member of no log say of one, to any receiver."""
+    return ""
+
+
+def unheard(_sender: str, _log: str) -> None:
+    """What a server makes of the logs of others that it does not follow by what their messages say."""
+
+
 class Sealer:
     """One server's name and identity, for everything it seals and opens."""
 
@@ -94,10 +103,36 @@ class Sealer:
         # Who reads batches in columns, by what they sealed last, and whether they agree ahead; others run an older
         # version.
         self._readers: FifoTable[str, bool] = FifoTable(MAX_READERS)
-        self.log_for: Callable[[str], str] = lambda _receiver: ""
-        """Where the log stands of which this server is a member, for receivers who have to know; else empty."""
-        self.heard_log: Callable[[str, str], None] = lambda _sender, _log: None
-        """Told where a sender, which is proved, says that its log stands."""
+        self._log_for: Callable[[str], str] = self._is_not_bound
+        self._heard_log: Callable[[str, str], None] = self._is_not_bound
+
+    @classmethod
+    def without_log(cls, name: str, identity: Identity, *, agrees_ahead: bool = False) -> Self:
+        """That of a server which is a member of no log and follows none."""
+        sealer = cls(name, identity, agrees_ahead=agrees_ahead)
+        sealer.bind(log_for=no_log, heard_log=unheard)
+        return sealer
+
+    def bind(self, *, log_for: Callable[[str], str], heard_log: Callable[[str, str], None]) -> None:
+        """Know of logs. Once; before it, nothing is sealed, nor anything opened whose sender says where its log stands.
+
+        Args:
+            log_for: where the log stands of which this server is a member, for a receiver who has to know; else empty.
+            heard_log: told where a sender, which is proved, says that its log stands.
+
+        Raises:
+            RuntimeError: it was bound before.
+        """
+        if self._log_for != self._is_not_bound:
+            raise RuntimeError(f"the sealer of {self.name} knows already what it is to say of its log")
+        self._log_for, self._heard_log = log_for, heard_log
+
+    def log_for(self, receiver: str) -> str:
+        """What messages to a receiver say of this server's log. Raises `RuntimeError` before it is bound."""
+        return self._log_for(receiver)
+
+    def _is_not_bound(self, *_: str) -> NoReturn:
+        raise RuntimeError(f"the sealer of {self.name} does not know what it is to say of its log: bind it first")
 
     def change_identity(self, identity: Identity) -> None:
         """Sign with other keys, and open with them, from now on."""
@@ -183,7 +218,7 @@ class Sealer:
             sequence=trace.count,
             expires_at_s=now_s + LIFETIME_S,
             trace_digest=trace.digest(),
-            log=self.log_for(to),
+            log=self._log_for(to),
         )
         ready = self._ready.pop((self.identity.public.signing_kid, keys.agreement_kid), None) or self._agreed(keys)
         sealed = jose.seal(contents, claims, sender=self.identity, receiver=keys, ready=ready)
@@ -297,7 +332,7 @@ class Sealer:
             trace = trace.arrive(self.name, now_ns, parcel.size_bytes)
         is_late = now_s >= claims.expires_at_s
         if claims.log and not is_late:
-            self.heard_log(claims.sender, claims.log)
+            self._heard_log(claims.sender, claims.log)
         manifest = sealed.manifest if isinstance(sealed, _WITH_STATE) else None
         state_hash = "" if manifest is None else manifest.hash
         return OpenedMessage(message, claims.sender, trace, state_hash=state_hash, is_late=is_late, until_ns=until_ns)

@@ -15,7 +15,7 @@ from batonpass.authority.model.records import Role
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.placement.policy import Balance, Policy
 from batonpass.authority.wire.queries import HeldInquiry, LogInquiry
-from batonpass.authority.wire.sealing import OpenedMessage
+from batonpass.authority.wire.sealing import OpenedMessage, unheard
 from batonpass.authority.wire.transfer import (
     Adopted,
     Census,
@@ -192,6 +192,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
     """Wire the parts of one homeserver; nothing runs yet. Each is made of those before it."""
     store, directory, federation, clock = ports.store, ports.directory, ports.federation, ports.clock
     post, spans, positions, instance = ports.post, ports.spans, ports.positions, ports.instance
+    ports.sealer.bind(log_for=positions.place_for, heard_log=unheard)
     granter = kinds.granter(LeaseTerms(round(settings.lease_term_s * 1e9)))
 
     def in_office() -> bool:

@@ -108,7 +108,6 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     spans = Spans(telemetry, config.name, clock.monotonic_ns)
     attach_listeners(config.telemetry.handlers, telemetry, config.name)
     positions = LogPositions(sealer, store, directory.parse, clock)
-    sealer.log_for = positions.place_for
     parcels = Parcels(sealer, directory, link, clock, positions.shown_to)
     raft = config.metadata.backend == "raft"
 

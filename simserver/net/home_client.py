@@ -437,7 +437,10 @@ class HomeClient:
         return [next(outcomes) if id(one.letter) in letters else given_up for one in asked]
 
     async def ask_alone(self, message: Message, trace: Trace) -> OpenedMessage | None:
-        """As `ask`, in a parcel of its own: nothing else has to be decided before it is answered."""
+        """As `ask`, in a parcel of its own: nothing else has to be decided before it is answered.
+
+        And whatever `why_not_asked` says, unlike `ask` and `ask_each`: for what a server has to know to get its lease.
+        """
         (outcome,) = await self._ask_each([Letter(message, trace, on_path=False)])
         if isinstance(outcome, Exception):
             raise outcome

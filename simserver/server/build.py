@@ -12,6 +12,7 @@ from batonpass.actors.core.service import AsyncService
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.capacity import Vacancies
 from batonpass.authority.machines.replica_choice import CopyTable
+from batonpass.authority.wire.sealing import no_log
 from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -77,7 +78,7 @@ def build(
     clock, counts, outbox, home = ports.clock, ports.counts, ports.outbox, ports.home
     lease = types.lease(ports, durable.nonces, durable.log_watermark)
     home.bind(lease.why_not_asked)
-    ports.sealer.heard_log = lease.heard_log
+    ports.sealer.bind(log_for=no_log, heard_log=lease.heard_log)
 
     def count(what: str) -> None:
         counts[what] += 1

@@ -14,7 +14,7 @@ from batonpass.authority.wire.columnar import columns_of, rows_untrusted
 from batonpass.authority.wire.envelope import Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.phase_timings import timings_ms
-from batonpass.authority.wire.sealing import Sealer
+from batonpass.authority.wire.sealing import Sealer, no_log
 from batonpass.authority.wire.transfer import (
     Batch,
     LinkMessage,
@@ -126,7 +126,7 @@ def test_an_envelope_is_opened(envelope: Any) -> None:
     assert encode_link(parcel).hex() == envelope["bytes"]
     heard: list[tuple[str, str]] = []
     reader = Sealer("alpha.h1", private("alpha.h1"))
-    reader.heard_log = lambda sender, log: heard.append((sender, log))
+    reader.bind(log_for=no_log, heard_log=lambda sender, log: heard.append((sender, log)))
     opened = reader.open_all_untrusted(parcel, sender=public("alpha.s1"), now_ns=20, now_s=WIRE["now_s"] + 1)
     said = [
         {

@@ -18,7 +18,7 @@ from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.authority.trust.certificates import PassCertificate, token_hash
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.sealing import OpenedMessage, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer, no_log
 from batonpass.authority.wire.transfer import (
     HandoffRequest,
     Message,
@@ -127,7 +127,7 @@ class Home:
             federation=cast(Any, self.far),
             # Looked up with each message, as tests exchange it.
             post=cast(Any, self),
-            positions=nothing,
+            positions=cast(Any, SimpleNamespace(place_for=no_log)),
             clock=cast(Any, CLOCK),
             spans=spans,
             leads=lambda: False,

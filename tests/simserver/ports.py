@@ -47,7 +47,7 @@ def ports_of(
     spans: Spans = SILENT,
 ) -> SimserverPorts:
     """Ports, most of which lead nowhere: a test gives those that it has a use for."""
-    sealer = Sealer(sealer, _IDENTITY) if isinstance(sealer, str) else sealer
+    sealer = Sealer.without_log(sealer, _IDENTITY) if isinstance(sealer, str) else sealer
     return SimserverPorts(
         sealer=sealer,
         home=home,

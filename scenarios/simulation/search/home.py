@@ -14,7 +14,7 @@ from batonpass.authority.placement.policy import Balance, relieve
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord
-from batonpass.authority.wire.sealing import OpenedMessage, Sealer
+from batonpass.authority.wire.sealing import OpenedMessage, Sealer, no_log
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, Message
 from batonpass.homeserver.node.composition import DecisionSettings, build
 from batonpass.homeserver.transfer.ports import HomeserverPorts
@@ -125,6 +125,12 @@ class _Federation:
         return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation)
 
 
+class _NoPositions:
+    """In place of `homeserver.log.log_positions.LogPositions`."""
+
+    place_for = staticmethod(no_log)
+
+
 class TransfersAtHome:
     """A homeserver, built as it is shipped, whose parcels are messages that are not sealed."""
 
@@ -140,7 +146,7 @@ class TransfersAtHome:
             post=self,
             # What the log was restored from is not searched, nor which member grants leases, nor what servers are to
             # do.
-            positions=nothing,
+            positions=cast(Any, _NoPositions()),
             clock=StoppedClock(),
             spans=SILENT,
             leads=lambda: False,

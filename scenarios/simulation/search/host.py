@@ -82,7 +82,7 @@ class Host:
         nothing, lease = cast(Any, None), AlwaysLeased(lambda: self.incarnation)
         home, outbox = cast(Any, keys), cast(Any, self)
         ports = SimserverPorts(
-            sealer=Sealer(name, identity_of(name)),
+            sealer=Sealer.without_log(name, identity_of(name)),
             home=home,
             renew=nothing,
             link=nothing,

@@ -98,7 +98,6 @@ class SimulatedHomeserver:
         store = SimulatedStore(self._seat)
         sealer = Sealer(self.name, identity_of(self.name))
         positions = LogPositions(sealer, store, self._keys.parse, self.clock)
-        sealer.log_for = positions.place_for
         self._outbox = SimulatedOutbox(
             self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel
         )

@@ -5,6 +5,7 @@ generators, so that a heap of events can drive real code without trio, whose sch
 """
 
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from types import TracebackType, coroutine
@@ -68,6 +69,7 @@ class AwaitedAnswer:
 class SimulatedProcess:
     """A process on a machine of its own: what it does, it does in turn, and not while it is paused.
 
+    As under trio, a task that is started or woken runs when the step that did so is over, and never within it.
     `start_soon` is a nursery's, for shells that keep one.
     """
 
@@ -77,6 +79,9 @@ class SimulatedProcess:
         self._life = 0
         self._is_paused = False
         self._held: list[tuple[int, Callable[[], None]]] = []
+        # What the step under way has brought about, and whether there is one.
+        self._next: Final[deque[tuple[int, Callable[[], None]]]] = deque()
+        self._is_at_work = False
         self.is_running = True
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
@@ -84,20 +89,29 @@ class SimulatedProcess:
         self._schedule.after(delay_s, partial(self._do, self._life, action))
 
     def do(self, action: Callable[[], None]) -> None:
-        """Do this now, or when it goes on."""
+        """Do this now, after the step that is under way, or when it goes on."""
         self._do(self._life, action)
 
     def _do(self, life: int, action: Callable[[], None]) -> None:
-        if life != self._life or not self.is_running:
+        self._next.append((life, action))
+        if self._is_at_work:
             return
-        if self._is_paused:
-            self._held.append((life, action))
-        else:
-            action()
+        self._is_at_work = True
+        try:
+            while self._next:
+                life, action = self._next.popleft()
+                if life != self._life or not self.is_running:
+                    continue
+                if self._is_paused:
+                    self._held.append((life, action))
+                else:
+                    action()
+        finally:
+            self._is_at_work = False
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
-        """Run a coroutine beside the others, from now on."""
-        self._go_on(function(*args))
+        """Run a coroutine beside the others, as soon as the step under way is over."""
+        self.do(lambda: self._go_on(function(*args)))
 
     def _go_on(self, task: Coroutine[Any, Any, object]) -> None:
         try:

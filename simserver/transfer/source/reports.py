@@ -3,6 +3,10 @@
 Nothing waits for it: safety does not need reports, people do. So what cannot be told now is told later, and given up
 when that takes too long; and where many leave, what is told in a while is told together. There is a lane for each home
 instance: one that does not answer keeps only its own waiting.
+
+The report of a direct pass is not given up. Until the log has heard of the pass, it takes the entity to be here, and
+this server, which is alive, does not simulate it. If the target dies before it has told of its chain, no other server
+knows of the pass: the entity would be on no server for good.
 """
 
 import logging
@@ -17,15 +21,24 @@ from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, Report, ReportReply
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.net.home_client import HomeClient, HomeRefused
 from batonpass.simserver.net.timer import SpawnTask
 
-__all__ = ["TRIES", "Reports"]
+__all__ = ["MAX_PASSES", "TRIES", "Reports"]
 
 _log = logging.getLogger("batonpass.simserver.transfer.source.reports")
 
 TRIES: Final = 7
-"""How often each is offered to the home instance, in about a minute: again after `_AGAIN_S`, then after twice that."""
+"""How often each is offered to the home instance, in about a minute: again after `_AGAIN_S`, then after twice that.
+
+That of a direct pass is offered every `_SELDOM_S` after that.
+"""
+MAX_PASSES: Final = 16_384
+"""The entities whose last direct pass is told until the log has heard of it; of more, the oldest is given up as others.
+
+A server without a lease passes nothing, so these are what a home grants leases for, and does not hear of.
+"""
 _AGAIN_S: Final = 2.0
 _SELDOM_S: Final = 16.0
 # A report that comes alone is told at once, later ones with all that come until then: a request costs the home
@@ -61,8 +74,11 @@ class Reports:
         self._clock: Final = clock
         self._counts: Final = counts
         self._spawn: Final = spawn
-        # At most one of each hand-over that was begun within the minute after which it is given up.
+        # At most one of each hand-over that was begun within the minute after which it is given up, and of each of the
+        # `_passes`.
         self.untold: dict[str, Report | Decline] = {}
+        # The last direct pass of each entity of which the log may not know. Its chain has all those before it.
+        self._passes: Final[LruTable[str, str]] = LruTable(MAX_PASSES)
         self._tries: Counter[str] = Counter()
         # One for each instance whose entities have left from here.
         self._lanes: dict[str, _Lane] = {}
@@ -73,6 +89,8 @@ class Reports:
     def tell(self, message: Report | Decline) -> None:
         """Tell home, until it has heard."""
         self.untold[message.transfer_id] = message
+        if isinstance(message, Report) and message.chain:
+            self._passes[message.entity] = message.transfer_id
         self._queue(message)
 
     def resume(self) -> None:
@@ -117,7 +135,7 @@ class Reports:
             _log.warning("the %s of %s was refused: %s", message.type, message.transfer_id, outcome)
         elif not (isinstance(outcome, OpenedMessage) and isinstance(outcome.message, ReportReply)):
             self._tries[message.transfer_id] += 1
-            if self._tries[message.transfer_id] < TRIES:
+            if self._tries[message.transfer_id] < TRIES or self._is_last_pass(message):
                 self._spawn(self._tell_again, message)
                 return
             self._counts[f"{message.type}_given_up"] += 1
@@ -125,7 +143,14 @@ class Reports:
             self._decided(message.transfer_id)
         self.untold.pop(message.transfer_id, None)
         self._tries.pop(message.transfer_id, None)
+        if self._is_last_pass(message):
+            del self._passes[message.entity]
+
+    def _is_last_pass(self, message: Report | Decline) -> bool:
+        return self._passes.get(message.entity) == message.transfer_id
 
     async def _tell_again(self, message: Report | Decline) -> None:
-        await self._clock.sleep_s(min(_AGAIN_S * 2 ** (self._tries[message.transfer_id] - 1), _SELDOM_S))
+        # The exponent is bounded, because the number of tries is not.
+        doubled = min(self._tries[message.transfer_id], TRIES) - 1
+        await self._clock.sleep_s(min(_AGAIN_S * 2**doubled, _SELDOM_S))
         self._queue(message)

@@ -28,7 +28,7 @@ from batonpass.authority.wire.transfer import (
 from batonpass.crypto.keys import Identity
 from tests.authority.message_strategies import TRANSFER_MESSAGES
 
-ADA, BOB, EVE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.h1", "alpha.s9"))
+ADA, BOB, EVE = (Sealer.without_log(name, Identity.generate()) for name in ("alpha.s1", "alpha.h1", "alpha.s9"))
 NOW_S = 1000.0
 
 
@@ -204,7 +204,7 @@ def test_only_who_puts_the_first_letter_has_to_see_to_it() -> None:
 def test_each_hop_in_a_batch_has_crossed_the_relays_that_the_batch_has(
     messages: int, relays: int, knows_columns: bool
 ) -> None:
-    sender, receiver = (Sealer(name, Identity.generate()) for name in ("alpha.h1", "beta.h1"))
+    sender, receiver = (Sealer.without_log(name, Identity.generate()) for name in ("alpha.h1", "beta.h1"))
     now: dict[str, Any] = {"now_s": NOW_S}
     if knows_columns:
         hello = receiver.seal_all(TWO, to="alpha.h1", keys=sender.identity.public, now_ns=1, **now)

@@ -180,7 +180,7 @@ class Pair:
     """Two servers, who have not heard of each other."""
 
     def __init__(self) -> None:
-        self.ada, self.bob = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.h1"))
+        self.ada, self.bob = (Sealer.without_log(name, Identity.generate()) for name in ("alpha.s1", "alpha.h1"))
 
     def say(
         self, sender: Sealer, to: Sealer, *letters: Letter, over_link: bool = False
@@ -218,9 +218,9 @@ def test_who_runs_an_older_version_again_gets_none(monkeypatch: pytest.MonkeyPat
 
 def test_so_many_readers_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealing, "MAX_READERS", 2)
-    ada = Sealer("alpha.s1", Identity.generate())
+    ada = Sealer.without_log("alpha.s1", Identity.generate())
     for name in ("alpha.s2", "alpha.s3", "alpha.s4", "alpha.s4"):
-        peer = Sealer(name, Identity.generate())
+        peer = Sealer.without_log(name, Identity.generate())
         about: dict[str, Any] = {"now_ns": 1, "now_s": NOW_S}
         parcel = peer.seal(LETTERS[0].message, TRACE, to="alpha.s1", keys=ada.identity.public, **about)
         ada.open_untrusted(parcel, sender=peer.identity.public, **about)

@@ -21,7 +21,10 @@ class Pair:
     """Ada, who seals, and Bob, who agrees ahead; `agreed` is how often he computed a key."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ada, self.bob = Sealer("alpha.s1", ADA, agrees_ahead=True), Sealer("alpha.s2", BOB, agrees_ahead=True)
+        self.ada, self.bob = (
+            Sealer.without_log("alpha.s1", ADA, agrees_ahead=True),
+            Sealer.without_log("alpha.s2", BOB, agrees_ahead=True),
+        )
         self.agreed = 0
         cipher_of = jwe.JweHeader.cipher_of
 
@@ -34,7 +37,7 @@ class Pair:
         self.agreed = 0
 
     def seal(self, name: str, *, by: Identity = ADA) -> Parcel:
-        sealer = self.ada if by is ADA else Sealer("alpha.s1", by)
+        sealer = self.ada if by is ADA else Sealer.without_log("alpha.s1", by)
         message = AdmitRequest(transfer_id="transfer-1", entity="alpha.e", target="alpha.s2")
         return sealer.seal(message, Trace(name), to="alpha.s2", keys=BOB.public, now_ns=1, now_s=NOW_S)
 
@@ -115,7 +118,7 @@ def test_with_other_keys_nothing_is_agreed_on_any_more(pair: Pair) -> None:
 def test_who_agrees_ahead_says_so_in_what_it_seals(pair: Pair) -> None:
     assert pair.bob.agrees_ahead("alpha.s1")
     assert not pair.bob.agrees_ahead("alpha.s3")
-    pair.ada = Sealer("alpha.s1", ADA)
+    pair.ada = Sealer.without_log("alpha.s1", ADA)
     pair.opens(pair.seal("one"))
     assert not pair.bob.agrees_ahead("alpha.s1")
 
@@ -124,5 +127,5 @@ def test_keys_of_so_many_are_kept(pair: Pair, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pair.bob._agreed_with, "max_entries", 2)
     for name in ("alpha.s3", "alpha.s4", "alpha.s1"):
         pair.bob._readers[name] = True
-        pair.bob.told_untrusted(name, Sealer(name, ADA).get_ready(BOB.public), NOW_S)
+        pair.bob.told_untrusted(name, Sealer.without_log(name, ADA).get_ready(BOB.public), NOW_S)
     assert list(pair.bob._agreed_with) == ["alpha.s4", "alpha.s1"]

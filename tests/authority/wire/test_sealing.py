@@ -12,7 +12,7 @@ from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
 from batonpass.authority.wire import sealing
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import MAX_HOPS, Hop, Trace
-from batonpass.authority.wire.sealing import LIFETIME_S, OpenedMessage, Sealer
+from batonpass.authority.wire.sealing import LIFETIME_S, OpenedMessage, Sealer, no_log, unheard
 from batonpass.authority.wire.transfer import AdmitRequest, Grant, Message, Parcel, Renew, RenewReply, StateTransfer
 from batonpass.crypto import jose
 from batonpass.crypto.base64url import decode_untrusted
@@ -26,7 +26,7 @@ TRACE = Trace("transfer-1").leave("alpha.s1", "handoff", 10).arrive("alpha.h1", 
 
 
 def sealer(name: str) -> Sealer:
-    return Sealer(name, IDENTITIES[name])
+    return Sealer.without_log(name, IDENTITIES[name])
 
 
 def seal(trace: Trace = TRACE, *, on_path: bool = True, message: Message = MESSAGE, by: str = "alpha.h1") -> Parcel:
@@ -125,13 +125,13 @@ def test_only_the_receiver_can_open_it() -> None:
 
 
 def test_a_name_alone_does_not_open_it() -> None:
-    impostor = Sealer("beta.h1", IDENTITIES["alpha.mallory"])
+    impostor = Sealer.without_log("beta.h1", IDENTITIES["alpha.mallory"])
     with pytest.raises(MessageError, match=r"WrongReceiver|Tampered"):
         impostor.open_untrusted(seal(), sender=IDENTITIES["alpha.h1"].public, now_ns=90, now_s=NOW_S)
 
 
 def test_nobody_can_seal_in_anothers_name() -> None:
-    forger = Sealer("alpha.h1", IDENTITIES["alpha.mallory"])
+    forger = Sealer.without_log("alpha.h1", IDENTITIES["alpha.mallory"])
     keys = IDENTITIES["beta.h1"].public
     parcel = forger.seal(MESSAGE, TRACE, to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S, on_path=True)
     with pytest.raises(MessageError, match="UnknownSender"):
@@ -171,15 +171,30 @@ def test_failures_row_25_nothing_else_is_that_calls_itself_one_or_travels_with_o
 
 def test_failures_row_25_where_the_log_stands_is_heard_of_none_that_may_be_a_recording() -> None:
     heard: list[str] = []
-    by = sealer("alpha.h1")
-    by.log_for = lambda _: "here"
+    by = Sealer("alpha.h1", IDENTITIES["alpha.h1"])
+    by.bind(log_for=lambda _: "here", heard_log=unheard)
     for later_s, expected in ((0.0, ["here"]), (LIFETIME_S, [])):
         parcel = by.seal(RENEWED, Trace("t"), to="beta.h1", keys=IDENTITIES["beta.h1"].public, now_ns=1, now_s=NOW_S)
-        receiver = sealer("beta.h1")
-        receiver.heard_log = lambda _, log: heard.append(log)
+        receiver = Sealer("beta.h1", IDENTITIES["beta.h1"])
+        receiver.bind(log_for=no_log, heard_log=lambda _, log: heard.append(log))
         receiver.open_untrusted(parcel, sender=by.identity.public, now_ns=2, now_s=NOW_S + later_s)
         assert heard == expected
         heard.clear()
+
+
+def test_a_sealer_that_does_not_know_what_to_say_of_its_log_seals_nothing_and_opens_nothing_that_says_so() -> None:
+    unbound, by = (Sealer(name, IDENTITIES[name]) for name in ("beta.h1", "alpha.h1"))
+    by.bind(log_for=lambda _: "here", heard_log=unheard)
+    mine, theirs = by.identity.public, unbound.identity.public
+    parcel = by.seal(RENEWED, Trace("t"), to="beta.h1", keys=theirs, now_ns=1, now_s=NOW_S)
+    with pytest.raises(RuntimeError, match=r"beta\.h1 .* bind it first"):
+        unbound.open_untrusted(parcel, sender=mine, now_ns=2, now_s=NOW_S)
+    with pytest.raises(RuntimeError, match=r"beta\.h1 .* bind it first"):
+        unbound.seal(RENEWED, Trace("t"), to="alpha.h1", keys=mine, now_ns=1, now_s=NOW_S)
+    with pytest.raises(RuntimeError, match=r"beta\.h1 .* bind it first"):
+        unbound.log_for("alpha.h1")
+    with pytest.raises(RuntimeError, match="knows already"):
+        by.bind(log_for=no_log, heard_log=unheard)
 
 
 @pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.999])

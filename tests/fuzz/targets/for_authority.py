@@ -51,7 +51,7 @@ STATE: dict[Any, Any] = {
 }
 TRACE = Trace("transfer-1").leave("alpha.s1", "handoff", 10).arrive("alpha.h1", 20, 500).mark("alpha.h1", "seen", 4)
 MESSAGE = AdmitRequest(transfer_id="transfer-1", entity="alpha.e", target="beta.s1")
-SEALERS = {name: Sealer(name, identity) for name, identity in IDENTITIES.items()}
+SEALERS = {name: Sealer.without_log(name, identity) for name, identity in IDENTITIES.items()}
 
 
 def parcel() -> Parcel:
@@ -61,7 +61,7 @@ def parcel() -> Parcel:
     )
 
 
-KNOWING = Sealer("beta.h1", IDENTITIES["beta.h1"])
+KNOWING = Sealer.without_log("beta.h1", IDENTITIES["beta.h1"])
 KNOWING.open_untrusted(parcel(), sender=IDENTITIES["alpha.h1"].public, now_ns=90, now_s=NOW_S)
 
 
@@ -72,7 +72,7 @@ def _key_ahead(data: bytes) -> None:
 
 def _key_ahead_seeds() -> list[bytes]:
     keys = [IDENTITIES[name].public for name in ("beta.h1", "alpha.h1")]
-    return [Sealer("alpha.h1", IDENTITIES["alpha.h1"]).get_ready(one) for one in keys]
+    return [Sealer.without_log("alpha.h1", IDENTITIES["alpha.h1"]).get_ready(one) for one in keys]
 
 
 def _batch_parcel() -> Parcel:

@@ -190,6 +190,6 @@ async def test_a_server_shows_where_the_log_was_by_what_was_sealed_for_it(alpha:
     assert record.authority == "alpha.s2"
     assert heard, "with the certificate of the commit, which does not come from home, came where the log stood then"
     other = LogPlace(place.office + 5, 10**9, place.mark)
-    one.sealer.heard_log("alpha.s9", str(other))
-    one.sealer.heard_log("beta.h1", str(other))
+    one.lease.heard_log("alpha.s9", str(other))
+    one.lease.heard_log("beta.h1", str(other))
     assert str(other) not in one.log_watermark.places, "they are no homeservers of this instance"

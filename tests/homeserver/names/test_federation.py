@@ -34,7 +34,9 @@ class Beta:
 
     def __init__(self) -> None:
         self.clock = TrioClock()
-        self.sealers = {name: Sealer(name, Identity.generate()) for name in ("beta.h1", "beta.h2", "beta.h3")}
+        self.sealers = {
+            name: Sealer.without_log(name, Identity.generate()) for name in ("beta.h1", "beta.h2", "beta.h3")
+        }
         self.urls = {name: f"http://{name}.old" for name in self.sealers}
         self.hanging: set[str] = set()
         self.liars: dict[str, bytes] = {}
@@ -42,7 +44,7 @@ class Beta:
         self.waits: list[int] = []
         self.parcels: list[list[Message]] = []
         self.answers: dict[int, Message] = {}
-        self.alpha = Sealer("alpha.h1", Identity.generate())
+        self.alpha = Sealer.without_log("alpha.h1", Identity.generate())
         self.ahead_s = 0.0
         self.lost: set[str] = set()
 

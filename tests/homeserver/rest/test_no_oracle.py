@@ -40,7 +40,7 @@ class Wire:
             "now_s": time.time_ns() / 1e9,
             "on_path": False,
         }
-        sealer = Sealer(name, by or self.sends.sealer.identity)
+        sealer = Sealer.without_log(name, by or self.sends.sealer.identity)
         return sealer.seal(RESERVE, Trace("transfer-1"), **fields | how)
 
     def send(self, data: bytes) -> None:

@@ -38,7 +38,7 @@ class Server:
     def __init__(self, home: Home, name: str) -> None:
         self.home = home
         self.name = name
-        self.sealer = Sealer(name, Identity.generate())
+        self.sealer = Sealer.without_log(name, Identity.generate())
 
     def registration(self, **changes: Any) -> dict[str, Any]:
         fields: dict[str, Any] = {

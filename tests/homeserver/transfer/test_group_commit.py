@@ -46,7 +46,7 @@ def kept() -> Kept:
 
 
 def certification() -> Certification:
-    return Certification(Sealer(HOMESERVER, IDENTITY), cast(Any, None), TrioClock())
+    return Certification(Sealer.without_log(HOMESERVER, IDENTITY), cast(Any, None), TrioClock())
 
 
 async def outcomes(kept: Kept, *steps: dict[str, Any]) -> list[Any]:

@@ -104,7 +104,7 @@ class Instance:
         self.asks_again = 0
         self.is_registered = True
         self.known = {name: IDENTITIES[name].public for name in MEMBERS}
-        self.sealers = {name: Sealer(name, IDENTITIES[name]) for name in IDENTITIES}
+        self.sealers = {name: Sealer.without_log(name, IDENTITIES[name]) for name in IDENTITIES}
         self.lane = RenewalLane(cast(Any, self), self.sealers["alpha.s1"], cast(Any, self), TrioClock())
 
     # the home

@@ -69,7 +69,7 @@ class Place:
         self.clock = Hands()
         self.http = HttpClient(transport=httpx.MockTransport(self.answer))
         self.home = HomeClient(
-            Sealer("alpha.s1", Identity.generate()),
+            Sealer.without_log("alpha.s1", Identity.generate()),
             "alpha",
             ("http://h1",),
             TOKEN,
@@ -186,7 +186,7 @@ async def test_the_end_of_an_overlap_needs_no_news(place: Place) -> None:
 
 @pytest.mark.parametrize("who", ["we", "the member", "nobody"])
 async def test_what_was_under_way_when_a_key_was_revoked_is_not_refused_for_good(place: Place, who: str) -> None:
-    sealer = Sealer("alpha.s1", OLD)
+    sealer = Sealer.without_log("alpha.s1", OLD)
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":

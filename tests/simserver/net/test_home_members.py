@@ -38,7 +38,13 @@ class Instance:
         self.is_there = True
         self.http = HttpClient(transport=httpx.MockTransport(self._answer))
         self.home = HomeClient(
-            Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, clock_of(Clock()), never
+            Sealer.without_log("alpha.s1", Identity.generate()),
+            "alpha",
+            ("http://h",),
+            TOKEN,
+            self.http,
+            clock_of(Clock()),
+            never,
         )
         self.why_not_asked = ""
         self.home.bind(lambda: self.why_not_asked)

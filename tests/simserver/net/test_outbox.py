@@ -20,7 +20,7 @@ from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.net.peer_addresses import PeerAddresses
 from tests.simserver.ports import TrioClock
 
-HERE, THERE = Sealer("alpha.s1", Identity.generate()), Sealer("alpha.s2", Identity.generate())
+HERE, THERE = Sealer.without_log("alpha.s1", Identity.generate()), Sealer.without_log("alpha.s2", Identity.generate())
 WHERE = ("127.0.0.1", 7)
 
 

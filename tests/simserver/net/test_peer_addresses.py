@@ -83,7 +83,7 @@ async def test_what_is_sent_to_a_silent_server_goes_to_where_the_directory_has_i
             went.append(where)
 
     peer_addresses, around = PeerAddresses(), cast(Any, Around())
-    here = Sealer("alpha.s1", Identity.generate())
+    here = Sealer.without_log("alpha.s1", Identity.generate())
     outbox = Outbox(here, around, around, TrioClock(), Counter(), peer_addresses)
     async with trio.open_nursery() as nursery:
         await nursery.start(outbox.serve)
@@ -108,7 +108,7 @@ async def test_the_row_of_a_silent_server_is_asked_for_sooner_but_not_each_time(
             asked.append(params)
             return [row_at(SINCE)]
 
-    sealer, nobody = Sealer("alpha.s1", Identity.generate()), cast(Any, None)
+    sealer, nobody = Sealer.without_log("alpha.s1", Identity.generate()), cast(Any, None)
     home = Asked(sealer, "alpha", (), b"", nobody, clock_of(TrioClock()), lambda name: is_silent and name == PEER)
     began_s = trio.current_time()
     while trio.current_time() - began_s < 60.0:

@@ -129,7 +129,7 @@ async def test_a_home_of_which_nobody_says_whether_there_is_a_lease_is_asked_for
         raise AssertionError("it was asked")
 
     client = HttpClient(transport=httpx.MockTransport(answer))
-    sealer, clock = Sealer("alpha.s1", Identity.generate()), clock_of(TrioClock())
+    sealer, clock = Sealer.without_log("alpha.s1", Identity.generate()), clock_of(TrioClock())
     home = HomeClient(sealer, "alpha", ("http://h",), b"t" * 32, client, clock, never)
     message: Any = Passed.model_construct(type="passed", entity="alpha.ball", transfer_id="t")
     with pytest.raises(HomeUnreachable, match="it is not known yet whether this server has a lease"):

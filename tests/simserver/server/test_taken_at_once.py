@@ -15,7 +15,7 @@ from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.simserver.server.dispatch import SimserverNode
 
 NOW_S = 1_000_000.0
-HERE, THERE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.s2"))
+HERE, THERE = (Sealer.without_log(name, Identity.generate()) for name in ("alpha.s1", "alpha.s2"))
 FENCED: dict[str, Any] = {"transfer_id": "transfer-1", "entity": "alpha.e", "epoch": 1, "sub": 1}
 MESSAGES = {
     "activated": Activated(**FENCED),

@@ -1,5 +1,6 @@
 """Direct passes in simulated clusters, of which the log learns late, in another order, or not at all."""
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -8,10 +9,14 @@ import pytest
 from batonpass.authority.errors import Reason
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import LeaseRow, Phase
+from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import HandoffReply
 from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.parts import ServersParts
+from batonpass.simserver.net.home_client import HomeUnreachable
+from tests.mutants.servers.table import MUTANTS
 from tests.scenarios.simulation.servers.test_simulated_lapses import (
     EAGER,
     ENTITY,
@@ -23,9 +28,9 @@ from tests.scenarios.simulation.servers.test_simulated_lapses import (
 )
 
 
-def _delegated(name: str, *group: str) -> ServersCluster:
+def _delegated(name: str, *group: str, parts: ServersParts | None = None) -> ServersCluster:
     """A cluster in which an entity may be passed directly."""
-    cluster = ServersCluster(MIXES["calm"], Random(name))
+    cluster = ServersCluster(MIXES["calm"], Random(name), parts)
     passing(cluster, 1.0)
     home = cluster.homes["alpha.h1"]
     home.process.start_soon(home.delegate, ENTITY, group)
@@ -65,6 +70,32 @@ def test_what_a_pass_allowed_is_not_allowed_when_the_same_transfer_brings_the_en
     held = target.holding(ENTITY)
     assert held is not None
     assert (held.chain, held.group) == ((), ()), "leave of an earlier stay"
+    _settle(cluster)
+
+
+def test_failures_row_10_a_pass_of_which_only_its_source_knows_is_told_as_soon_as_home_hears_it() -> None:
+    """However long that takes. By the log the entity is with its source, which is alive and does not simulate it; its
+    target died before it told of its chain, and no player asks.
+    """
+    cluster = _delegated("untold", SOURCE, TARGET, parts=MUTANTS["never-asks"].parts)
+    source, target, home = cluster.servers[SOURCE], cluster.servers[TARGET], cluster.homes["alpha.h1"]
+    ask_each = source.node.home.ask_each
+
+    async def unheard(letters: Sequence[Letter]) -> list[Any]:
+        return [HomeUnreachable("it is lost on its way")] * len(letters)
+
+    source.node.home.ask_each = unheard  # type: ignore[method-assign]
+    home.process.start_soon(home.move, "transfer-1", ENTITY, TARGET, {**EAGER, "direct": True})
+    until(cluster, lambda: (held := target.holding(ENTITY)) is not None and not len(source.node.departures))
+    passing(cluster, 1.0)
+    cluster.crash(TARGET)
+    target.start()
+    passing(cluster, 80.0)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert (record.authority, record.fence) == (SOURCE, Fence(1))
+    source.node.home.ask_each = ask_each  # type: ignore[method-assign]
+    until(cluster, lambda: any(server.holding(ENTITY) is not None for server in cluster.servers.values()))
     _settle(cluster)
 
 

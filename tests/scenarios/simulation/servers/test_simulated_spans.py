@@ -154,7 +154,7 @@ def test_each_takeover_of_a_run_has_its_span(mix: str, seed: int) -> None:
 
 
 def test_runs_of_deaths_have_takeovers_and_losses_to_tell_of() -> None:
-    runs = [check_takeovers(mix, 10) for mix in ("deaths", "crashes", "power")]
+    runs = [check_takeovers(mix, 11) for mix in ("deaths", "crashes", "power")]
     assert all(run.adopted for run in runs)
     assert any(run.lost for run in runs)
 

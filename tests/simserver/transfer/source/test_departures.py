@@ -138,7 +138,9 @@ class Scene:
         self.stage = Stage(system)
         self.holdings = Holdings(self.stage.environment, Written())
         self.rooms, self.lease = Rooms(), HeldLease()
-        self.ports = ports_of(Sealer(HERE, IDENTITY), home=post, outbox=post, counts=self.counts, spans=spans)
+        self.ports = ports_of(
+            Sealer.without_log(HERE, IDENTITY), home=post, outbox=post, counts=self.counts, spans=spans
+        )
         self.limit(DepartureLimits())
 
     def limit(self, limits: DepartureLimits) -> None:

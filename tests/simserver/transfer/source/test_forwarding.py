@@ -42,7 +42,7 @@ class Here:
         self.holdings = Holdings(Stage(system).environment, Written())
         me: Any = self
         nothing: Any = None
-        ports, lease = ports_of(Sealer(HERE, IDENTITY), outbox=me, counts=self.counts), held_lease()
+        ports, lease = ports_of(Sealer.without_log(HERE, IDENTITY), outbox=me, counts=self.counts), held_lease()
         self.arrivals = Arrivals(ports, lease, self.holdings, nothing, nothing, nothing)
         self.leaving: set[str] = set()
         self.is_crowded = False

@@ -16,7 +16,7 @@ from batonpass.simserver.transfer.source.departure import Departure, DeparturePl
 from batonpass.simserver.transfer.source.pass_signing import PassSigning
 from tests.simserver.ports import TrioClock
 
-HERE = Sealer("alpha.s1", Identity.generate())
+HERE = Sealer.without_log("alpha.s1", Identity.generate())
 GRANT = DelegationGrant(entity="alpha.e", epoch=1, sub=0, holder="alpha.s1", group=("alpha.s1", "alpha.s2"))
 TOKEN = jose.sign(GRANT.to_claims(), sender=HERE.identity, sender_id="alpha.h1")
 

@@ -73,7 +73,7 @@ async def test_failures_row_30_an_entity_begins_with_the_inputs_that_were_here_b
     holdings, counts = Holdings(Stage(system).environment, Written()), Counter[str]()
     part: Any = SimpleNamespace(get=lambda _: None, used=lambda _: None, arrived=lambda _: None)
     part.superseded, part.send = lambda *_, **__: None, lambda *_, **__: True
-    ports = ports_of(Sealer(HERE, IDENTITY), home=part, outbox=part, counts=counts)
+    ports = ports_of(Sealer.without_log(HERE, IDENTITY), home=part, outbox=part, counts=counts)
     arrivals = Arrivals(ports, held_lease(), holdings, part, part, part)
     assert not arrivals.keep_early(BALL, item(1)), "nobody has spoken of it"
 
