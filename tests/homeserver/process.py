@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.scenarios.cluster.blueprint import to_toml
 from batonpass.simserver.server.config import SimserverConfig
@@ -55,7 +56,7 @@ def log_file(config: Config) -> Path:
 def wait_ready(process: "subprocess.Popen[bytes]", config: Config) -> None:
     """Return when the server says that it is ready."""
     deadline_s = time.monotonic() + DEADLINE_S
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, verify=trusted_authorities()) as client:
         while time.monotonic() < deadline_s:
             assert process.poll() is None, log_file(config).read_text()
             with contextlib.suppress(httpx.TransportError):

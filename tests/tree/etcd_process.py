@@ -14,6 +14,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.tree.etcd import EtcdConfig
 from tests.tree.instances import free_ports
 
@@ -153,7 +154,7 @@ def started_etcd(directory: Path) -> Iterator[EtcdCluster]:
     try:
         cluster.start(member)
         deadline_s = time.monotonic() + READY_S
-        with httpx.Client(trust_env=False, timeout=1.0) as client:
+        with httpx.Client(trust_env=False, verify=trusted_authorities(), timeout=1.0) as client:
             while not _is_ready(client, member):
                 assert time.monotonic() < deadline_s, "etcd does not become ready"
         yield cluster

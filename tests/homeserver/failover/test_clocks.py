@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from batonpass.actors.base.clock import InstanceClock
-from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.client import HttpClient, trusted_authorities
 from batonpass.authority.errors import MessageError
 from batonpass.authority.model.records import Role
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
@@ -262,7 +262,7 @@ async def test_an_instance_whose_leader_has_another_time_goes_on_and_soon_has_an
             await until(lambda: off.clock.is_off)
             await until(lambda: not off.leads and all(node.replica.status.leader for node in nodes))
             assert not any(node.clock.is_off for node in nodes[:2])
-            async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE_S) as client:
+            async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S) as client:
                 health = await client.get(f"{configs[2].rest.url}/healthz")
                 assert (health.status_code, health.json()["status"]) == (200, "clock_off")
                 assert re.search(r"the clock of alpha\.h3 is (89|9[01])\.\d s ahead", health.json()["clock"])

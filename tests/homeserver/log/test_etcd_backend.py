@@ -9,6 +9,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.homeserver.config import ConfigError, EtcdSettings, HomeserverConfig, MemberConfig, MetadataSettings
 from batonpass.homeserver.log.backend import make_backend
 from batonpass.homeserver.node.dispatch import HomeserverNode
@@ -44,7 +45,9 @@ async def test_an_entity_is_transferred_and_every_homeserver_knows(etcd: EtcdClu
             second: HomeserverNode = await home.nursery.start(run_homeserver, second_config)
             await until(lambda: second.registered)
             await transfer_the_ball(home)
-            async with httpx.AsyncClient(trust_env=False, base_url=second_config.rest.url) as client:
+            async with httpx.AsyncClient(
+                trust_env=False, verify=trusted_authorities(), base_url=second_config.rest.url
+            ) as client:
                 record = (await client.get(f"/v1/entities/{BALL}")).json()
                 assert (record["authority"], record["epoch"]) == ("alpha.s2", 2)
                 servers = {row["name"] for row in (await client.get("/v1/servers")).json()}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from batonpass.actors.http.client import trusted_authorities
 from tests.homeserver.openapi import Contract
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, SECRET_NAMES, Player, homeserver_config, new_ports
@@ -55,7 +56,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
             wait_ready(process, config)
             secrets = [(directory / name).read_text() for name in SECRET_NAMES]
             headers = {"authorization": f"Bearer {(directory / 'client').read_text()}"}
-            with httpx.Client(base_url=config.rest.url, trust_env=False, timeout=DEADLINE_S, headers=headers) as client:
+            with httpx.Client(
+                base_url=config.rest.url,
+                trust_env=False,
+                verify=trusted_authorities(),
+                timeout=DEADLINE_S,
+                headers=headers,
+            ) as client:
                 contract = Contract(client.get("/openapi.json").json())
                 ada = Player("alpha.ada")
                 assert client.put("/v1/players/alpha.ada/keys", json={"keys": ada.keys}).is_success

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.crypto.keys import Identity
 from batonpass.homeserver.config import HomeserverConfig, MemberConfig
@@ -84,7 +85,9 @@ async def test_a_member_joins_leads_and_lets_the_first_one_go(alpha: Home, nurse
         await alpha.api.do("PUT", "/v1/tree/jobs/7", {"data": 1})
         answer = await alpha.api.do("POST", "/v1/cluster/leader", {"name": "alpha.h2"}, headers=operator(alpha))
         assert answer == {"leader": "alpha.h2"}
-        async with httpx.AsyncClient(base_url=second.rest.url, trust_env=False, timeout=DEADLINE_S) as client:
+        async with httpx.AsyncClient(
+            base_url=second.rest.url, trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S
+        ) as client:
             token = {"authorization": f"Bearer {(alpha.directory / 'client').read_text()}"}
             assert (await client.get("/v1/tree/jobs/7", headers=token)).json()["data"] == 1
 

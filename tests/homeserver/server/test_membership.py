@@ -9,6 +9,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.homeserver.config import HomeserverConfig, MemberConfig
 from batonpass.homeserver.server.main import run as run_homeserver
 from batonpass.scenarios.cluster.ports import PortAllocator
@@ -87,7 +88,7 @@ async def test_a_stranger_at_the_raft_port_is_refused_and_ends_with_status_3_and
         for word in (code, *words):
             assert word in last_word(stranger)
 
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities()) as client:
             found = await refusals(client, victim)
         assert {refusal["code"] for refusal in found} == {code}
         assert {refusal["peer"] for refusal in found} == {stranger.name}
@@ -122,6 +123,6 @@ async def test_another_kind_of_server_is_refused(tmp_path: Path, nursery: trio.N
         )
         with trio.fail_after(DEADLINE_S), pytest.raises(RefusedByInstance, match="simserver"):
             await stranger.serve()
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities()) as client:
             (first, *_) = await refusals(client, config)
         assert (first["code"], first["peer"], first["by_us"]) == ("wrong_kind", "alpha.s1", True)

@@ -7,6 +7,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
@@ -371,11 +372,11 @@ async def test_an_operator_sees_what_would_be_concerned_before_a_loss_is_accepte
     assert alpha.node.secrets.operator_token is not None
     token = {"Authorization": f"Bearer {alpha.node.secrets.operator_token.decode()}"}
     _, second = await lost_with_the_log(alpha, moved_before=False)
-    async with httpx.AsyncClient(base_url=alpha.api.url, headers=token) as operator:
+    async with httpx.AsyncClient(base_url=alpha.api.url, headers=token, verify=trusted_authorities()) as operator:
         alarm = (await operator.get("/v1/cluster/log-alarm")).json()
         assert (alarm["why"], alarm["entities"]) == ("", 1)
         body = {"server": "alpha.s2", "entities": [one.id for one in second.holdings]}
         held = (await operator.post("/v1/cluster/log-alarm/held", json=body)).json()
     assert held == {"here": 0, "elsewhere": 1, "unknown": 1}
-    async with httpx.AsyncClient(base_url=alpha.api.url) as anybody:
+    async with httpx.AsyncClient(base_url=alpha.api.url, verify=trusted_authorities()) as anybody:
         assert (await anybody.get("/v1/cluster/log-alarm")).status_code == 401

@@ -5,6 +5,7 @@ from typing import Any
 import cbor2
 import httpx
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.wire.transfer import Input
 from batonpass.simserver.entity.actor_keeper import entity_name
 from batonpass.simserver.entity.state import Life
@@ -34,7 +35,9 @@ async def looked_at(node: SimserverNode) -> dict[str, Any]:
     """What its server shows of it, and of all that are like it."""
     row = await node.home.row(node.config.name)
     assert row is not None
-    async with httpx.AsyncClient(trust_env=False, base_url=f"{row.rest_url}/v1/local") as client:
+    async with httpx.AsyncClient(
+        trust_env=False, verify=trusted_authorities(), base_url=f"{row.rest_url}/v1/local"
+    ) as client:
         seen: dict[str, Any] = (await client.get(f"/entities/{CRATE}", params={"state": "true"})).json()
         stats = (await client.get("/stats")).json()
     assert stats["passivated"] == stats["passive"] == seen["passivated"] == seen["passive"], "the former name, too"

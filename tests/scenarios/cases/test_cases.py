@@ -12,6 +12,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.scenarios.cases.cases import CASES, STAGED_CASES, cases_spec, run_cases
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
@@ -48,7 +49,7 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 async def leader_of(running: LocalCluster, instance: str) -> str:
     """The name of the instance's leader, as some living member has it."""
-    async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=5.0) as client:
         while True:
             for server in running.servers:
                 if server.instance == instance and server.role == "homeserver" and server.pid is not None:
@@ -138,7 +139,7 @@ async def test_a_follower_that_dies_and_comes_back_catches_up() -> None:
         await running.kill(follower)
         report, _ = await run_cases(running, transfers=3, seed=14, plans=plans)
         await running.restart(follower, same_code=True)
-        async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=5.0) as client:
             url = running.server(follower).rest_url
             entity = (await client.get(f"{url}/v1/entities/alpha.case-1")).json()
     assert_good(report, 3)

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.scenarios.cluster.cluster import ClusterFailed, ClusterSpec, LocalCluster
 from batonpass.scenarios.cluster.events import (
     ClusterEvent,
@@ -37,7 +38,7 @@ def left_in(directory: Path) -> list[Path]:
 
 
 async def status_of(cluster: LocalCluster, name: str) -> int:
-    async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S) as client:
         return (await client.get(f"{cluster.server(name).rest_url}/healthz")).status_code
 
 

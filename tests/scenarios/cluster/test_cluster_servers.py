@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from batonpass.actors.http.client import trusted_authorities
 from tests.scenarios.fakes import DEADLINE_S, ROOT, Witness
 
 
@@ -60,7 +61,7 @@ def test_an_instance_of_three_agrees_on_a_leader_and_leaves_nothing_behind_when_
     witnesses = [Witness(server["pid"]) for server in servers]
     urls = {server["name"]: server["rest_url"] for server in servers}
 
-    with httpx.Client(trust_env=False, timeout=DEADLINE_S) as client:
+    with httpx.Client(trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S) as client:
         for server in servers:
             health = client.get(f"{server['rest_url']}/healthz")
             assert (health.status_code, health.json()["name"]) == (200, server["name"])

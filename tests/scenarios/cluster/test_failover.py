@@ -16,6 +16,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from batonpass.scenarios.players.input_stream import InputStream, Players
@@ -205,7 +206,7 @@ async def test_a_server_that_was_drained_and_stopped_takes_no_copy_along_that_ot
         durable = {name: stream.durable for name, stream in running.streams.items()}
         token = running.cluster.operator_token_file("alpha").read_text().strip()
         base = next(one.rest_url for one in running.cluster.servers if one.role == "homeserver")
-        async with httpx.AsyncClient(trust_env=False, timeout=30.0) as operator:
+        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as operator:
             url, headers = f"{base}/v1/servers/{first}/drain", {"authorization": f"Bearer {token}"}
             view = (await operator.post(url, headers=headers)).json()
             while not view["empty"]:
@@ -374,7 +375,9 @@ async def test_what_cannot_be_moved_off_a_drained_server_because_its_home_is_dea
         base, here = (running.cluster.server(name).rest_url for name in ("beta.h1", "beta.s1"))
         await running.cluster.kill("alpha.h1")
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(trust_env=False, timeout=30.0, headers=headers) as operator:
+        async with httpx.AsyncClient(
+            trust_env=False, verify=trusted_authorities(), timeout=30.0, headers=headers
+        ) as operator:
             # What is ordered before beta knows that alpha is silent would stand still: so it knows first.
             asked = {"name": "alpha.h1", "fresh": "true", "nonce": "0" * 22}
             assert (await operator.get(f"{base}/v1/directory", params=asked)).status_code == 502

@@ -6,6 +6,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from tests.scenarios.cases.test_cases import leader_of
 
@@ -17,7 +18,7 @@ SPEC = ClusterSpec(instances={"alpha": 3}, simservers=2, lease_term_s=TERM_S, lo
 
 async def answer(url: str) -> Any:
     """What a server answers to a GET; None while it does not."""
-    async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=5.0) as client:
         try:
             return (await client.get(url)).json()
         except httpx.HTTPError:

@@ -6,6 +6,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.simserver.entity.crash_guard import TOO_OFTEN
 from tests.collected import ROOT
 from tests.scenarios.cluster.test_failover import World, world
@@ -47,7 +48,7 @@ async def released(running: World, entity: str, server: str) -> None:
         await trio.sleep(0.1)
     token = running.cluster.simserver_operator_token_file("alpha").read_text().strip()
     url = f"{running.cluster.server(server).rest_url}/v1/local/entities/{entity}/release"
-    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as operator:
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as operator:
         headers = {"authorization": f"Bearer {token}"}
         assert (await operator.post(url, json={"discard_inputs": True}, headers=headers)).status_code == 200
 

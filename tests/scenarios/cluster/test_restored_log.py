@@ -11,6 +11,7 @@ import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
 from batonpass.authority.machines.lease import LeaseTerms
 from batonpass.authority.trust.signed_positions import LogPlace
@@ -39,7 +40,7 @@ GHOST: dict[str, Any] = {
 async def coming_up(running: World, name: str) -> AsyncIterator[None]:
     """Start a server that will perhaps never say that it is ready."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(running.cluster.restart, name, timeout_s=PATIENCE_S))
+        nursery.start_soon(partial(running.cluster.restart, name, same_code=True, timeout_s=PATIENCE_S))
         yield
         nursery.cancel_scope.cancel()
 
@@ -74,7 +75,7 @@ async def test_failures_row_42_servers_do_not_follow_a_home_that_was_restored_fr
         await running.spawn(1, "alpha.s1")
         await cluster.stop(HOME)
         shutil.copytree(log, backup)
-        await cluster.restart(HOME)
+        await cluster.restart(HOME, same_code=True)
         await running.push(10)
         await handed_over(running, "alpha.s2", "alpha.s1", "alpha.s2", "alpha.s1")
         fence = (await ball(running, "alpha.s1"))["epoch"]
@@ -95,7 +96,7 @@ async def test_failures_row_42_servers_do_not_follow_a_home_that_was_restored_fr
         await cluster.stop(HOME)
         shutil.rmtree(log)
         newest.rename(log)
-        await cluster.restart(HOME)
+        await cluster.restart(HOME, same_code=True)
         for name in SERVERS:
             await until(health, running, name, code="ok")
         records = await running.until(lambda record: record["standing"] == "simulated")
@@ -150,7 +151,7 @@ async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_
         await cluster.stop(HOME)
         signed, _ = in_home_log(file)
         shutil.copytree(log, backup)
-        await cluster.restart(HOME)
+        await cluster.restart(HOME, same_code=True)
         await handed_over(running, "alpha.s2")
         await office_heard(file, office)
         # Its signed word is of before: as if it had not renewed its lease since. The other one is away.
@@ -167,7 +168,7 @@ async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_
         await cluster.stop(HOME)
         shutil.rmtree(log)
         newest.rename(log)
-        await cluster.restart(HOME)
+        await cluster.restart(HOME, same_code=True)
         for name in SERVERS:
             await cluster.restart(name, same_code=True)
         records = await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 1)
@@ -187,7 +188,7 @@ async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_s
         await cluster.stop(HOME)
         kept = file.read_text()
         shutil.copytree(log, backup)
-        await cluster.restart(HOME)
+        await cluster.restart(HOME, same_code=True)
         await handed_over(running, "beta.s1")
         # Who hands over brings the word of it.
         assert (await simulates(running, "beta.s1", BALL))["epoch"] == 2
@@ -223,7 +224,7 @@ async def misled(running: World) -> Path:
     await cluster.stop(HOME)
     shutil.copytree(log, backup)
     await cluster.kill("alpha.s1")
-    await cluster.restart(HOME)
+    await cluster.restart(HOME, same_code=True)
     await running.until(partial(is_with, "alpha.s2"))
     await running.push(10)
     await running.everything_durable()
@@ -232,7 +233,7 @@ async def misled(running: World) -> Path:
     await cluster.stop(HOME)
     newest = log.rename(cluster.directory / "newest")
     shutil.copytree(backup, log)
-    await cluster.restart(HOME)
+    await cluster.restart(HOME, same_code=True)
     await cluster.restart("alpha.s1", same_code=True)
     return newest
 
@@ -277,7 +278,7 @@ async def test_failures_row_42_what_was_handed_on_abroad_by_a_lost_log_goes_on_w
         await simulates(running, "beta.s1", BALL)
         await cluster.stop(HOME)
         shutil.copytree(log, backup)
-        await cluster.restart(HOME)
+        await cluster.restart(HOME, same_code=True)
         await handed_over(running, "beta.s2")
         await running.push(10)
         await running.everything_durable()
@@ -304,7 +305,7 @@ async def test_failures_row_42_what_never_left_its_server_goes_on_however_often_
         await running.spawn(1, "alpha.s1")
         await cluster.stop(HOME)
         shutil.copytree(log, backup)
-        await cluster.restart(HOME)
+        await cluster.restart(HOME, same_code=True)
         for epoch in (1, 3):
             await cluster.stop("alpha.s1")
             await cluster.restart("alpha.s1", same_code=True)
@@ -330,7 +331,7 @@ async def test_failures_row_42_what_never_left_its_server_goes_on_however_often_
                 if times == 1:
                     await cluster.stop(HOME)
             if times == 1:
-                await cluster.restart(HOME)
+                await cluster.restart(HOME, same_code=True)
 
 
 HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
@@ -338,7 +339,7 @@ HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
 
 async def accept_loss(running: World) -> None:
     token = running.cluster.operator_token_file("alpha").read_text().strip()
-    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as operator:
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as operator:
         url = f"{running.cluster.server(HOME).rest_url}/v1/cluster/log-alarm"
         answered = await operator.delete(url, headers={"Authorization": f"Bearer {token}"})
     assert "proves" in answered.raise_for_status().json()["why"]
@@ -522,7 +523,7 @@ async def test_failures_row_42_what_only_the_older_log_gave_is_nobodys_when_the_
             await cluster.stop(HOME)
             shutil.rmtree(log)
             newest.rename(log)
-            await cluster.restart(HOME)
+            await cluster.restart(HOME, same_code=True)
             await says(running, "ok", HOME, *SERVERS)
         for entity in (BALL, GHOST["id"]):
             found = await answer(f"{cluster.server('alpha.s1').rest_url}/v1/local/entities/{entity}")
