@@ -1,8 +1,8 @@
 """What the code of a game does within a step, and whether it may: draws, writes, and their call sites in trace mode."""
 
+import os
 import sys
 from collections.abc import MutableSequence
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -125,4 +125,4 @@ def call_site() -> str:
         frame = frame.f_back
     if frame is None:
         return "?"
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+    return f"{frame.f_code.co_filename.rpartition(os.sep)[2]}:{frame.f_lineno} {frame.f_code.co_name}"

@@ -11,6 +11,7 @@ its descendant SimClient, which applies the events of n one tick later):
 6. The hash of the state is taken.
 """
 
+import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
@@ -21,12 +22,23 @@ from batonpass.simserver.sync.lockstep.entity import SimEntity
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.lockstep.scene import Scene
 
-__all__ = ["KEPT_TICKS", "SimDriver", "SimEvent", "SimFailed", "TickRecord"]
+__all__ = [
+    "KEPT_TICKS",
+    "MAX_EVENT_BYTES",
+    "MAX_SENT",
+    "SimDriver",
+    "SimEvent",
+    "SimFailed",
+    "TickRecord",
+    "event_bytes",
+]
 
 KEPT_TICKS: Final = 200
 """Ticks of which records are kept, for desync reports: ten seconds."""
 KEPT_BYTES: Final = 16 * 1024 * 1024
 MAX_SENT: Final = 1000
+MAX_EVENT_BYTES: Final = 12 * 1024
+"""Of an event as JSON; a server takes 16 KiB in a request, which has hashes, too."""
 SERVER: Final = "_"
 """The origin of the server's own events."""
 
@@ -57,6 +69,11 @@ class TickRecord(NamedTuple):
 
 class SimFailed(RuntimeError):
     """A tick raised an error, so the state is half of it: restore a snapshot, or start over."""
+
+
+def event_bytes(type: str, body: str) -> int:
+    """Return the length of an event as JSON, in bytes. Raises `ValueError` if it has half of a surrogate pair."""
+    return len(json.dumps([type, body], ensure_ascii=False).encode())
 
 
 class SimDriver:
@@ -142,10 +159,12 @@ class SimDriver:
         """Post an event. It has no effect until it comes back in `on_client_event`, on all clients in the same tick.
 
         Raises:
-            ValueError: the type is the server's, or nothing takes events and there are 1000 already.
+            ValueError: the type is the server's, the event is too long or no Unicode, or 1000 wait already.
         """
         if not type or type[0] in "_$":
             raise ValueError(f"{type!r}: a type is a text that does not begin with _ or $, which are the server's")
+        if (size := event_bytes(type, body)) > MAX_EVENT_BYTES:
+            raise ValueError(f"the event {type!r} has {size} bytes: an event has at most {MAX_EVENT_BYTES}")
         if len(self._sent) >= MAX_SENT:
             raise ValueError(f"{MAX_SENT} events wait to be sent: send fewer, or run a follower that takes them")
         self._sent.append((type, body))
@@ -209,11 +228,9 @@ class SimDriver:
         """Give what is kept, in order."""
         yield from self._records
 
-    def take_sent(self) -> list[tuple[str, str]]:
-        """Return types and bodies of the events that were posted since the last call."""
-        taken = list(self._sent)
-        self._sent.clear()
-        return taken
+    def take_sent(self, most: int = MAX_SENT) -> list[tuple[str, str]]:
+        """Return types and bodies of the events that were posted since the last call, at most `most`."""
+        return [self._sent.popleft() for _ in range(min(most, len(self._sent)))]
 
     def __setattr__(self, name: str, value: Any) -> None:
         guard: StepGuard | None = self.__dict__.get("_guard")
