@@ -568,6 +568,8 @@ function frozen(value, path, levels = MAX_NESTING) {
 
 const KEPT_TICKS = 200;
 const MOST_SENT = 1000;
+const MOST_EVENT_BYTES = 12 * 1024; // of a request of 16 KiB, which has hashes, too
+const MOST_DUMP_CHARS = 1024 * 1024;
 
 /** What is kept of a tick: its hash, its snapshot, its events, and in trace mode its draws and writes.
  * @typedef {{tick: number, hash: string, state: Uint8Array, events: StreamEvent[], acts: Act[] | null}} TickRecord */
@@ -675,6 +677,8 @@ export class SimDriver {
   /** Post an event. It has no effect until it comes back in `onClientEvent`, on all clients in the same tick. */
   sendEvent(type, body = "") {
     if (!/^[^_$]/.test(type)) throw new SimError(`type ${type}: a type is a text that does not begin with _ or $, the server's`);
+    const bytes = eventBytes(type, body);
+    if (bytes > MOST_EVENT_BYTES) throw new SimError(`the event ${type} has ${bytes} bytes: an event has at most ${MOST_EVENT_BYTES}`);
     if (this.#sent.length >= MOST_SENT) throw new SimError(`${MOST_SENT} events wait to be sent: send fewer, or follow a stream`);
     this.#sent.push([type, body]);
   }
@@ -764,9 +768,22 @@ export class SimDriver {
     return this.#records.get(tick);
   }
 
-  /** Types and bodies of the events that were posted since the last call. @returns {[string, string][]} */
-  takeSent() {
-    return this.#sent.splice(0);
+  /** Types and bodies of events that were posted since the last call, at most `most`. @returns {[string, string][]} */
+  takeSent(most = MOST_SENT) {
+    return this.#sent.splice(0, most);
+  }
+
+  /** What Python's `explain` compares: a tick's record as JSON, if it is kept and not too long. @returns {string | undefined} */
+  dump(tick) {
+    const record = this.#records.get(tick);
+    if (!record) return undefined;
+    const hashes = Array.from(this.#records.values(), (kept) => [kept.tick, kept.hash]);
+    const bytesAsHex = (key, value) => (value instanceof Uint8Array ? hex(value) : value);
+    for (let acts = record.acts; ; acts = acts.slice(0, acts.length >> 1)) {
+      const text = JSON.stringify({ ...record, acts, state: toBase64(record.state), hashes }, bytesAsHex);
+      if (text.length <= MOST_DUMP_CHARS) return text;
+      if (!acts?.length) return undefined;
+    }
   }
 
   #begin(state) {
@@ -841,6 +858,18 @@ export class SimDriver {
     const found = firstDifference(this.#last, twin.record(this.#tick));
     if (found) throw new SimError(`${found.text} after loading what was saved: keep all state in fields of entities`);
   }
+}
+
+function eventBytes(type, body) {
+  return utf8.encode(JSON.stringify([type, body])).length;
+}
+
+function fromBase64(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+function toBase64(bytes) {
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 
 /** What no two machines agree on, or not all browsers. */
@@ -918,125 +947,116 @@ function firstAct(one, other) {
 const TICK_MS = 50;
 
 /**
- * How many ticks are due, and what is left of the time.
- * More than twice `lead` behind, a tick is shorter by a tenth for each tick beyond that.
- * @returns {{steps: number, rest: number}}
+ * How many ticks are due. A tick takes 50 ms, and a tenth of that less for each tick that the client is behind beyond
+ * `tolerance`. At ten beyond, one is due at every call; for each ten more, one more.
+ * @param {number} behind known ticks that are not computed yet
+ * @param {number} elapsedMs since the last tick was computed
+ * @param {number} [tolerance] how far behind a client may be without catching up
  */
-export function framesDue(behind, elapsedMs, lead = 4) {
-  const over = Math.max(0, behind - 2 * lead);
-  let length = (TICK_MS * (10 - over)) / 10;
-  if (behind <= 0) return { steps: 0, rest: Math.min(elapsedMs, TICK_MS) };
-  if (elapsedMs < length) return { steps: 0, rest: elapsedMs };
-  let steps = 1;
-  const rest = Math.min(elapsedMs - Math.max(0, length), TICK_MS);
-  for (length += TICK_MS; length < 0; length += TICK_MS) steps += 1;
-  return { steps: Math.min(steps, behind), rest };
+export function framesDue(behind, elapsedMs, tolerance = 4) {
+  let length = (TICK_MS * (10 - Math.max(0, behind - tolerance))) / 10;
+  if (behind <= 0 || elapsedMs < length) return 0;
+  let due = 1;
+  for (length += TICK_MS; length < 0; length += TICK_MS) due += 1;
+  return Math.min(due, behind);
 }
 
 // ---------------------------------------------------------------------------------------- following a stream
 
-const MOST_WAITING_EVENTS = 1000;
-const MOST_WAITING_HASHES = 600;
-const HASHES_A_REQUEST = 60; // the server takes 64
-const EVENTS_A_REQUEST = 20; // and 20 of a client in a second
-const EVENT_BYTES_A_REQUEST = 8 * 1024; // and bodies of 16 KiB
+const MOST_HASHES = 600;
+const HASHES_A_REQUEST = 32;
+const EVENTS_A_REQUEST = 16; // the server takes 20 of a client in a second
 const STEPS_AT_ONCE = 100;
 
 /** What a client asks a stream's server, and what an answer does to the driver. Pure: no network and no clock. */
 export class StreamFollower {
   #driver;
-  #lead;
+  #tolerance;
   #events = []; // of ticks to come, in the order of the log
   #waiting = []; // events that the server has not acknowledged
+  #first = 0; // the number of the first of them, once the server has said what it has
   #hashes = [];
-  #highest = 0; // the highest id given to an event
-  #told = 0; // the highest id that was sent on this connection
-  #rest_ms = 0;
+  #told = { event: 0, hash: 0 }; // the highest that were sent on this connection
+  #waited_ms = 0;
 
-  /** @param {SimDriver} driver @param {{lead?: number}} [options] `lead`: how many ticks it means to be behind the stream */
-  constructor(driver, { lead = 4 } = {}) {
+  /** @param {SimDriver} driver @param {{tolerance?: number}} [options] a client that is more ticks behind catches up */
+  constructor(driver, { tolerance = 4 } = {}) {
     this.#driver = driver;
-    this.#lead = lead;
+    this.#tolerance = tolerance;
     /** The last tick that the server has told of: the driver is never ahead of it. */
     this.known = 0;
-    /** Which stream of that name it is: another one is another history. @type {string | null} */
+    /** Which life of the stream it follows. @type {string | null} */
     this.incarnation = null;
-    /** This client's name in the stream's events. @type {string | null} */
-    this.publicId = null;
+    /** This client in events, once the server has said it. */
+    this.publicId = "";
   }
 
-  /** How many ticks the driver is behind the stream. */
+  /** How many known ticks are not computed yet. */
   get behind() {
     return this.known - this.#driver.tick;
   }
 
-  /** How many events wait for the server to acknowledge them. */
+  /** How many posted events wait to be acknowledged. */
   get unacknowledged() {
     this.#collect();
     return this.#waiting.length;
   }
 
-  /** Compute what is due when `elapsedMs` more have passed. @returns {number} how many ticks that were */
-  play(elapsedMs) {
-    const { steps, rest } = framesDue(this.behind, this.#rest_ms + elapsedMs, this.#lead);
-    this.#rest_ms = rest;
-    const done = Math.min(steps, STEPS_AT_ONCE);
-    for (let i = 0; i < done; i++) this.#step();
-    return done;
-  }
-
-  #step() {
-    const due = this.#events.findIndex((event) => event.T > this.#driver.tick);
-    const hash = this.#driver.step(this.#events.splice(0, due < 0 ? this.#events.length : due));
-    this.#hashes.push([this.#driver.tick, hash]);
-    if (this.#hashes.length > MOST_WAITING_HASHES) this.#hashes.shift();
-  }
-
   /** Whether there is something to tell that was not told on this connection. */
   get hasNews() {
     this.#collect();
-    return this.#hashes.length > 0 || this.#waiting.some((event) => event.Id === 0 || event.Id > this.#told);
+    const isNew = this.#first + this.#waiting.length - 1 > this.#told.event || (this.#hashes.at(-1)?.[0] ?? 0) > this.#told.hash;
+    return this.incarnation !== null && isNew;
+  }
+
+  /** Compute the ticks that are due when `elapsedMs` more have passed. @returns {number} how many these were */
+  play(elapsedMs) {
+    this.#waited_ms += elapsedMs;
+    const due = Math.min(framesDue(this.behind, this.#waited_ms, this.#tolerance), STEPS_AT_ONCE);
+    const rest = due > 0 ? Math.max(0, this.#waited_ms - TICK_MS) : this.#waited_ms;
+    this.#waited_ms = Math.min(rest, TICK_MS);
+    for (let i = 0; i < due; i++) this.#step();
+    return due;
+  }
+
+  #step() {
+    const tick = this.#driver.tick + 1;
+    const later = this.#events.findIndex((event) => event.T > tick);
+    this.#hashes.push([tick, this.#driver.step(this.#events.splice(0, later < 0 ? this.#events.length : later))]);
+    if (this.#hashes.length > MOST_HASHES) this.#hashes.shift();
   }
 
   /**
    * The body of the next request.
-   * @param {boolean} again whether to repeat events that were sent and are not acknowledged: on a new connection, and in each poll
+   * @param {boolean} anew whether to repeat what was sent and not answered: on a new connection, and in each poll
    */
-  request(again) {
+  request(anew) {
     this.#collect();
-    if (again) this.#told = 0;
-    if (this.incarnation === null) return {}; // which ids are taken is in the first answer
+    if (anew) this.#told = { event: 0, hash: 0 };
+    if (this.incarnation === null) return {}; // which numbers are taken is in the first answer
     const body = { Incarnation: this.incarnation };
     const events = [];
-    let room = EVENT_BYTES_A_REQUEST;
-    for (const event of this.#waiting) {
-      if (event.Id === 0) event.Id = ++this.#highest;
-      if (event.Id <= this.#told) continue;
-      room -= event.bytes;
+    let room = MOST_EVENT_BYTES;
+    for (const [at, [Type, Body]] of this.#waiting.entries()) {
+      const Id = this.#first + at;
+      if (Id <= this.#told.event) continue;
+      room -= eventBytes(Type, Body);
       if (room < 0 || events.length === EVENTS_A_REQUEST) break;
-      events.push({ Type: event.Type, Body: event.Body, Id: event.Id });
+      events.push({ Type, Body, Id });
     }
-    if (events.length > 0) {
-      body.Events = events;
-      this.#told = events.at(-1).Id;
-    }
-    if (this.#hashes.length > 0) body.Hashes = this.#hashes.splice(0, HASHES_A_REQUEST);
+    if (events.length > 0) body.Events = events;
+    const hashes = this.#hashes.filter(([tick]) => tick > this.#told.hash).slice(0, HASHES_A_REQUEST);
+    if (hashes.length > 0) body.Hashes = hashes;
+    this.#told = { event: events.at(-1)?.Id ?? this.#told.event, hash: hashes.at(-1)?.[0] ?? this.#told.hash };
     return body;
   }
 
   #collect() {
-    for (const [type, text] of this.#driver.takeSent()) {
-      const bytes = utf8.encode(JSON.stringify([type, text])).length;
-      if (bytes > EVENT_BYTES_A_REQUEST) throw new SimError(`event ${type}: ${bytes} bytes; send ${EVENT_BYTES_A_REQUEST} at most`);
-      if (this.#waiting.length >= MOST_WAITING_EVENTS) {
-        throw new SimError(`event ${type}: ${MOST_WAITING_EVENTS} wait already; send none while the server is not reached`);
-      }
-      this.#waiting.push({ Type: type, Body: text, Id: 0, bytes });
-    }
+    this.#waiting.push(...this.#driver.takeSent(MOST_SENT - this.#waiting.length));
   }
 
   /**
-   * Take an answer.
+   * Take an answer to the last request, or what the server sent on the same connection.
    * @returns {"followed" | "reset" | "stale"} `reset`: the history began anew; `stale`: it is of another history than
    *   what was asked for, nothing was taken of it, and the next request is for all of it
    * @throws {SimError} it is not an answer of a stream
@@ -1049,39 +1069,37 @@ export class StreamFollower {
       this.#driver.startOver();
       this.#events = [];
       this.#hashes = [];
+      this.#told = { event: 0, hash: 0 };
       this.known = 0;
-      if (isForeign) {
-        this.#highest = 0; // ids are counted in each incarnation
-        this.#told = 0;
-        for (const event of this.#waiting) event.Id = 0;
-      }
+      if (isForeign) this.#first = 0; // each life of a stream counts anew, and has had none of what waits
       this.incarnation = null;
       if (!isReset) return "stale";
     }
     this.incarnation = reply.Incarnation;
     this.publicId = reply.ProxyId;
-    this.#waiting = this.#waiting.filter((event) => event.Id === 0 || event.Id > reply.Acked);
-    this.#highest = Math.max(this.#highest, reply.Acked);
+    if (this.#first > 0) this.#waiting.splice(0, Math.max(0, reply.Acked + 1 - this.#first));
+    this.#first = Math.max(this.#first, reply.Acked + 1);
+    this.#hashes = this.#hashes.filter(([tick]) => tick > this.#told.hash);
     for (const event of reply.Events) if (event.T > this.known) this.#events.push(event);
     this.known = reply.T;
     return isReset ? "reset" : "followed";
   }
 
-  /** Jump to a snapshot that the stream's clients agreed on. @throws {SimError} it is not what its hash says, or of another stream */
+  /** Jump to a snapshot that the stream's clients agreed on. @throws {SimError} it is none, or of another stream */
   jump(snapshot) {
     const state = fromBase64(snapshot.State);
     const found = hex(sha256(state));
     if (found !== snapshot.Hash) throw new SimError(`snapshot: its hash is ${found}, not ${snapshot.Hash}; ask for another`);
+    if (new Set(snapshot.Votes?.map((vote) => vote.ProxyId)).size < 2) throw new SimError("snapshot: at least two clients vote for one");
     if (this.incarnation !== null && snapshot.Incarnation !== this.incarnation) {
       throw new SimError(`snapshot: it is of the stream ${snapshot.Incarnation}, not of ${this.incarnation}; ask for another`);
     }
     this.#driver.load(state);
     this.incarnation = snapshot.Incarnation;
-    // A state after n ticks has the events up to n - 1.
-    this.known = Math.max(this.known, this.#driver.tick - 1);
-    this.#events = this.#events.filter((event) => event.T >= this.#driver.tick);
+    this.known = Math.max(this.known, this.#driver.tick);
+    this.#events = this.#events.filter((event) => event.T > this.#driver.tick);
     this.#hashes = [];
-    this.#rest_ms = 0;
+    this.#waited_ms = 0;
   }
 }
 
@@ -1092,14 +1110,6 @@ function demandReply(reply) {
   const isReply = isCount(reply?.T) && isCount(reply.Acked) && isText(reply.Incarnation) && isText(reply.ProxyId);
   if (isReply && Array.isArray(reply.Events) && reply.Events.every(isEvent)) return;
   throw new SimError("this is no answer of a stream: look whether the address is that of a batonpass server");
-}
-
-function fromBase64(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-}
-
-function toBase64(bytes) {
-  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 
 // ------------------------------------------------------------------------------------------ client of a stream
@@ -1154,15 +1164,15 @@ export class StreamClient extends EventTarget {
    * @param {string} options.stream its name
    * @param {string} options.privateId this client's own secret name
    * @param {SimDriver} options.driver the game
-   * @param {number} [options.lead] how many ticks it means to be behind the stream
+   * @param {number} [options.tolerance] a client that is more ticks behind catches up
    * @param {number} [options.jumpAfter] behind by more ticks than this, it jumps by a snapshot
    * @param {boolean} [options.useWebSocket] false: polls only
    */
   constructor(options) {
     super();
-    this.#options = { lead: 4, jumpAfter: JUMP_AFTER_TICKS, useWebSocket: true, ...options };
+    this.#options = { tolerance: 4, jumpAfter: JUMP_AFTER_TICKS, useWebSocket: true, ...options };
     this.#driver = options.driver;
-    this.#follower = new StreamFollower(options.driver, { lead: this.#options.lead });
+    this.#follower = new StreamFollower(options.driver, { tolerance: this.#options.tolerance });
     /** @type {"connecting" | "websocket" | "polling" | "lost" | "refused" | "failed" | "stopped"} */
     this.state = "connecting";
     /** What went wrong last. @type {Error | null} */
@@ -1382,13 +1392,12 @@ export class StreamClient extends EventTarget {
   /** Show the server this client's state of the first tick at which clients differ, once. */
   #report(desync) {
     if (this.#dumped.has(desync.T) || this.#dumped.size > 10) return;
-    const record = this.#driver.record(desync.T);
-    if (!record) return;
+    const body = this.#driver.dump(desync.T);
+    if (!body) return;
     this.desync = desync;
     this.#dumped.add(desync.T);
     const address = this.#address("");
     address.pathname += `/desync/${desync.T}`;
-    const body = JSON.stringify({ ...record, state: toBase64(record.state) });
     this.#ask(address, { method: "PUT", body }).catch((error) => (this.error = error));
     this.dispatchEvent(new Event("desync"));
   }

@@ -44,7 +44,7 @@ function played({ game, ticks, log, options, saves = [] }) {
   const hashes = [driver.hash];
   const states = {};
   for (let tick = 0; tick < ticks; tick++) {
-    hashes.push(driver.step(byTick.get(tick) ?? []));
+    hashes.push(driver.step(byTick.get(tick + 1) ?? []));
     if (saves.includes(driver.tick)) states[driver.tick] = events.hex(driver.save());
   }
   return { hashes, states };
@@ -62,7 +62,7 @@ const ANSWERS = {
     driver.load(bytes(state));
     return driver.hash;
   },
-  due: (rows) => rows.map(([behind, elapsed, lead]) => events.framesDue(behind, elapsed, lead)),
+  due: (rows) => rows.map((row) => events.framesDue(...row)),
   difference: (states) => events.firstDifference(...states.map((state) => ({ state: bytes(state) })))?.text ?? null,
   check: (name) => checks[name](),
 };
