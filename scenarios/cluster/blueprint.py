@@ -41,6 +41,7 @@ from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute, NextHop
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.simserver.server.config import SimserverConfig
+from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
 
 __all__ = [
     "Blueprint",
@@ -366,6 +367,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             world_options=dict(spec.world_options),
             log_level=spec.log_level,
             telemetry=telemetry,
+            stream_door=ports.address(name, "streams") if spec.world == EVENT_STREAMS else None,
             **optional,
         )
         for instance in spec.instances

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.net.link_service import LinkService
@@ -18,7 +19,7 @@ from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.outbox import Outbox
 
-__all__ = ["SimserverPorts", "certificate_reader"]
+__all__ = ["EntityWhereabouts", "SimserverPorts", "certificate_reader"]
 
 
 def certificate_reader(home: HomeClient) -> CertificateReader:
@@ -34,6 +35,20 @@ def certificate_reader(home: HomeClient) -> CertificateReader:
 
     # Keys whose time is over are not among those that are good now.
     return CertificateReader(signer_of, lambda: -math.inf, signer_at_hand)
+
+
+class EntityWhereabouts(Protocol):
+    """Who simulates an entity, by its home instance, and where clients of event streams ask that server."""
+
+    async def authority_of(self, entity: str) -> str | None:
+        """The server's name, empty if there is none at this moment; None if there is no such entity.
+
+        Raises:
+            HomeUnreachable, HomeRefused: that is not known at this moment.
+        """
+
+    async def door_of(self, server: str) -> str:
+        """The base URL at which clients of streams ask this server; empty if that is not known at this moment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +70,8 @@ class SimserverPorts:
     """Told of the steps of a hand-over."""
     new_id: Callable[[], str]
     """Makes the ids of the transfers that begin here."""
+    whereabouts: EntityWhereabouts
+    """Says clients of an entity that is not here where it is."""
 
     @property
     def name(self) -> str:

@@ -29,6 +29,8 @@ from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
+from batonpass.simserver.sync.hosting.host import HostedStreams
+from batonpass.simserver.sync.hosting.world import EventStreams
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -149,6 +151,11 @@ def build(
         reception.is_full,
         schema_version(world),
     )
+    streams = None
+    if isinstance(world, EventStreams):
+        streams = HostedStreams(
+            config.instance, world, environment, holdings, replication, ports.whereabouts, clock, count
+        )
     return SimserverNode(
         config=config,
         ports=ports,
@@ -181,6 +188,7 @@ def build(
         foreign_entities=ForeignEntities(
             ports, lease, holdings, departures, durable.log_watermark.words_of, log_rollback.disown
         ),
+        streams=streams,
     )
 
 
@@ -217,4 +225,5 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("unresolved_transfers", node.unresolved.serve),
         ("foreign_entities", node.foreign_entities.serve),
         ("loads", node.loads.serve),
+        *(() if node.streams is None else (("streams", node.streams.serve),)),
     )

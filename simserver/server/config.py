@@ -57,5 +57,9 @@ class SimserverConfig(Settings):
     passivate_after_s: float = Field(default=120.0, ge=0, le=86_400)
     world: str = "batonpass.simserver.world.demo_balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
+    # Where clients of event streams ask, if the world is that of streams, else nothing listens there; without it, at a
+    # port that the kernel chooses. Pages of which origins may ask; `*` for all.
+    stream_door: RestAddress | None = None
+    stream_origins: tuple[str, ...] = ("*",)
     telemetry: TelemetrySettings = TelemetrySettings()
     log_level: str = "INFO"

@@ -82,6 +82,7 @@ from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.standings import StandingAnswers
+from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
@@ -139,9 +140,13 @@ class SimserverNode:
     inactivity: Inactivity
     unresolved: UnresolvedTransfers
     foreign_entities: ForeignEntities
+    streams: HostedStreams | None
+    """The event streams, if the world is that of streams."""
     audit: RejectedPeers = field(default_factory=RejectedPeers)
     registered: bool = False
     ticks: int = 0
+    stream_url: str = ""
+    """Where clients of event streams ask this server; empty if there are none."""
     system: System | None = field(default=None, repr=False)
     """Where its actors run, once they do."""
 

@@ -19,6 +19,7 @@ from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.dispatch import SimserverNode
+from batonpass.simserver.sync.hosting.whereabouts import DOOR_PATH
 
 __all__ = ["make_status_app"]
 
@@ -48,6 +49,12 @@ class SimserverStats(BaseModel):
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
     link: dict[str, int] = Field(description="the link's own counters")
     lease: dict[str, Any] = Field(description="incarnation, phase, and how long it lasts if it is not renewed")
+
+
+class StreamDoorPlace(BaseModel):
+    """Where clients of event streams ask this server."""
+
+    url: str = Field(description="the base URL; empty if the world is not that of event streams")
 
 
 class Quarantined(BaseModel):
@@ -155,6 +162,11 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
             link=dict(node.link.stats),
             lease=node.lease.to_data(),
         )
+
+    @app.get(DOOR_PATH)
+    async def streams() -> StreamDoorPlace:
+        """Where clients of event streams ask this server."""
+        return StreamDoorPlace(url=node.stream_url)
 
     @app.get("/v1/local/entities")
     async def entities() -> list[str]:

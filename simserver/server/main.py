@@ -28,7 +28,7 @@ from batonpass.actors.net.link_service import LinkService
 from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
 from batonpass.actors.supervision.signals import run_until_signalled
-from batonpass.authority.node.config import read_secret
+from batonpass.authority.node.config import Address, read_secret
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
@@ -53,6 +53,9 @@ from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
+from batonpass.simserver.sync.browser.files import browser_files
+from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
+from batonpass.simserver.sync.hosting.whereabouts import HomeWhereabouts
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.api import load_world
 
@@ -130,6 +133,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         spans=Spans(telemetry, config.name, clock.monotonic_ns),
         reached=breakpoints_of(config.name) or nowhere,
         new_id=partial(secrets.token_hex, 12),
+        whereabouts=HomeWhereabouts(home, client, clock),
     )
     world = load_world(config.world, config.world_options)
     return Shell(
@@ -193,6 +197,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             *(ServiceSpec(name, serve) for name, serve in services(node)),
             messages,
             ServiceSpec("rest", web.serve),
+            *(() if node.streams is None else (ServiceSpec("stream_door", partial(_serve_door, node)),)),
             ServiceSpec("ticks", node.serve_ticks),
             ServiceSpec("registration", partial(_register, shell, web), restart=Restart.TRANSIENT),
         ),
@@ -207,6 +212,18 @@ async def _serve_ledger(node: SimserverNode, *, task_status: trio.TaskStatus[Non
     When the server is stopped, everything that lives here is written to it, so that it is resumed from there.
     """
     await node.ledger.serve_to_the_end(partial(remember, node), node.replication.check_in_all, task_status=task_status)
+
+
+async def _serve_door(node: SimserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """The door for clients of event streams, where the configuration says so, or at a port of the kernel's choice."""
+    assert node.streams is not None
+    address = node.config.stream_door or Address()
+    pages = {path: StaticPage(*file) for path, file in browser_files().items()}
+    door = StreamDoor(node.streams, origins=node.config.stream_origins, pages=pages)
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(door.serve, address.host, address.port)
+        node.stream_url = urls[0]
+        task_status.started()
 
 
 async def _register(

@@ -14,6 +14,7 @@ from batonpass.authority.node.spans import SILENT, Spans
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto.keys import Identity
 from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
+from batonpass.simserver.sync.hosting.whereabouts import HomeWhereabouts
 
 _IDENTITY = Identity.generate()
 
@@ -60,6 +61,7 @@ def ports_of(
         spans=spans,
         reached=nowhere,
         new_id=partial(secrets.token_hex, 12),
+        whereabouts=HomeWhereabouts(home, cast(Any, None), TrioClock()),
     )
 
 

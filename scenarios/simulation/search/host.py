@@ -93,6 +93,7 @@ class Host:
             spans=SILENT,
             reached=nowhere,
             new_id=nothing,
+            whereabouts=nothing,
         )
         environment = EntityEnvironment(
             server=name,

@@ -47,7 +47,7 @@ from batonpass.simserver.lease.keeper import Nonces as NoncesInFile
 from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import Outbox
-from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
+from batonpass.simserver.net.ports import EntityWhereabouts, SimserverPorts, certificate_reader
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
 from batonpass.simserver.server.build import BuildLimits, build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
@@ -244,6 +244,8 @@ class SimulationServer:
             spans=self._parts.spans(self.name, clock.monotonic_ns),
             reached=nowhere,
             new_id=self._next_id,
+            # No client asks a simulated server for a stream.
+            whereabouts=cast(EntityWhereabouts, way),
         )
 
     def _durable(self) -> Durable:

@@ -298,7 +298,8 @@ def write_reply(reply: StreamReply) -> str:
 
 def write_refusal(refusal: StreamRefusal) -> str:
     """A refusal as JSON."""
-    return _written({"code": refusal.code, "message": refusal.message})
+    where = {"url": refusal.url} if refusal.url else {}
+    return _written({"code": refusal.code, "message": refusal.message} | where)
 
 
 def write_snapshot(incarnation: str, snapshot: TrustedSnapshot) -> str:

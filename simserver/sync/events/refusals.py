@@ -28,6 +28,8 @@ class RefusalCode(StrEnum):
     NO_QUORUM = "no_quorum"
     NO_DESYNC = "no_desync"
     TOO_MANY_DUMPS = "too_many_dumps"
+    ELSEWHERE = "elsewhere"
+    UNAVAILABLE = "unavailable"
 
 
 _STATUS: Final = {
@@ -50,18 +52,24 @@ _STATUS: Final = {
     RefusalCode.NO_QUORUM: 409,
     RefusalCode.NO_DESYNC: 404,
     RefusalCode.TOO_MANY_DUMPS: 429,
+    RefusalCode.ELSEWHERE: 307,
+    RefusalCode.UNAVAILABLE: 503,
 }
 
 
 class StreamRefusal(Exception):
-    """A request was refused. `code` is for programs, `message` names the offender and the remedy."""
+    """A request was refused. `code` is for programs, `message` names the offender and the remedy.
 
-    def __init__(self, code: RefusalCode, message: str) -> None:
+    With the code `elsewhere`, `url` is where to ask the same: the base URL of the server that has the stream.
+    """
+
+    def __init__(self, code: RefusalCode, message: str, url: str = "") -> None:
         super().__init__(message)
         self.code: Final = code
         self.message: Final = message
+        self.url: Final = url
 
     @property
     def status(self) -> int:
-        """The HTTP status, 4xx."""
+        """The HTTP status: 4xx; 307 and 503 if this server cannot know, because it does not have the stream."""
         return _STATUS[self.code]

@@ -7,11 +7,11 @@ one does.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.clock import Bell, Clock
 from batonpass.authority.fence import Fence
 from batonpass.simserver.durability.creation_barrier import EntityCopies
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -20,9 +20,10 @@ from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
-from batonpass.simserver.sync.events.messages import DesyncNotice, StreamReply, StreamRequest
+from batonpass.simserver.net.ports import EntityWhereabouts
+from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
-from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
+from batonpass.simserver.sync.events.snapshots import SnapshotOffer
 from batonpass.simserver.sync.events.stream import StreamMachine
 from batonpass.simserver.sync.hosting.inputs import (
     DumpGiven,
@@ -35,7 +36,7 @@ from batonpass.simserver.sync.hosting.inputs import (
 from batonpass.simserver.sync.hosting.publication import StreamPublication
 from batonpass.simserver.sync.hosting.world import KIND, EventStreams, Outcome
 
-__all__ = ["EntityWhereabouts", "HostedStreams", "StreamElsewhere", "StreamUnavailable", "entity_of"]
+__all__ = ["HostedStreams", "entity_of"]
 
 # Less than a third of the silence after which a client counts as gone.
 HEAR_EVERY_S: Final = 2.0
@@ -45,27 +46,8 @@ MAX_WAITING: Final = 4_096
 _LOOK_AGAIN_S: Final = 0.05
 
 
-class StreamElsewhere(Exception):
-    """Another server simulates the stream."""
-
-    def __init__(self, server: str) -> None:
-        super().__init__(f"{server} simulates this stream")
-        self.server: Final = server
-
-
-class StreamUnavailable(Exception):
-    """No server can answer for the stream at this moment: ask again."""
-
-
-class EntityWhereabouts(Protocol):
-    """Who simulates an entity, by its home instance."""
-
-    async def authority_of(self, entity: str) -> str | None:
-        """The server's name, empty if there is none at this moment; None if there is no such entity.
-
-        Raises:
-            HomeUnreachable, HomeRefused: that is not known at this moment.
-        """
+def _unavailable(message: str) -> StreamRefusal:
+    return StreamRefusal(RefusalCode.UNAVAILABLE, message)
 
 
 def entity_of(instance: str, stream: str) -> str:
@@ -124,7 +106,7 @@ class HostedStreams:
         self._waiting: Final[dict[str, dict[int, _Waiting]]] = {}
         self._acknowledged: Final[set[str]] = set()
         self._bell: Final = clock.bell()
-        self._told: Final = trio.lowlevel.ParkingLot()
+        self._waiters: list[Bell] = []
         self._feed: Final = holdings.feed.follow("streams", self._bell.ring)
         environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
 
@@ -147,7 +129,9 @@ class HostedStreams:
             for entity in self._acknowledged | due.keys():
                 self._learn_kept(entity)
             self._acknowledged.clear()
-            self._told.unpark_all()
+            waiters, self._waiters = self._waiters, []
+            for bell in waiters:
+                bell.ring()
             if due:
                 await self._copies.copy_now(list(due.values()))
             if self._clock.monotonic_ns() >= next_ns:
@@ -208,7 +192,7 @@ class HostedStreams:
     async def request(self, stream: str, request: StreamRequest) -> StreamReply:
         """Take a request and answer it once that cannot be taken back any more.
 
-        Raises StreamRefusal, StreamElsewhere, StreamUnavailable: it was not taken, or perhaps was, with the last one.
+        Raises StreamRefusal: it was not taken; with `unavailable` it may have been.
         """
         entity = entity_of(self._instance, stream)
         request = replace(request, private_id=disguised(request.private_id))
@@ -217,24 +201,26 @@ class HostedStreams:
             await self._given(entity, request)
         return self._answered(entity, request)
 
-    async def next_reply(self, stream: str, private_id: str, known: int) -> StreamReply:
-        """What a client is told whose connection is open, as soon as there is a tick after `known`.
-
-        Raises StreamRefusal, StreamElsewhere, StreamUnavailable: the connection has to end.
-        """
-        entity, client = entity_of(self._instance, stream), disguised(private_id)
+    async def changed(self, stream: str, after: int) -> int:
+        """Wait until a tick above `after` may be told; that tick. Raises as `request` does."""
+        entity = entity_of(self._instance, stream)
         while True:
             hosted = self._hosted.get(entity)
-            live = self._world.stream_of(entity)
-            if hosted is None or live is None or self._holdings.get(entity) is None:
+            if hosted is None or entity not in self._holdings.ids():
                 await self._here(entity)
-                await self._look_again()
-                continue
-            hosted.heard.add(client)
-            reply = live.reply_for(client, known, hosted.publication.tick)
-            if reply.tick > known:
-                return self._with_acked(hosted, client, reply)
+            elif hosted.publication.tick > after:
+                return hosted.publication.tick
             await self._look_again()
+
+    async def reply_for(self, stream: str, private_id: str, known: int) -> StreamReply:
+        """What a client is told that has an open connection and knows the tick `known`. Raises as `request` does."""
+        entity, client = entity_of(self._instance, stream), disguised(private_id)
+        await self._here(entity)
+        hosted, live = self._hosted.get(entity), self._world.stream_of(entity)
+        if hosted is None or live is None:
+            raise _unavailable(f"{stream} has not had its first tick here: ask again")
+        hosted.heard.add(client)
+        return self._with_acked(hosted, client, live.reply_for(client, known, hosted.publication.tick))
 
     async def offer_snapshot(self, stream: str, private_id: str, offer: SnapshotOffer) -> None:
         """As `StreamMachine.offer_snapshot`; raises as `request` does."""
@@ -244,21 +230,26 @@ class HostedStreams:
         """As `StreamMachine.store_dump`; raises as `request` does."""
         await self._given(entity_of(self._instance, stream), DumpGiven(disguised(private_id), tick, dump))
 
-    async def snapshot(self, stream: str) -> TrustedSnapshot | None:
-        """The trusted snapshot, if there is one; raises as `request` does."""
-        return (await self._stream(stream)).snapshot
-
-    async def desync(self, stream: str) -> tuple[DesyncNotice | None, dict[str, tuple[str, str]]]:
-        """The last desync, and the dumps of it by hash; raises as `request` does."""
+    async def snapshot(self, stream: str) -> HeldSnapshot:
+        """The trusted snapshot; raises as `request` does."""
         live = await self._stream(stream)
-        return live.desync, live.dumps
+        if live.snapshot is None:
+            raise StreamRefusal(RefusalCode.NO_SNAPSHOT, "no snapshot of this stream is trusted yet: begin with tick 0")
+        return HeldSnapshot(live.incarnation, live.snapshot)
+
+    async def desync(self, stream: str) -> HeldDesync:
+        """The last desync, and the dumps of it; raises as `request` does."""
+        live = await self._stream(stream)
+        if live.desync is None:
+            raise StreamRefusal(RefusalCode.NO_DESYNC, "no two clients of this stream have differed: nothing to see")
+        return HeldDesync(live.incarnation, live.desync, live.dumps)
 
     async def _stream(self, stream: str) -> StreamMachine:
         entity = entity_of(self._instance, stream)
         await self._here(entity)
         live = self._world.stream_of(entity)
         if live is None:
-            raise StreamUnavailable(f"{stream} has not had its first tick here: ask again")
+            raise _unavailable(f"{stream} has not had its first tick here: ask again")
         return live
 
     def _changes_nothing(self, entity: str, hosted: _Hosted, request: StreamRequest) -> bool:
@@ -275,7 +266,7 @@ class HostedStreams:
     def _answered(self, entity: str, request: StreamRequest) -> StreamReply:
         hosted, live = self._hosted.get(entity), self._world.stream_of(entity)
         if hosted is None or live is None:
-            raise StreamUnavailable("the stream has just left: ask again")
+            raise _unavailable("the stream has just left: ask again")
         reply = live.answer(request, hosted.publication.tick)
         return self._with_acked(hosted, request.private_id, reply)
 
@@ -289,31 +280,35 @@ class HostedStreams:
     async def _given(self, entity: str, given: StreamInput) -> None:
         """Have the stream apply this, and wait until that may be told."""
         data, waiting = encoded_input(given), self._waiting.setdefault(entity, {})
-        with trio.move_on_after(PATIENCE_S):
-            while True:
-                holding = await self._here(entity)
-                if len(waiting) >= MAX_WAITING:
-                    raise StreamUnavailable(f"{len(waiting)} requests wait for {entity}: ask again later")
-                if number := holding.life.take_own_input(data):
-                    break
-                # It is frozen: it leaves, or is resumed.
+        until_ns = self._clock.monotonic_ns() + round(PATIENCE_S * 1e9)
+        while True:
+            holding = await self._here(entity)
+            if len(waiting) >= MAX_WAITING:
+                raise _unavailable(f"{len(waiting)} requests wait for {entity}: ask again later")
+            if number := holding.life.take_own_input(data):
+                break
+            # It is frozen: it leaves, or is resumed.
+            await self._look_again()
+            self._require_patience(entity, until_ns)
+        one = waiting[number] = _Waiting()
+        try:
+            while not self._is_told(entity, one):
+                if self._holdings.get(entity) is not holding:
+                    await self._here(entity)
+                    raise _unavailable("the stream has left meanwhile: ask again")
                 await self._look_again()
-            one = waiting[number] = _Waiting()
-            try:
-                while not self._is_told(entity, one):
-                    if self._holdings.get(entity) is not holding:
-                        await self._here(entity)
-                        raise StreamUnavailable("the stream has left meanwhile: ask again")
-                    await self._look_again()
-            finally:
-                waiting.pop(number, None)
-            if one.outcome.refusal is not None:
-                raise one.outcome.refusal
-            if isinstance(given, StreamRequest):
-                self._hosted[entity].acked[given.private_id] = one.outcome.acked
-            return
-        self._count("stream_requests_late")
-        raise StreamUnavailable(f"{entity} did not answer within {PATIENCE_S:g} s: ask again")
+                self._require_patience(entity, until_ns)
+        finally:
+            waiting.pop(number, None)
+        if one.outcome.refusal is not None:
+            raise one.outcome.refusal
+        if isinstance(given, StreamRequest):
+            self._hosted[entity].acked[given.private_id] = one.outcome.acked
+
+    def _require_patience(self, entity: str, until_ns: int) -> None:
+        if self._clock.monotonic_ns() >= until_ns:
+            self._count("stream_requests_late")
+            raise _unavailable(f"{entity} did not answer within {PATIENCE_S:g} s: ask again")
 
     def _is_told(self, entity: str, one: _Waiting) -> bool:
         hosted = self._hosted.get(entity)
@@ -330,15 +325,19 @@ class HostedStreams:
             try:
                 known = await self._whereabouts.authority_of(entity)
             except (HomeUnreachable, HomeRefused) as error:
-                raise StreamUnavailable(f"{entity} is not here, and home does not say where: ask again") from error
+                raise _unavailable(f"{entity} is not here, and home does not say where: ask again") from error
             if known is None:
                 raise StreamRefusal(RefusalCode.UNKNOWN_STREAM, f"there is no entity {entity}: create it first")
             server = known
         if not server or server == self._environment.server:
-            raise StreamUnavailable(f"no server simulates {entity} at this moment: ask again")
-        raise StreamElsewhere(server)
+            raise _unavailable(f"no server simulates {entity} at this moment: ask again")
+        url = await self._whereabouts.door_of(server)
+        if not url:
+            raise _unavailable(f"{server} simulates {entity}, and has no door that this server knows: ask again")
+        raise StreamRefusal(RefusalCode.ELSEWHERE, f"{server} simulates {entity}: ask {url}", url)
 
     async def _look_again(self) -> None:
         """Wait until there is something new of streams, or a moment."""
-        with trio.move_on_after(_LOOK_AGAIN_S):
-            await self._told.park()
+        bell = self._clock.bell()
+        self._waiters.append(bell)
+        await bell.wait(_LOOK_AGAIN_S)

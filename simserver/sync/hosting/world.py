@@ -19,7 +19,10 @@ from batonpass.simserver.sync.hosting.inputs import DumpGiven, Heard, SnapshotGi
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["KIND", "LEAD_TICKS", "EventStreams", "Outcome"]
+__all__ = ["EVENT_STREAMS", "KIND", "LEAD_TICKS", "EventStreams", "Outcome"]
+
+EVENT_STREAMS: Final = "batonpass.simserver.sync.hosting.world:EventStreams"
+"""How a configuration names this world."""
 
 KIND: Final = "stream"
 LEAD_TICKS: Final = 100

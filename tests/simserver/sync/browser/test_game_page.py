@@ -39,7 +39,10 @@ class PythonPlayer:
         hashes: list[tuple[int, str]] = []
         number = 0
         while True:
-            sent = [{"Type": kind, "Body": body, "Id": number + at} for at, (kind, body) in enumerate(self.game.take_sent(), 1)]
+            sent = [
+                {"Type": kind, "Body": body, "Id": number + at}
+                for at, (kind, body) in enumerate(self.game.take_sent(), 1)
+            ]
             number += len(sent)
             body = json.dumps({"Events": sent, "Hashes": hashes}).encode()
             target = StreamTarget(StreamAction.SYNC, "fireflies", "python's own", self.game.tick)

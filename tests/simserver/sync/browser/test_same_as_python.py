@@ -69,7 +69,7 @@ VALUES = st.recursive(
             b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
         ),
-        ],
+    ],
     ids=["empty", "one block", "two blocks"],
 )
 def test_digests_are_those_of_the_standard(node: Node, message: bytes, digest: str) -> None:

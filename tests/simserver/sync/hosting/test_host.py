@@ -16,7 +16,7 @@ from batonpass.simserver.entity.table import Holding, Tombstone
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
-from batonpass.simserver.sync.hosting.host import HostedStreams, StreamElsewhere, StreamUnavailable, entity_of
+from batonpass.simserver.sync.hosting.host import HostedStreams, entity_of
 from batonpass.simserver.sync.hosting.world import EventStreams
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.ports import TrioClock
@@ -52,11 +52,15 @@ class Home:
     def __init__(self) -> None:
         self.authority: str | None = None
         self.answers = True
+        self.doors = {"alpha.s2": "http://s2", "alpha.s3": "http://s3"}
 
     async def authority_of(self, _entity: str) -> str | None:
         if not self.answers:
             raise HomeUnreachable("nothing was heard")
         return self.authority
+
+    async def door_of(self, server: str) -> str:
+        return self.doors.get(server, "")
 
 
 class Place:
@@ -84,6 +88,10 @@ class Place:
         return self.population.holdings.spawn(
             entity, "stream", {"incarnation": INCARNATION}, Fence(1), Ownership("alpha.ada", 1)
         )
+
+    async def next_reply(self, stream: str, client: str, known: int) -> StreamReply:
+        await self.streams.changed(stream, known)
+        return await self.streams.reply_for(stream, client, known)
 
     async def serve_ticks(self) -> None:
         feed = self.population.stage.environment.feed
@@ -129,7 +137,7 @@ async def test_clients_are_connected_and_have_each_others_events_in_one_order(
         ada = await place.streams.request("game", asks("ada", "hello"))
         bob = await place.streams.request("game", asks("bob", "hi"))
         assert (ada.public_id, ada.acked, bob.public_id, bob.acked) == ("1", 1, "2", 1)
-        later = await place.streams.next_reply("game", "ada", bob.tick)
+        later = await place.next_reply("game", "ada", bob.tick)
         ada = await place.streams.request("game", asks("ada"))
         assert ada.tick >= later.tick > bob.tick
         assert said(ada) == [
@@ -147,7 +155,7 @@ async def test_an_event_is_told_and_acknowledged_only_when_a_copy_has_it(
     async with served(place):
         place.open()
         before = await place.streams.request("game", asks("ada"))
-        before = await place.streams.next_reply("game", "ada", before.tick)
+        before = await place.next_reply("game", "ada", before.tick)
         place.copies.answer = False
         replies: list[StreamReply] = []
 
@@ -185,7 +193,7 @@ async def test_a_client_that_only_listens_stays_and_one_that_is_silent_goes(
         await place.streams.request("game", asks("bob"))
         heard: list[tuple[str, str, str]] = []
         while ("_d", "_", "2") not in heard:
-            ada = await place.streams.next_reply("game", "ada", ada.tick)
+            ada = await place.next_reply("game", "ada", ada.tick)
             heard += said(ada)
         assert ("_d", "_", "1") not in heard
         await trio.sleep(15)
@@ -208,16 +216,20 @@ async def test_what_the_stream_refuses_the_client_is_told(place: Place, autojump
 async def test_where_a_stream_is_that_is_not_here_is_said(place: Place, autojump_clock: trio.testing.MockClock) -> None:
     async with served(place):
         place.home.authority = "alpha.s2"
-        with pytest.raises(StreamElsewhere, match=r"alpha\.s2"):
+        with pytest.raises(StreamRefusal, match=r"alpha\.s2 simulates") as refused:
             await place.streams.request("game", asks("ada"))
+        assert (refused.value.status, refused.value.url) == (307, "http://s2")
         place.population.holdings.remember(GAME, Tombstone("alpha.s3", Fence(2)))
-        with pytest.raises(StreamElsewhere, match=r"alpha\.s3"):
-            await place.streams.next_reply("game", "ada", 0)
+        with pytest.raises(StreamRefusal, match=r"alpha\.s3"):
+            await place.next_reply("game", "ada", 0)
+        place.home.doors.clear()
+        with pytest.raises(StreamRefusal, match="no door that this server knows"):
+            await place.streams.request("game", asks("ada"))
         place.home.authority = ""
-        with pytest.raises(StreamUnavailable, match="no server simulates"):
+        with pytest.raises(StreamRefusal, match="no server simulates"):
             await place.streams.request("other", asks("ada"))
         place.home.answers = False
-        with pytest.raises(StreamUnavailable, match="home does not say where"):
+        with pytest.raises(StreamRefusal, match="home does not say where"):
             await place.streams.request("other", asks("ada"))
 
 
@@ -231,7 +243,7 @@ async def test_a_stream_that_leaves_while_a_request_waits_ends_the_request(
         async with trio.open_nursery() as nursery:
 
             async def post() -> None:
-                with pytest.raises(StreamElsewhere, match=r"alpha\.s2"):
+                with pytest.raises(StreamRefusal, match=r"alpha\.s2"):
                     await place.streams.request("game", asks("ada", "x", known=reply.tick))
 
             nursery.start_soon(post)
@@ -245,7 +257,7 @@ async def test_a_stream_that_does_not_tick_does_not_keep_its_clients_for_ever(
     async with served(place):
         place.open()
         place.ticks = False
-        with pytest.raises(StreamUnavailable, match="did not answer within 3 s"):
+        with pytest.raises(StreamRefusal, match="did not answer within 3 s"):
             await place.streams.request("game", asks("ada"))
         assert place.population.stage.counts["stream_requests_late"] == 1
 
