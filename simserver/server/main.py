@@ -55,6 +55,7 @@ from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
 from batonpass.simserver.sync.browser.files import browser_files
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
+from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.whereabouts import HomeWhereabouts
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.api import load_world
@@ -197,7 +198,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             *(ServiceSpec(name, serve) for name, serve in services(node)),
             messages,
             ServiceSpec("rest", web.serve),
-            *(() if node.streams is None else (ServiceSpec("stream_door", partial(_serve_door, node)),)),
+            *(() if node.streams is None else (ServiceSpec("stream_door", partial(_serve_door, node, node.streams)),)),
             ServiceSpec("ticks", node.serve_ticks),
             ServiceSpec("registration", partial(_register, shell, web), restart=Restart.TRANSIENT),
         ),
@@ -214,12 +215,13 @@ async def _serve_ledger(node: SimserverNode, *, task_status: trio.TaskStatus[Non
     await node.ledger.serve_to_the_end(partial(remember, node), node.replication.check_in_all, task_status=task_status)
 
 
-async def _serve_door(node: SimserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+async def _serve_door(
+    node: SimserverNode, streams: HostedStreams, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
     """The door for clients of event streams, where the configuration says so, or at a port of the kernel's choice."""
-    assert node.streams is not None
     address = node.config.stream_door or Address()
     pages = {path: StaticPage(*file) for path, file in browser_files().items()}
-    door = StreamDoor(node.streams, origins=node.config.stream_origins, pages=pages)
+    door = StreamDoor(streams, origins=node.config.stream_origins, pages=pages)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.stream_url = urls[0]

@@ -21,6 +21,8 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
+from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot
+from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer
@@ -189,6 +191,11 @@ class HostedStreams:
 
     # --- what clients ask ------------------------------------------------------------------------------------------
 
+    @property
+    def limits(self) -> StreamLimits:
+        """The bounds of all streams."""
+        return self._world.limits
+
     async def request(self, stream: str, request: StreamRequest) -> StreamReply:
         """Take a request and answer it once that cannot be taken back any more.
 
@@ -200,6 +207,13 @@ class HostedStreams:
         if hosted is None or not self._changes_nothing(entity, hosted, request):
             await self._given(entity, request)
         return self._answered(entity, request)
+
+    async def leave(self, stream: str, private_id: str) -> StreamReply:
+        """Disconnect a client, which is told nothing more; raises as `request` does."""
+        live = await self._stream(stream)
+        # It knows all there is.
+        asked = StreamRequest(private_id, live.tick, incarnation=live.incarnation, leave=True)
+        return await self.request(stream, asked)
 
     async def changed(self, stream: str, after: int) -> int:
         """Wait until a tick above `after` may be told; that tick. Raises as `request` does."""

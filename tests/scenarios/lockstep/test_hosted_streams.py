@@ -1,0 +1,131 @@
+"""Event streams of real servers: handed over while clients play, and taken over when their server is killed."""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
+from tests.scenarios.cluster.test_failover import World, world
+from tests.scenarios.cluster.test_leases import answer
+
+pytestmark = pytest.mark.timeout(240)
+
+GAME = "alpha.stream-game"
+
+
+class Client:
+    """A client that polls, follows redirections, and keeps its events until they are acknowledged."""
+
+    def __init__(self, name: str, doors: list[str], http: httpx.AsyncClient) -> None:
+        self.name = name
+        self.doors = doors
+        self._http = http
+        self.known = 0
+        self.incarnation: str | None = None
+        self.log: list[tuple[int, str, str, str]] = []
+        self.sent = 0
+        self.acked = 0
+        self.went_back = 0
+        self.servers: list[str] = []
+
+    async def sync(self, *, say: bool = False) -> None:
+        """Ask once, of whichever door answers."""
+        self.sent += say
+        events = [{"Type": "say", "Body": f"{self.name} {at}", "Id": at} for at in range(self.acked + 1, self.sent + 1)]
+        body: dict[str, Any] = {"Events": events[:20]}
+        if self.incarnation is not None:
+            body["Incarnation"] = self.incarnation
+        for door in list(self.doors):
+            try:
+                got = await self._http.post(f"{door}/game/{self.name}/{self.known}", json=body, follow_redirects=True)
+            except httpx.TransportError:
+                continue
+            if got.status_code == 200:
+                self.take(got.json(), str(got.url))
+                return
+
+    def take(self, reply: dict[str, Any], url: str) -> None:
+        if reply.get("Reset"):
+            pytest.fail(f"{self.name} was told to begin anew")
+        self.went_back += reply["T"] < self.known
+        self.incarnation, self.acked = reply["Incarnation"], max(self.acked, reply["Acked"])
+        self.log += [
+            (one["T"], one["Type"], one["Origin"], one["Body"]) for one in reply["Events"] if one["T"] > self.known
+        ]
+        self.known = max(self.known, reply["T"])
+        base = "/".join(url.split("/")[:3])
+        if self.servers[-1:] != [base]:
+            self.servers.append(base)
+
+
+async def door_of(running: World, server: str) -> str:
+    while True:
+        found = await answer(f"{running.cluster.server(server).rest_url}/v1/local/streams")
+        if found and found.get("url"):
+            return str(found["url"])
+        await trio.sleep(0.1)
+
+
+@asynccontextmanager
+async def playing(running: World, *clients: Client) -> AsyncIterator[None]:
+    """Each of them says something five times a second."""
+    stopped = trio.Event()
+
+    async def play(client: Client) -> None:
+        while not stopped.is_set():
+            await client.sync(say=True)
+            await trio.sleep(0.2)
+
+    async with trio.open_nursery() as nursery:
+        for client in clients:
+            nursery.start_soon(play, client)
+        yield
+        stopped.set()
+
+
+async def both_ask(door: str, *clients: Client) -> None:
+    """Until all of them have their answers from there."""
+    while True:
+        if all(client.servers[-1:] == [door] for client in clients):
+            return
+        await trio.sleep(0.1)
+
+
+async def all_have_all(*clients: Client) -> None:
+    """Everything that was said is acknowledged, and all have the same log."""
+    while any(client.acked < client.sent for client in clients):
+        for client in clients:
+            await client.sync()
+    last = max(client.known for client in clients)
+    while any(client.known < last for client in clients):
+        for client in clients:
+            await client.sync()
+    logs = [[row for row in client.log if row[0] <= last] for client in clients]
+    assert all(log == logs[0] for log in logs)
+    said = [row[3] for row in logs[0] if row[1] == "say"]
+    for client in clients:
+        mine = [text for text in said if text.startswith(f"{client.name} ")]
+        assert mine == [f"{client.name} {at}" for at in range(1, client.sent + 1)], "none lost, none twice, in order"
+        assert client.went_back == 0
+
+
+async def test_a_stream_is_handed_over_and_taken_over_while_clients_play_and_no_event_is_lost() -> None:
+    async with world(simservers=2, world=EVENT_STREAMS) as running, httpx.AsyncClient(trust_env=False) as http:
+        doors = [await door_of(running, server) for server in ("alpha.s1", "alpha.s2")]
+        params = {"incarnation": secrets.token_hex(16)}
+        stream = {"id": GAME, "kind": "stream", "spawner": "alpha.ada", "server": "alpha.s1", "params": params}
+        await running.client.call("alpha", "POST", "/v1/entities", stream)
+        ada, bob = Client("ada", doors, http), Client("bob", doors[::-1], http)
+        async with playing(running, ada, bob):
+            await trio.sleep(1.0)
+            await running.client.call("alpha", "POST", f"/v1/entities/{GAME}/transfers", {"to": "alpha.s2"})
+            await both_ask(doors[1], ada, bob)
+            await running.cluster.kill("alpha.s2")
+            await both_ask(doors[0], ada, bob)
+        await all_have_all(ada, bob)
+        assert ada.servers == [doors[0], doors[1], doors[0]]
