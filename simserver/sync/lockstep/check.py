@@ -27,9 +27,9 @@ def check(make: Callable[..., SimDriver], ticks: Iterable[Iterable[SimEvent]]) -
         NotDeterministic: the game does what machines do not agree on.
         OutsideOfTick: it changed something between two ticks.
     """
-    here, there = make(trace=True), make(trace=True)
+    here = make(trace=True)
     for events in ticks:
-        happened = tuple(events)
+        happened, there = tuple(events), make(trace=True)
         there.restore(here.snapshot())
         with only_exact():
             here.step(happened)
