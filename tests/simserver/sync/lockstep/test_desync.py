@@ -1,4 +1,4 @@
-"""Every divergence is reported with its first tick, entity, field path, both values, and in trace mode its first act."""
+"""A divergence is reported with its first tick, entity, field path, both values, and in trace mode its first act."""
 
 from collections.abc import Callable
 from typing import Any

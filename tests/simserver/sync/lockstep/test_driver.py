@@ -146,7 +146,7 @@ def test_e12_spawning_removing_drawing_and_writing_outside_of_a_tick_are_refused
     yard = yard_with_a_crate()
     (crate,) = yard.entities(Crate)
     before = yard.snapshot()
-    with pytest.raises(OutsideOfTick, match="Crate is spawned outside of a tick or event: .* use send_event"):
+    with pytest.raises(OutsideOfTick, match=r"Crate is spawned outside of a tick or event: .* use send_event"):
         yard.spawn(Crate)
     with pytest.raises(OutsideOfTick, match="entity 1 is removed outside"):
         yard.remove(crate)
@@ -222,9 +222,7 @@ def test_a_field_takes_only_what_it_is_declared_as(value: Any, said: str) -> Non
         ("speed", 1, r"Crate\.speed is not declared"),
     ],
 )
-def test_a_value_that_machines_would_not_share_is_refused_where_it_is_written(
-    field: str, value: Any, said: str
-) -> None:
+def test_a_value_that_machines_would_not_share_is_refused_when_it_is_written(field: str, value: Any, said: str) -> None:
     yard = yard_with_a_crate()
     yard.doing = lambda sim, moment, entity: setattr(entity, field, value) if moment == "tick" else None
     with pytest.raises((FieldRefused, NotCanonical), match=said):
