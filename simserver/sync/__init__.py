@@ -1,4 +1,7 @@
 """Ways to keep copies of a simulation in step beside hand-overs. So far one: clients replay one stream of events.
 
-lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
+    lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
+    play       a game that follows a stream's server over HTTP
+
+Rooms here import nothing else of `simserver`.
 """

@@ -60,7 +60,7 @@ def test_a_replay_seeks_by_snapshots_and_computes_only_what_is_between() -> None
 
 def test_a_replay_that_computes_another_hash_than_was_recorded_says_at_which_tick() -> None:
     replay = Replay(Bouncers(), read_recording_untrusted(recorded({7: BOUNCERS_HASHES[7], 9: "00"})))
-    with pytest.raises(ReplayDiffers, match="tick 9: .* and 00 was recorded"):
+    with pytest.raises(ReplayDiffers, match=r"tick 9: .* recorded"):
         replay.seek(20)
 
 
