@@ -5,4 +5,5 @@
     events     the server's side: streams, their clients, votes and snapshots; pure, it knows nothing of any game
     hosting    streams as entities, which are handed over and fail over; what of them may be told
     lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
+    play       a game that follows a stream's server over HTTP
 """
