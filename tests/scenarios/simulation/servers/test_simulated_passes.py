@@ -75,7 +75,7 @@ def test_what_a_pass_allowed_is_not_allowed_when_the_same_transfer_brings_the_en
     _settle(cluster)
 
 
-def test_failures_row_10_a_pass_of_which_only_its_source_knows_is_told_as_soon_as_home_hears_it(
+def test_failures_row_22_a_pass_of_which_only_its_source_knows_is_told_as_soon_as_home_hears_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However long that takes. By the log the entity is with its source, which is alive and does not simulate it; its

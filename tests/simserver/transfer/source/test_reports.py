@@ -62,7 +62,7 @@ class Debtor:
         self.still_at_s = trio.current_time()
 
     async def ask_each(self, letters: Sequence[Letter]) -> list[OpenedMessage | Exception | None]:
-        self.asked.update(letter.message.transfer_id for letter in letters)  # type: ignore[union-attr]
+        self.asked.update(letter.message.transfer_id for letter in letters)
         if self.refuses:
             return [HomeRefused("no")] * len(letters)
         if self.away:
