@@ -117,7 +117,15 @@ def build(
         checkpoint_s=config.checkpoint_interval_s,
         backup_replicas=config.backup_replicas,
     )
-    departures = types.departures(ports, lease, holdings, admissions, replication.left, limits=limits.departures)
+    departures = types.departures(
+        ports,
+        lease,
+        holdings,
+        admissions,
+        replication.left,
+        replication.handed_over.keep_longer,
+        limits=limits.departures,
+    )
     arrivals = types.arrivals(ports, lease, holdings, departures, reception, durable.stages)
     recovery = types.recovery(
         ports, lease, holdings, replication, arrivals, departures, durable.stages, durable.put_aside
