@@ -28,11 +28,13 @@ __all__ = [
     "MAX_WAIT_S",
     "StreamAction",
     "StreamTarget",
+    "join_reply",
     "read_known_untrusted",
     "read_path_untrusted",
     "read_request_untrusted",
     "read_snapshot_untrusted",
     "read_text_untrusted",
+    "write_common_part",
     "write_desync",
     "write_refusal",
     "write_reply",
@@ -279,8 +281,25 @@ def _state_hash(value: str | None) -> str:
 
 def write_reply(reply: StreamReply) -> str:
     """A reply as JSON: GoEventStream's members first, in its order, then those that old clients skip."""
+    return join_reply(write_common_part(reply), reply)
+
+
+def write_common_part(reply: StreamReply) -> str:
+    """Of a reply what is the same for all that know the same, as JSON: what time it is and what has happened."""
+    events = ",".join(map(_written_event, reply.events))
+    states = _written([{"T": row.tick, "Origin": row.origin, "Data": row.data} for row in reply.states])
+    return f'{{"T":{reply.tick},"Events":[{events}],"States":{states}}}'
+
+
+@lru_cache(_WRITTEN_EVENTS)
+def _written_event(event: StreamEvent) -> str:
+    """An event as JSON. All clients of a stream are told the same ones at about the same time."""
+    return _written({"T": event.tick, "Type": event.type, "Origin": event.origin, "Body": event.body})
+
+
+def join_reply(common: str, reply: StreamReply) -> str:
+    """The whole of a reply as JSON, given its common part."""
     members: dict[str, Any] = {
-        "States": [{"T": row.tick, "Origin": row.origin, "Data": row.data} for row in reply.states],
         "ProxyId": reply.public_id,
         "Incarnation": reply.incarnation,
         "Acked": reply.acked,
@@ -292,14 +311,7 @@ def write_reply(reply: StreamReply) -> str:
         members["Desync"] = _desync(reply.desync)
     if reply.snapshot is not None:
         members["Snapshot"] = reply.snapshot
-    events = ",".join(map(_written_event, reply.events))
-    return f'{{"T":{reply.tick},"Events":[{events}],{_written(members)[1:]}'
-
-
-@lru_cache(_WRITTEN_EVENTS)
-def _written_event(event: StreamEvent) -> str:
-    """An event as JSON. All clients of a stream are told the same ones at about the same time."""
-    return _written({"T": event.tick, "Type": event.type, "Origin": event.origin, "Body": event.body})
+    return f"{common[:-1]},{_written(members)[1:]}"
 
 
 def write_refusal(refusal: StreamRefusal) -> str:
