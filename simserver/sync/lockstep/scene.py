@@ -48,7 +48,7 @@ class Scene:
         self._removals: dict[int, None] = {}
 
     def spawn(self, kind: type[SimEntity], values: Mapping[str, Any]) -> int:
-        """Ask for an entity at the end of the tick. Returns its id."""
+        """SyncPurpose for an entity at the end of the tick. Returns its id."""
         if self._kinds.get(kind.__name__) is not kind:
             raise FieldRefused(
                 f"{kind.__name__} is not among the kinds of {type(self._sim).__name__}: add it to `kinds`"
@@ -59,7 +59,7 @@ class Scene:
         return id
 
     def remove(self, id: int) -> None:
-        """Ask for an entity to leave at the end of the tick; asking again changes nothing."""
+        """SyncPurpose for an entity to leave at the end of the tick; asking again changes nothing."""
         if id not in self.entities and all(spawned != id for spawned, *_ in self._spawns):
             raise KeyError(f"there is no entity {id} to be removed")
         self._removals[id] = None

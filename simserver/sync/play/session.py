@@ -50,7 +50,9 @@ async def follow_stream(
         StreamLost: the server is lost. What was computed is kept: `follower.driver`.
     """
     async with AsyncExitStack() as stack:
-        session = _Session(follower, url.rstrip("/"), http or await stack.enter_async_context(HttpClient()))
+        if http is None:
+            http = await stack.enter_async_context(HttpClient())
+        session = _StreamSession(follower, url.rstrip("/"), http)
         try:
             async with trio.open_nursery() as nursery:
                 waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
@@ -63,7 +65,7 @@ async def follow_stream(
     raise StreamLost(f"the server of the stream at {url} is lost: {session.last_said}")
 
 
-class _Session:
+class _StreamSession:
     def __init__(self, follower: StreamFollower, url: str, http: HttpClient) -> None:
         self._follower: Final = follower
         self._url: Final = url
@@ -71,7 +73,7 @@ class _Session:
         self.last_said = "it was not asked yet"
 
     async def sync_forever(self, wait_s: float, pause_s: float) -> None:
-        """Ask, and take the answer, again and again."""
+        """SyncPurpose, and take the answer, again and again."""
         while True:
             began = trio.current_time()
             was_answered = await self._sync(wait_s)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -55,7 +56,7 @@ async def played(serving: Serving, seconds: float, **options: Any) -> list[Strea
     async with HttpClient(transport=httpx.MockTransport(serving.answer)) as http, trio.open_nursery() as nursery:
         nursery.start_soon(serving.pass_time)
         for follower in followers:
-            nursery.start_soon(lambda one=follower: follow_stream(one, "http://x/", http=http, **options))
+            nursery.start_soon(partial(follow_stream, follower, "http://x/", http=http, **options))
         await trio.sleep(seconds)
         for follower in followers:
             follower.driver.send_event("throw", "5")
