@@ -1,4 +1,4 @@
-"""Streams over HTTP for tests: sync by poll, long poll and WebSocket, desync dumps, and the page's files. Loopback only."""
+"""Streams over HTTP for tests: sync by poll, long poll and WebSocket, dumps of desyncs, the page's files."""
 
 import json
 import uuid
@@ -21,7 +21,7 @@ from batonpass.simserver.sync.events.json_form import (
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply
 from batonpass.simserver.sync.events.polled import PolledStreams
-from batonpass.simserver.sync.events.refusals import StreamRefusal
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
 __all__ = ["SmallDoor"]
 
@@ -90,6 +90,8 @@ class SmallDoor:
         stream = self.streams.find(target.stream, self._now_ns())
         if target.action is StreamAction.PUT_DESYNC:
             stream.store_dump(target.private_id, target.tick, body.decode())
+        elif target.action is StreamAction.GET_SNAPSHOT:
+            raise StreamRefusal(RefusalCode.NO_SNAPSHOT, "this stream has no snapshot: begin from 0")
         elif target.action is StreamAction.LEAVE:
             leaving = StreamTarget(StreamAction.SYNC, target.stream, target.private_id, 0)
             self.sync(leaving, b'{"Leave": true}', "leave")
@@ -127,7 +129,7 @@ class SmallDoor:
 
     @staticmethod
     async def _body(receive: Any) -> bytes:
-        body = b""
+        body: bytes = b""
         while True:
             message = await receive()
             body += message.get("body", b"")
