@@ -3,6 +3,7 @@
     browser    lockstep games in browsers: static files, and an example for two; start at events.js
     events     the server's side: streams, their clients, votes and snapshots; pure, it knows nothing of any game
     lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
+    play       a game that follows a stream's server over HTTP
 
 Rooms here import nothing else of `simserver`.
 """

@@ -11,6 +11,7 @@ that the stream has begun anew.
 
 import base64
 import binascii
+import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -30,6 +31,7 @@ JUMP_AFTER: Final = 1200
 """A client that is farther behind, a minute, jumps by a snapshot."""
 MAX_HASHES: Final = 600
 BATCH_HASHES: Final = 32
+MAX_STEPS: Final = 100
 MAX_EVENTS: Final = 200_000
 """That wait for their ticks; twice what a stream's log has."""
 _OFFER_TRIES: Final = 10
@@ -57,8 +59,8 @@ class SyncRequest(NamedTuple):
     ask: Ask
     method: str
     path: str
-    body: Mapping[str, Any] | str | None
-    """JSON, or the text of a dump."""
+    body: Mapping[str, Any] | None
+    """To be sent as JSON."""
 
 
 class StreamFollower:
@@ -142,13 +144,14 @@ class StreamFollower:
         """How many posted events wait to be acknowledged."""
         return len(self._outbox)
 
-    def run(self, elapsed_ms: float) -> int:
+    def run(self, elapsed_ms: float, *, most: int = MAX_STEPS) -> int:
         """Compute the ticks that are due, never beyond the last known one, and return how many these were.
 
         Args:
             elapsed_ms: since `run` last computed a tick.
+            most: how many are computed in one call, however many are due.
         """
-        due = frames_due(self.behind, elapsed_ms, tolerance=self._tolerance)
+        due = min(most, frames_due(self.behind, elapsed_ms, tolerance=self._tolerance))
         for _ in range(due):
             self._step()
         return due
@@ -165,7 +168,7 @@ class StreamFollower:
         # Each other request is a sync: the server has to have this client's hash of a tick before what comes of it.
         may_tell, self._synced_last = self._synced_last, not self._synced_last
         if may_tell and (dump := self._dump_due()) is not None:
-            return self._asking(Ask.PUT_DUMP, "PUT", f"{self._client}/desync/{dump[0]}", dump[1])
+            return self._asking(Ask.PUT_DUMP, "PUT", f"{self._client}/desync/{dump[0]}", json.loads(dump[1]))
         if may_tell and self._offer is not None and self._sign is not None and self._incarnation is not None:
             body = self._offered(self._offer, self._incarnation, self._sign)
             return self._asking(Ask.PUT_SNAPSHOT, "PUT", f"{self._client}/snapshot/{self._offer.tick}", body)
@@ -235,7 +238,7 @@ class StreamFollower:
 
     # Syncs
 
-    def _asking(self, ask: Ask, method: str, path: str, body: Mapping[str, Any] | str | None) -> SyncRequest:
+    def _asking(self, ask: Ask, method: str, path: str, body: Mapping[str, Any] | None) -> SyncRequest:
         return SyncRequest(self._numbered, ask, method, path, body)
 
     def _sync_body(self, wait_s: float) -> dict[str, Any]:
@@ -251,13 +254,13 @@ class StreamFollower:
             body["Wait"] = wait_s
         return body
 
-    def _take_sync(self, answer: Any, asked: Mapping[str, Any] | str | None) -> None:
+    def _take_sync(self, answer: Any, asked: Mapping[str, Any] | None) -> None:
         reply = _Reply.read_untrusted(answer)
         if reply.reset:
             self._reset(reply.incarnation)
         elif self._incarnation not in (None, reply.incarnation) or reply.tick < self._known:
             return
-        elif isinstance(asked, Mapping) and (told := asked.get("Hashes")):
+        elif asked is not None and (told := asked.get("Hashes")):
             while self._hashes and self._hashes[0][0] <= told[-1][0]:
                 self._hashes.popleft()
         if len(self._events) + len(reply.events) > MAX_EVENTS:

@@ -91,9 +91,7 @@ def read_recording_untrusted(file: BinaryIO) -> StreamRecording:
         if not isinstance(header, dict) or "Recording" not in header:
             raise RecordingRefused('line 1 is no header of a recording: it begins with {"Recording": 1')
         if header["Recording"] != VERSION:
-            raise RecordingRefused(
-                f"it is of version {header['Recording']!r}, and this program reads version {VERSION}"
-            )
+            raise RecordingRefused(f"it is of version {header['Recording']!r}, and this program reads {VERSION}")
         known, events, hashes = 0, list[SimEvent](), dict[int, str]()
         for number, row in enumerate(lines, 2):
             if "Tick" in row:

@@ -21,7 +21,7 @@ _EXACT: Final = frozenset(
 _MODULES: Final = {
     "math": "two machines may return different last bits; use lockstep.turns, integers, or math.sqrt",
     "cmath": "two machines may return different last bits; use integers",
-    "_random": "every machine draws other numbers; use get_random()",
+    "random": "every machine draws other numbers; use get_random()",
     "time": "every machine has another time; use the tick",
 }
 _NAMES: Final = {
