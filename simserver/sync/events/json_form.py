@@ -27,11 +27,13 @@ __all__ = [
     "MAX_WAIT_S",
     "StreamAction",
     "StreamTarget",
+    "join_reply",
     "read_known_untrusted",
     "read_path_untrusted",
     "read_request_untrusted",
     "read_snapshot_untrusted",
     "read_text_untrusted",
+    "write_common_part",
     "write_desync",
     "write_refusal",
     "write_reply",
@@ -276,12 +278,26 @@ def _state_hash(value: str | None) -> str:
 
 def write_reply(reply: StreamReply) -> str:
     """A reply as JSON: GoEventStream's members first, in its order, then those that old clients skip."""
+    return join_reply(write_common_part(reply), reply)
+
+
+def write_common_part(reply: StreamReply) -> str:
+    """Of a reply what is the same for all that know the same, as JSON: what time it is and what has happened."""
+    return _written(
+        {
+            "T": reply.tick,
+            "Events": [
+                {"T": event.tick, "Type": event.type, "Origin": event.origin, "Body": event.body}
+                for event in reply.events
+            ],
+            "States": [{"T": row.tick, "Origin": row.origin, "Data": row.data} for row in reply.states],
+        }
+    )
+
+
+def join_reply(common: str, reply: StreamReply) -> str:
+    """The whole of a reply as JSON, given its common part."""
     members: dict[str, Any] = {
-        "T": reply.tick,
-        "Events": [
-            {"T": event.tick, "Type": event.type, "Origin": event.origin, "Body": event.body} for event in reply.events
-        ],
-        "States": [{"T": row.tick, "Origin": row.origin, "Data": row.data} for row in reply.states],
         "ProxyId": reply.public_id,
         "Incarnation": reply.incarnation,
         "Acked": reply.acked,
@@ -293,7 +309,7 @@ def write_reply(reply: StreamReply) -> str:
         members["Desync"] = _desync(reply.desync)
     if reply.snapshot is not None:
         members["Snapshot"] = reply.snapshot
-    return _written(members)
+    return f"{common[:-1]},{_written(members)[1:]}"
 
 
 def write_refusal(refusal: StreamRefusal) -> str:

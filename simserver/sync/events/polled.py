@@ -91,6 +91,12 @@ class PolledStreams:
         self._tick(polled, now_ms)
         return polled.stream
 
+    def next_tick_ns(self, name: str, now_ns: int) -> int:
+        """When a stream will have ticked next, by the clock of `now_ns`. Raises StreamRefusal: there is none."""
+        self.find(name, now_ns)
+        due_ms = self._streams[name].ticked_ms + TICK_MS + 1
+        return now_ns + due_ms * _NS_PER_MS - self._clock_ns
+
     def beat(self, now_ns: int) -> None:
         """Let time pass: silent clients are disconnected, and streams that nobody asks for are forgotten."""
         now_ms = self._pass_time(now_ns)

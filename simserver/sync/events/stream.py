@@ -66,7 +66,7 @@ class StreamMachine:
         self.snapshot: TrustedSnapshot | None = None
         self._log = StreamLog()
         self._clients: Final = StreamClients(self.limits)
-        self._votes: Final = HashVotes(self.limits.hash_window_ticks)
+        self._votes: Final = HashVotes(self.limits)
         self._append(RESET, SERVER, incarnation)
 
     # Time
@@ -122,8 +122,11 @@ class StreamMachine:
         if client is None:
             raise StreamRefusal(RefusalCode.UNKNOWN_CLIENT, "this stream does not know the client: ask with POST first")
         place = max(0, known - client.offset)
+        # It has more than there is: the stream came back from an older copy.
+        reset = place > self.tick
+        place = 0 if reset else place
         self._require_history(place)
-        return self._reply(client, place, client.offset)
+        return self._reply(client, place, client.offset, reset=reset)
 
     def hear(self, private_id: str, now_ms: int) -> bool:
         """A connection of this client is open: it is not silent. Returns whether it is connected to the stream."""
@@ -161,9 +164,9 @@ class StreamMachine:
             raise StreamRefusal(
                 RefusalCode.TOO_MANY_CLIENTS, f"{len(connected)} clients are connected: come back when one has left"
             )
-        # Whatever is full, every client that is connected can still be disconnected.
-        rows = len(events) + 1
-        size = sum(event_bytes(event.type, event.body) for event in events) + 2 * ROW_BYTES
+        # `_d` needs no room: there are never more of them than of `_c`.
+        rows = len(events) + (key not in connected)
+        size = sum(event_bytes(event.type, event.body) for event in events) + ROW_BYTES
         if not self._has_room(rows, size):
             self._drop_history()
             if not self._has_room(rows, size):
@@ -209,12 +212,12 @@ class StreamMachine:
     def _connect(self, key: bytes, client: ClientRecord) -> None:
         self._clients.connect(key, client)
         self._append(CONNECT, SERVER, client.public_id)
-        self._votes.connection(client.public_id, connected=True, tick=self.sent + 1)
+        self._votes.connect(client.public_id, self.sent + 1)
 
     def _disconnect(self, key: bytes) -> None:
         client = self._clients.disconnect(key)
         self._append(DISCONNECT, SERVER, client.public_id)
-        self._votes.connection(client.public_id, connected=False, tick=self.sent + 1)
+        self._votes.disconnect(client.public_id, self.sent + 1)
 
     def _reply(self, client: ClientRecord | None, known: int, offset: int, *, reset: bool = False) -> StreamReply:
         self.sent = self.tick

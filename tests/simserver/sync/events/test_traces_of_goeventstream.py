@@ -12,7 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from batonpass.simserver.sync.events.json_form import read_path_untrusted, read_request_untrusted, write_reply
+from batonpass.simserver.sync.events.answers import answer
+from batonpass.simserver.sync.events.json_form import read_path_untrusted
 from batonpass.simserver.sync.events.limits import TICK_MS, StreamLimits
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.polled import PolledStreams
@@ -79,7 +80,7 @@ def replayed(trace: dict[str, Any], *, beats: bool) -> list[tuple[Row, Row, Row]
     return rows
 
 
-def test_every_row_is_the_recorded_one_but_for_public_ids_which_stay_the_same() -> None:
+def test_e1_every_row_is_the_recorded_one_but_for_public_ids_which_stay_the_same() -> None:
     # With beats every silent client is disconnected in time, also one that then asks itself.
     rows = [row for trace in TRACES for row in replayed(trace, beats=True)]
     assert [(mine, renamed) for mine, renamed, _ in rows if mine != renamed] == []
@@ -120,8 +121,7 @@ def test_e2_every_answer_over_http_is_the_recorded_one_byte_for_byte_with_member
             now_ms = began_ms.setdefault(name, now_ms) + tick * TICK_MS + (tick > 0)
         try:
             target = read_path_untrusted(row["method"], row["path"], limits)
-            request = read_request_untrusted(target, row["requestBody"].encode(), limits)
-            text = write_reply(streams.request(target.stream, request, now_ms * 1_000_000))
+            text = answer(streams, target, row["requestBody"].encode(), now_ms * 1_000_000)
         except StreamRefusal as error:
             # There the connection was closed without an answer.
             refused.append((row["path"], error.code, error.status, "error" in row))
