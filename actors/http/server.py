@@ -5,12 +5,13 @@ whatever goes wrong on a connection ends that connection and nothing else. Every
 bytes and in time (`HttpLimits`), and everything that is refused here, before an application sees it, is refused in the
 application's own form (`error_json`).
 
-There is no HTTP/2, WebSocket, TLS or ASGI lifespan: servers of batonpass speak plain HTTP/1.1 on a trusted network or
-behind a proxy, and what is not there cannot be attacked. `Upgrade` is ignored, as RFC 9110 section 7.8 allows.
+There is no HTTP/2, TLS or ASGI lifespan: servers of batonpass speak plain HTTP/1.1 on a trusted network or behind a
+proxy, and what is not there cannot be attacked. Nor are there WebSockets, unless a server is started with them
+(`actors.http.websocket`): `Upgrade` is ignored otherwise, as RFC 9110 section 7.8 allows.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -22,6 +23,8 @@ import h11
 import trio
 
 from batonpass.actors.http.connection_limits import ConnectionLimits
+from batonpass.actors.http.websocket import WebSocketExchange, WebSockets
+from batonpass.actors.http.websocket_handshake import asks_for_websocket, problem_of
 from batonpass.actors.link.strangers import place_of
 
 __all__ = ["App", "ErrorJson", "HttpLimits", "converse", "serve_http"]
@@ -75,9 +78,10 @@ async def serve_http(
     *,
     error_json: ErrorJson,
     limits: HttpLimits | None = None,
+    websockets: WebSockets | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` until cancelled; reports the base URLs when it listens.
+    """Serve `app` until cancelled; reports the base URLs when it listens. Without `websockets` there are none.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -93,7 +97,7 @@ async def serve_http(
             await trio.aclose_forcefully(stream)  # gone already
             return
         with room.entered(place) as seat:
-            await converse(stream, app, error_json=error_json, limits=bounds, seat=seat)
+            await converse(stream, app, error_json=error_json, limits=bounds, seat=seat, websockets=websockets)
 
     addresses = [listener.socket.getsockname()[:2] for listener in listeners]
     urls = [f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}" for name, number in addresses]
@@ -103,10 +107,16 @@ async def serve_http(
 
 
 async def converse(
-    stream: trio.abc.HalfCloseableStream, app: App, *, error_json: ErrorJson, limits: HttpLimits, seat: "ConnectionSeat"
+    stream: trio.abc.HalfCloseableStream,
+    app: App,
+    *,
+    error_json: ErrorJson,
+    limits: HttpLimits,
+    seat: "ConnectionSeat",
+    websockets: WebSockets | None = None,
 ) -> None:
     """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here."""
-    conversation = _Conversation(stream, app, error_json, limits, seat)
+    conversation = _Conversation(stream, app, error_json, limits, seat, websockets)
     try:
         try:
             while not seat.is_lost and await conversation.take_request():
@@ -221,6 +231,7 @@ class _Conversation:
         error_json: ErrorJson,
         limits: HttpLimits,
         seat: ConnectionSeat,
+        websockets: WebSockets | None,
     ) -> None:
         self.limits = limits
         self.unread = False
@@ -230,6 +241,7 @@ class _Conversation:
         self._stream = stream
         self._app = app
         self._error_json = error_json
+        self._websockets = websockets
 
     async def take_request(self) -> bool:
         """Read one request and answer it; whether another one may follow."""
@@ -244,9 +256,12 @@ class _Conversation:
         if problem is not None:
             await self.refuse(*problem)
             return False
+        exchange = _Exchange(self, request)
+        if self._websockets is not None and asks_for_websocket(request):
+            await self._take_websocket(request, exchange, self._websockets)
+            return False
         if self.http.their_state is not h11.SEND_BODY:
             self.seat.works()
-        exchange = _Exchange(self, request)
         await self._app(_scope(request), exchange.receive, exchange.send)
         await exchange.finish()
         if self.http.their_state is h11.SEND_BODY:
@@ -256,6 +271,18 @@ class _Conversation:
         self.http.start_next_cycle()
         self.seat.was_asked_for = False
         return True
+
+    async def _take_websocket(self, request: h11.Request, exchange: "_Exchange", offer: WebSockets) -> None:
+        """Let the application have what this request asks for; the connection is no more HTTP after it."""
+        self.unread = True
+        problem = problem_of(request, offer.origins)
+        if problem is not None:
+            offer.counts.refused += 1
+            await self.refuse(*problem)
+            return
+        self.http.next_event()  # the end of the request, which has no body
+        self.seat.works()
+        await WebSocketExchange(self, request, exchange.send, offer).run(self._app, _scope(request))
 
     async def _head(self) -> h11.Request | None:
         """The next request, or None when the peer has no more of them."""
@@ -290,9 +317,13 @@ class _Conversation:
 
     async def read(self) -> int:
         """Give h11 what the peer sends next; how many bytes it was, 0 when there will be no more."""
-        data = bytes(await self._stream.receive_some(_RECEIVE_BYTES))
+        data = await self.receive_bytes()
         self.http.receive_data(data)
         return len(data)
+
+    async def receive_bytes(self) -> bytes:
+        """What the peer sends next, as it is; nothing when there will be no more."""
+        return bytes(await self._stream.receive_some(_RECEIVE_BYTES))
 
     async def send(self, *events: h11.Event) -> None:
         """Send these events in one piece.
@@ -300,10 +331,26 @@ class _Conversation:
         Raises:
             TooSlowError: the peer does not take them.
         """
-        data = self._bytes_of(*events)
-        with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
+        await self.send_bytes(self._bytes_of(*events), self.limits.send_s)
+
+    async def send_bytes(self, data: bytes, patience_s: float) -> None:
+        """Send these bytes as they are.
+
+        Raises:
+            TooSlowError: the peer does not take them.
+        """
+        with self.seat.waiting(anew=True), trio.fail_after(patience_s):
             await self._stream.send_all(data)
         self.seat.works()
+
+    async def switch(self, response: h11.InformationalResponse) -> bytes:
+        """Send the answer after which this is no HTTP any more; what the peer has sent after its request.
+
+        Raises:
+            TooSlowError: the peer does not take it.
+        """
+        await self.send(response)
+        return self.http.trailing_data[0]
 
     async def say_goodbye(self) -> None:
         """The place is somebody else's: tell the peer, if it has not had an answer."""
@@ -314,19 +361,20 @@ class _Conversation:
             await self._stream.send_all(self._error(503, "too_many_connections", text))
         await self.linger()
 
-    async def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error and announce that the connection ends."""
+    async def refuse(self, status: int, code: str, message: str, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Answer with an error, unless there is an answer, and announce that the connection ends."""
         if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         self.unread = True
-        data = self._error(status, code, message)
+        data = self._error(status, code, message, headers)
         with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
             await self._stream.send_all(data)
 
-    def _error(self, status: int, code: str, message: str) -> bytes:
+    def _error(self, status: int, code: str, message: str, more: Sequence[tuple[str, str]] = ()) -> bytes:
         """The bytes of an error answer, after which the connection ends."""
         body = self._error_json(code, message)
         headers = [
+            *more,
             ("content-length", str(len(body))),
             ("content-type", "application/json"),
             ("connection", "close"),
@@ -375,7 +423,8 @@ class _Exchange:
     async def receive(self) -> Message:
         """The next piece of the body; after the last one, `http.disconnect` when the peer is gone or has its answer."""
         if self._http.their_state is not h11.SEND_BODY:
-            if self._http.their_state in (h11.DONE, h11.MUST_CLOSE) and not self._answered.is_set():
+            # Also of a request that asks for another protocol, and gets none, all is there.
+            if self._http.their_state not in (h11.CLOSED, h11.ERROR) and not self._answered.is_set():
                 await self._until_gone_or_answered()
             return {"type": "http.disconnect"}
         try:

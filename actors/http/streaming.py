@@ -15,7 +15,7 @@ from fastapi.responses import Response
 
 from batonpass.actors.http.app import ERROR_RESPONSES, ErrorBody
 
-__all__ = ["EventStream", "JsonLines", "Stream", "stream_responses"]
+__all__ = ["EventStream", "JsonLines", "Stream", "server_sent_event", "stream_responses"]
 
 _log = logging.getLogger("batonpass.actors.http.streaming")
 
@@ -87,6 +87,19 @@ class EventStream(Stream):
     """Server-sent events (HTML Living Standard, section 9.2)."""
 
     media_type = "text/event-stream"
+
+
+def server_sent_event(data: str, *, kind: str | None = None, event_id: str | int | None = None) -> bytes:
+    """One event as an `EventStream` sends it.
+
+    A browser sends the last `event_id` it saw, as the header `Last-Event-ID`, when it comes back. `data` is one line,
+    as JSON is: a line break would end the field.
+    """
+    lines = [] if kind is None else [f"event: {kind}"]
+    lines.append(f"data: {data}")
+    if event_id is not None:
+        lines.append(f"id: {event_id}")
+    return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
 
 
 class JsonLines(Stream):

@@ -16,7 +16,7 @@ import trio
 from fastapi import APIRouter, Depends, Header, Query
 
 from batonpass.actors.http.app import ApiError, StrictRoute
-from batonpass.actors.http.streaming import EventStream, stream_responses
+from batonpass.actors.http.streaming import EventStream, server_sent_event, stream_responses
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
 from batonpass.homeserver.rest.errors import refusing
@@ -175,8 +175,4 @@ def _last_word(node: HomeserverNode, cut: WatcherCut) -> bytes:
 
 
 def _block(kind: str, data: dict[str, Any], revision: int | None) -> bytes:
-    # JSON without line breaks, which would end the field.
-    lines = [f"event: {kind}", f"data: {json.dumps(data, ensure_ascii=False)}"]
-    if revision is not None:
-        lines.append(f"id: {revision}")
-    return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
+    return server_sent_event(json.dumps(data, ensure_ascii=False), kind=kind, event_id=revision)

@@ -10,7 +10,7 @@ from trio.testing import MockClock, memory_stream_one_way_pair, memory_stream_pa
 
 from batonpass.actors.http.app import prepare_app
 from batonpass.actors.http.server import App, ErrorJson, HttpLimits, Room, converse
-from batonpass.actors.http.streaming import EventStream, JsonLines, Stream
+from batonpass.actors.http.streaming import EventStream, JsonLines, Stream, server_sent_event
 
 LIMITS = HttpLimits()
 GET = b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -136,3 +136,18 @@ async def test_a_peer_that_never_stops_talking_is_not_listened_to_without_end(se
     await source.give.send(b"still here")
     await until_has(peer, b"still here")
     await peer.aclose()
+
+
+async def test_a_request_that_asks_for_another_protocol_has_its_stream_until_it_hangs_up(serve: Serve) -> None:
+    source = Source()
+    peer = serve(source)
+    await peer.send_all(b"GET /stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+    await until_has(peer, b"text/event-stream")
+    await wait_all_tasks_blocked()
+    await source.give.send(b"piece")
+    await until_has(peer, b"piece")
+
+
+def test_an_event_has_its_kind_its_data_in_one_line_and_its_id() -> None:
+    assert server_sent_event('{"T":1}') == b'data: {"T":1}\n\n'
+    assert server_sent_event("é", kind="cut", event_id=7) == "event: cut\ndata: é\nid: 7\n\n".encode()

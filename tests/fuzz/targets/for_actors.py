@@ -11,6 +11,7 @@ from typing import Any
 import cbor2
 
 from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.actors.http.websocket_end import WebSocketEnd
 from batonpass.actors.link import Address, Link, LinkSettings
 from batonpass.actors.link.frames import (
     CLOSE,
@@ -334,6 +335,15 @@ def _replace_state(data: bytes) -> None:
     in_shape_of_untrusted(read_json_untrusted(data), _STATE)
 
 
+def _websocket_messages(data: bytes) -> None:
+    end = WebSocketEnd(1000, 10)
+    for start in range(0, len(data), 4096):
+        came = end.take_untrusted(data[start : start + 4096])
+        assert all(len(message) <= 1000 for message in came.messages)
+        if came.close is not None:
+            break
+
+
 TARGETS = [
     Target(
         "link-header",
@@ -397,6 +407,12 @@ TARGETS = [
         lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 300 + b"]" * 300],
         (ValueError,),
         plain="json",
+    ),
+    Target(
+        "websocket-end",
+        _websocket_messages,
+        ["batonpass.actors.http.websocket_end:WebSocketEnd.take_untrusted"],
+        lambda: [b"\x01\x83\0\0\0\0two\x89\x80\0\0\0\0\x80\x84\1\2\3\4!..a\x88\x82\0\0\0\0\x03\xe8"],
     ),
     Target(
         "replaced-state",

@@ -1,0 +1,7 @@
+"""Event streams over HTTP: the way from a socket to a stream and back. The streams themselves are in `sync.events`.
+
+ports          `StreamHost`: what a door needs of the holder of the streams
+polled_host    streams that this process has itself, on trio's clock
+pushed         what a client is told without asking, tick by tick; text that many are told is written once
+stream_door    the routes: polling, long polls, server-sent events, WebSockets, snapshots, dumps; start here
+"""

@@ -1,0 +1,86 @@
+"""Streams that this process has itself: `PolledStreams` on trio's clock, which is monotonic."""
+
+import secrets
+from typing import Final
+
+import trio
+
+from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot
+from batonpass.simserver.sync.events.limits import StreamLimits
+from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
+from batonpass.simserver.sync.events.polled import PolledStreams
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
+from batonpass.simserver.sync.events.snapshots import SnapshotOffer
+
+__all__ = ["PolledHost"]
+
+_NS_PER_S: Final = 1_000_000_000
+_BEAT_S: Final = 1.0
+
+
+def _now_ns() -> int:
+    return round(trio.current_time() * _NS_PER_S)
+
+
+class PolledHost:
+    """A `StreamHost`. Nothing of its streams outlives it: a client that comes back is told so by the incarnation."""
+
+    def __init__(self, limits: StreamLimits | None = None) -> None:
+        self.streams: Final = PolledStreams(lambda: secrets.token_hex(16), limits)
+
+    @property
+    def limits(self) -> StreamLimits:
+        """The bounds of all streams."""
+        return self.streams.limits
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Let time pass for streams that nobody asks for, until cancelled."""
+        task_status.started()
+        while True:
+            self.streams.beat(_now_ns())
+            await trio.sleep(_BEAT_S)
+
+    async def request(self, stream: str, request: StreamRequest) -> StreamReply:
+        """As `StreamHost.request`."""
+        return self.streams.request(stream, request, _now_ns())
+
+    async def leave(self, stream: str, private_id: str) -> StreamReply:
+        """As `StreamHost.leave`."""
+        found = self.streams.find(stream, _now_ns())
+        # It knows all there is, so it is told nothing.
+        asked = StreamRequest(private_id, found.tick, incarnation=found.incarnation, leave=True)
+        return self.streams.request(stream, asked, _now_ns())
+
+    async def changed(self, stream: str, after: int) -> int:
+        """As `StreamHost.changed`."""
+        while True:
+            tick = self.streams.find(stream, _now_ns()).tick
+            if tick > after:
+                return tick
+            await trio.sleep_until(self.streams.next_tick_ns(stream, _now_ns()) / _NS_PER_S)
+
+    async def reply_for(self, stream: str, private_id: str, known: int) -> StreamReply:
+        """As `StreamHost.reply_for`."""
+        return self.streams.reply_for(stream, private_id, known, _now_ns())
+
+    async def snapshot(self, stream: str) -> HeldSnapshot:
+        """As `StreamHost.snapshot`."""
+        found = self.streams.find(stream, _now_ns())
+        if found.snapshot is None:
+            raise StreamRefusal(RefusalCode.NO_SNAPSHOT, "no snapshot of this stream is trusted yet: begin with tick 0")
+        return HeldSnapshot(found.incarnation, found.snapshot)
+
+    async def offer_snapshot(self, stream: str, private_id: str, offer: SnapshotOffer) -> None:
+        """As `StreamHost.offer_snapshot`."""
+        self.streams.find(stream, _now_ns()).offer_snapshot(private_id, offer)
+
+    async def desync(self, stream: str) -> HeldDesync:
+        """As `StreamHost.desync`."""
+        found = self.streams.find(stream, _now_ns())
+        if found.desync is None:
+            raise StreamRefusal(RefusalCode.NO_DESYNC, "no two clients of this stream have differed: nothing to see")
+        return HeldDesync(found.incarnation, found.desync, found.dumps)
+
+    async def store_dump(self, stream: str, private_id: str, tick: int, dump: str) -> None:
+        """As `StreamHost.store_dump`."""
+        self.streams.find(stream, _now_ns()).store_dump(private_id, tick, dump)

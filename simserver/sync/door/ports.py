@@ -1,0 +1,57 @@
+"""What a door needs of the holder of the streams, which may be this process or a simulation that is moved about."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from batonpass.simserver.sync.events.limits import StreamLimits
+from batonpass.simserver.sync.events.messages import DesyncNotice, StreamReply, StreamRequest
+from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
+
+__all__ = ["HeldDesync", "HeldSnapshot", "StreamHost"]
+
+
+class HeldSnapshot(NamedTuple):
+    """The trusted snapshot of a stream, and the incarnation of that stream."""
+
+    incarnation: str
+    snapshot: TrustedSnapshot
+
+
+class HeldDesync(NamedTuple):
+    """The last desync of a stream, and the dump of a client for each hash: its public id, and what it says."""
+
+    incarnation: str
+    notice: DesyncNotice
+    dumps: Mapping[str, tuple[str, str]]
+
+
+class StreamHost(Protocol):
+    """The streams by name. Every method raises `StreamRefusal` for what it does not take."""
+
+    @property
+    def limits(self) -> StreamLimits:
+        """The bounds of all streams."""
+
+    async def request(self, stream: str, request: StreamRequest) -> StreamReply:
+        """Take a client's request; a stream begins with its first one."""
+
+    async def leave(self, stream: str, private_id: str) -> StreamReply:
+        """Disconnect a client at once, if it is connected; the reply has no events."""
+
+    async def changed(self, stream: str, after: int) -> int:
+        """Wait until the tick of a stream is above `after`; that tick, on the stream's own scale."""
+
+    async def reply_for(self, stream: str, private_id: str, known: int) -> StreamReply:
+        """What a client is told that has an open connection and knows the tick `known`, on the client's scale."""
+
+    async def snapshot(self, stream: str) -> HeldSnapshot:
+        """The snapshot for those who come late."""
+
+    async def offer_snapshot(self, stream: str, private_id: str, offer: SnapshotOffer) -> None:
+        """Trust a client's snapshot, if a quorum had its hash."""
+
+    async def desync(self, stream: str) -> HeldDesync:
+        """The last desync."""
+
+    async def store_dump(self, stream: str, private_id: str, tick: int, dump: str) -> None:
+        """Keep what a client says of its state at the tick of the desync."""

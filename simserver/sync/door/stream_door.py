@@ -1,0 +1,316 @@
+"""Streams over HTTP, as GoEventStream serves them, and the ways to be told without asking (docs/event-stream.md).
+
+An ASGI application without a framework: a client asks five times a second, so what a route costs is what it all costs.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, MutableMapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs
+
+import trio
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from batonpass.actors.http.server import HttpLimits, serve_http
+from batonpass.actors.http.streaming import EventStream, server_sent_event
+from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.actors.http.websocket_handshake import ANY_ORIGIN
+from batonpass.simserver.sync.door.ports import StreamHost
+from batonpass.simserver.sync.door.pushed import PushedClient, SharedText
+from batonpass.simserver.sync.events.json_form import (
+    StreamAction,
+    StreamTarget,
+    read_known_untrusted,
+    read_path_untrusted,
+    read_request_untrusted,
+    read_snapshot_untrusted,
+    read_text_untrusted,
+    write_desync,
+    write_refusal,
+    write_reply,
+    write_snapshot,
+)
+from batonpass.simserver.sync.events.limits import StreamLimits
+from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
+
+__all__ = ["DOOR_LIMITS", "StaticPage", "StreamDoor"]
+
+_Scope = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+DOOR_LIMITS: Final = HttpLimits(connections=448, connections_of_a_place=416, send_s=10.0)
+"""A process may usually have 1024 files open, and its REST interface has 512 connections."""
+
+_METHODS: Final = "POST, GET, PUT, DELETE, OPTIONS"
+# The type of the original, which browsers of its time could read from another page without asking first.
+_TEXT: Final = "text/plain; charset=utf-8"
+# Snapshots and dumps that are read at one time, of 1.4 MiB each; the others wait with theirs.
+_LARGE_BODIES: Final = 16
+# A client that sends more messages over a WebSocket than one in so many seconds is read more slowly.
+_MESSAGE_GAP_S: Final = 0.01
+_REFUSED: Final = 1008
+"""The close code for what a server does not take (RFC 6455, section 7.4.1)."""
+
+
+class StaticPage(NamedTuple):
+    """A file that the door gives out under a path of its own, as `/game.html`: no path of a stream has one part."""
+
+    content_type: str
+    content: bytes
+
+
+class _Gone(Exception):
+    """The peer is gone before its request was whole."""
+
+
+class StreamDoor:
+    """The streams of `host` over HTTP.
+
+    Args:
+        host: who has the streams.
+        origins: whose pages may ask from a browser, as `https://game.example`, and open WebSockets. `*` is any, as in
+            the original: nothing here is done by right of a cookie or a network, only of a private id.
+        pages: by path.
+        websocket_limits: bounds of WebSockets; the length of a message is that of a body.
+    """
+
+    def __init__(
+        self,
+        host: StreamHost,
+        *,
+        origins: Collection[str] = (ANY_ORIGIN,),
+        pages: Mapping[str, StaticPage] | None = None,
+        websocket_limits: WebSocketLimits | None = None,
+    ) -> None:
+        self._host: Final = host
+        self._pages: Final = dict(pages or {})
+        self._origins: Final = frozenset(origins)
+        self._texts: Final = SharedText()
+        self._large: Final = trio.Semaphore(_LARGE_BODIES)
+        bounds = websocket_limits or WebSocketLimits(message_bytes=host.limits.max_body_bytes)
+        self.websockets: Final = WebSockets(self._origins, bounds)
+
+    async def serve(
+        self,
+        address: str,
+        port: int,
+        *,
+        limits: HttpLimits = DOOR_LIMITS,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve until cancelled; reports the base URLs when it listens.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        await serve_http(
+            self,
+            address,
+            port,
+            error_json=_error_json,
+            limits=limits,
+            websockets=self.websockets,
+            task_status=task_status,
+        )
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """Answer one request (ASGI 3)."""
+        if scope["type"] == "websocket":
+            await self._hold(WebSocket(scope, receive, send))
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except StreamRefusal as refusal:
+            answer = _text(write_refusal(refusal), refusal.status)
+        except _Gone:
+            return  # the HTTP server says why, if there is anybody to hear it
+        answer.headers.update(self._cross_origin(headers.get(b"origin")))
+        await answer(scope, receive, send)
+
+    def _cross_origin(self, origin: str | None) -> dict[str, str]:
+        shared = {"access-control-allow-headers": "Content-Type", "access-control-allow-methods": _METHODS}
+        if ANY_ORIGIN in self._origins:
+            return {**shared, "access-control-allow-origin": ANY_ORIGIN}
+        if origin in self._origins:
+            return {**shared, "access-control-allow-origin": origin, "vary": "Origin"}
+        return {"vary": "Origin"}
+
+    async def _answer(self, scope: _Scope, headers: Mapping[bytes, str], receive: _Receive) -> Response:
+        method: str = scope["method"]
+        if method == "OPTIONS":
+            return _text("", 200)
+        page = self._pages.get(scope["path"])
+        if page is not None and method == "GET":
+            return Response(page.content, media_type=page.content_type)
+        limits = self._host.limits
+        target = read_path_untrusted(method, scope["raw_path"].decode("latin-1"), limits)
+        match target.action:
+            case StreamAction.SYNC if method == "GET" and "text/event-stream" in headers.get(b"accept", ""):
+                return await self._event_stream(target, headers, scope["query_string"].decode("latin-1"))
+            case StreamAction.SYNC:
+                body = await _body(receive, limits.max_body_bytes)
+                return _text(write_reply(await self._sync(target, read_request_untrusted(target, body, limits))))
+            case StreamAction.LEAVE:
+                return _text(write_reply(await self._host.leave(target.stream, target.private_id)))
+            case StreamAction.GET_SNAPSHOT:
+                return _text(write_snapshot(*await self._host.snapshot(target.stream)))
+            case StreamAction.GET_DESYNC:
+                return _text(write_desync(*await self._host.desync(target.stream)))
+            case StreamAction.PUT_SNAPSHOT | StreamAction.PUT_DESYNC:
+                async with self._large:
+                    return await self._put(target, receive, limits)
+
+    async def _sync(self, target: StreamTarget, request: StreamRequest) -> StreamReply:
+        """Answer a poll, at once or when there is a tick that the client does not know."""
+        reply = await self._host.request(target.stream, request)
+        if reply.tick > request.known or reply.reset or request.leave or not request.wait_s:
+            return reply
+        seen = 0
+        with trio.move_on_after(request.wait_s):
+            while reply.tick <= request.known:
+                seen = await self._host.changed(target.stream, seen)
+                reply = await self._host.reply_for(target.stream, target.private_id, request.known)
+        return reply
+
+    async def _put(self, target: StreamTarget, receive: _Receive, limits: StreamLimits) -> Response:
+        if target.action is StreamAction.PUT_SNAPSHOT:
+            # In base64, and with the other members.
+            body = await _body(receive, limits.max_snapshot_bytes * 4 // 3 + 1024)
+            offer = read_snapshot_untrusted(target, body, limits)
+            await self._host.offer_snapshot(target.stream, target.private_id, offer)
+        else:
+            body = await _body(receive, limits.max_dump_bytes)
+            dump = read_text_untrusted(body, limits.max_dump_bytes)
+            await self._host.store_dump(target.stream, target.private_id, target.tick, dump)
+        return _text("{}")
+
+    # Server-sent events
+
+    async def _event_stream(self, target: StreamTarget, headers: Mapping[bytes, str], query: str) -> EventStream:
+        """From the tick in the path, or from where the client was: `Last-Event-ID` is a tick and an incarnation."""
+        known, incarnation = target.tick, next(iter(parse_qs(query).get("incarnation", [])), None)
+        if b"last-event-id" in headers:
+            tick, _, last = headers[b"last-event-id"].partition(".")
+            known, incarnation = read_known_untrusted(tick), last or incarnation
+        request = StreamRequest(private_id=target.private_id, known=known, incarnation=incarnation)
+        reply = await self._host.request(target.stream, request)
+        client = self._pushed(target, known)
+        return EventStream(self._pieces(client, reply), headers={"cache-control": "no-store"})
+
+    async def _pieces(self, client: PushedClient, first: StreamReply) -> AsyncIterator[bytes]:
+        def event(text: str) -> bytes:
+            return server_sent_event(text, event_id=f"{client.known}.{first.incarnation}")
+
+        yield event(client.first(first))
+        try:
+            while True:
+                yield event(await client.next())
+        except StreamRefusal as refusal:
+            yield server_sent_event(write_refusal(refusal), kind="refused")
+
+    def _pushed(self, target: StreamTarget, known: int) -> PushedClient:
+        return PushedClient(self._host, self._texts, target.stream, target.private_id, known)
+
+    # WebSockets
+
+    async def _hold(self, websocket: WebSocket) -> None:
+        """Serve one WebSocket: messages of the client are bodies of requests, those of the door are replies."""
+        path = websocket.scope["raw_path"].decode("latin-1")
+        try:
+            target = read_path_untrusted("GET", path, self._host.limits)
+            if target.action is not StreamAction.SYNC:
+                raise StreamRefusal(RefusalCode.BAD_PATH, "a WebSocket is at /{stream}/{private id}/{last known tick}")
+        except StreamRefusal as refusal:
+            await websocket.send_denial_response(_text(write_refusal(refusal), refusal.status))
+            return
+        await websocket.accept()
+        try:
+            await self._converse(websocket, target)
+        except StreamRefusal as refusal:
+            await websocket.send_text(write_refusal(refusal))
+            await websocket.close(_REFUSED, refusal.code)
+        except WebSocketDisconnect:
+            pass
+
+    async def _converse(self, websocket: WebSocket, target: StreamTarget) -> None:
+        """The first message says of which incarnation the client knows something; nothing is told before it."""
+        limits = self._host.limits
+        request = read_request_untrusted(target, await _message(websocket), limits)
+        reply = await self._host.request(target.stream, request)
+        client = self._pushed(target, target.tick)
+        await websocket.send_text(client.first(reply))
+        if request.leave:
+            await websocket.close()
+            return
+        refusals: list[StreamRefusal] = []
+        async with trio.open_nursery() as nursery:
+
+            async def tell() -> None:
+                try:
+                    while True:
+                        await websocket.send_text(await client.next())
+                except StreamRefusal as refusal:
+                    refusals.append(refusal)
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(tell)
+            await self._listen(websocket, target, client)
+            nursery.cancel_scope.cancel()
+        for refusal in refusals:
+            raise refusal
+
+    async def _listen(self, websocket: WebSocket, target: StreamTarget, client: PushedClient) -> None:
+        """Take what the client sends until it leaves or is gone. What it is told of it comes with the next tick."""
+        while True:
+            try:
+                body = await _message(websocket)
+            except WebSocketDisconnect:
+                return
+            asked_s = trio.current_time()
+            mine = target._replace(tick=client.known)
+            try:
+                request = read_request_untrusted(mine, body, self._host.limits)
+                await self._host.request(target.stream, request)
+            except StreamRefusal as refusal:
+                await websocket.send_text(write_refusal(refusal))
+            else:
+                if request.leave:
+                    await websocket.close()
+                    return
+            await trio.sleep_until(asked_s + _MESSAGE_GAP_S)
+
+
+async def _message(websocket: WebSocket) -> bytes:
+    """The next message, text or not. Raises WebSocketDisconnect."""
+    message = await websocket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message["code"])
+    text = message.get("text")
+    return bytes(message["bytes"]) if text is None else text.encode()
+
+
+async def _body(receive: _Receive, most_bytes: int) -> bytes:
+    """The whole body of a request. Raises StreamRefusal: it is longer; _Gone: it does not come to its end."""
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise _Gone
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > most_bytes:
+            raise StreamRefusal(RefusalCode.BODY_TOO_LARGE, f"a body has at most {most_bytes} bytes here: send less")
+    return bytes(body)
+
+
+def _text(text: str, status: int = 200) -> Response:
+    return Response(text, status, {"cache-control": "no-store", "content-type": _TEXT})
+
+
+def _error_json(code: str, message: str) -> bytes:
+    """What is refused before it is a request has the form of other refusals."""
+    return json.dumps({"code": code, "message": message}).encode()

@@ -1,0 +1,57 @@
+"""What every path of an event stream answers at once. Waiting and pushing are a door's: `POST` with `Wait` is this, and
+then `PolledStreams.reply_for` after the next tick.
+"""
+
+from batonpass.simserver.sync.events.json_form import (
+    StreamAction,
+    StreamTarget,
+    read_request_untrusted,
+    read_snapshot_untrusted,
+    read_text_untrusted,
+    write_desync,
+    write_reply,
+    write_snapshot,
+)
+from batonpass.simserver.sync.events.messages import StreamRequest
+from batonpass.simserver.sync.events.polled import PolledStreams
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
+from batonpass.simserver.sync.events.stream import StreamMachine
+
+__all__ = ["answer"]
+
+
+def answer(streams: PolledStreams, target: StreamTarget, body: bytes, now_ns: int) -> str:
+    """The JSON that answers this. Raises StreamRefusal: nothing was changed."""
+    match target.action:
+        case StreamAction.SYNC:
+            request = read_request_untrusted(target, body, streams.limits)
+            return write_reply(streams.request(target.stream, request, now_ns))
+        case StreamAction.LEAVE:
+            # Not to begin a stream that there is none of.
+            streams.find(target.stream, now_ns)
+            request = StreamRequest(target.private_id, 0, leave=True)
+            return write_reply(streams.request(target.stream, request, now_ns))
+        case StreamAction.PUT_SNAPSHOT:
+            offer = read_snapshot_untrusted(target, body, streams.limits)
+            streams.find(target.stream, now_ns).offer_snapshot(target.private_id, offer)
+        case StreamAction.PUT_DESYNC:
+            dump = read_text_untrusted(body, streams.limits.max_dump_bytes)
+            streams.find(target.stream, now_ns).store_dump(target.private_id, target.tick, dump)
+        case StreamAction.GET_SNAPSHOT | StreamAction.GET_DESYNC:
+            pass
+    stream = streams.find(target.stream, now_ns)
+    if target.action in {StreamAction.GET_SNAPSHOT, StreamAction.PUT_SNAPSHOT}:
+        return _snapshot(stream)
+    return _desync(stream)
+
+
+def _snapshot(stream: StreamMachine) -> str:
+    if stream.snapshot is None:
+        raise StreamRefusal(RefusalCode.NO_SNAPSHOT, "no snapshot is trusted yet: begin with last known tick 0")
+    return write_snapshot(stream.incarnation, stream.snapshot)
+
+
+def _desync(stream: StreamMachine) -> str:
+    if stream.desync is None:
+        raise StreamRefusal(RefusalCode.NO_DESYNC, "no two clients have reported different hashes")
+    return write_desync(stream.incarnation, stream.desync, stream.dumps)
