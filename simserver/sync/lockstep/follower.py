@@ -114,6 +114,8 @@ class StreamFollower:
         self._offer_tries = 0
         self._dumped: tuple[str, int] | None = None
         self._synced_last = False
+        # After too many events, the next request has none: a refused one does not tell ticks either.
+        self._held_back = False
         self.desync: tuple[int, Mapping[str, Any]] | None = None
         """The first tick at which clients have several hashes, and which, if the server has said so."""
         self.public_id = ""
@@ -222,6 +224,8 @@ class StreamFollower:
                 self._dumped_now()
             case SyncPurpose.SYNC if status == 410:
                 self._wanted, self._begins_anew = 0, True
+            case SyncPurpose.SYNC if status == 429 and request.body and "Events" in request.body:
+                self._held_back = True
             case _:
                 self._window.fault(now_ms, for_good=status not in _FOR_A_WHILE)
 
@@ -248,8 +252,9 @@ class StreamFollower:
         body: dict[str, Any] = {}
         if self._incarnation is not None:
             body["Incarnation"] = self._incarnation
-            if events := self._outbox.batch():
+            if not self._held_back and (events := self._outbox.batch()):
                 body["Events"] = events
+            self._held_back = False
             if self._hashes:
                 body["Hashes"] = [list(self._hashes[at]) for at in range(min(BATCH_HASHES, len(self._hashes)))]
         if wait_s:

@@ -13,7 +13,8 @@ from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 __all__ = ["MAX_SNAPSHOT_BYTES", "Scene", "SnapshotRefused"]
 
 MAX_SNAPSHOT_BYTES: Final = 4 * 1024 * 1024
-_FORM: Final = ("Next", "Tick", "Random", "Pending", "Entities")
+# In the canonical order.
+_FORM: Final = tuple(encode(name) for name in ("Next", "Tick", "Random", "Pending", "Entities"))
 
 
 class SnapshotRefused(ValueError):
@@ -85,7 +86,7 @@ class Scene:
             _array(pending),
             _array(rows),
         )
-        return b"\xa5" + b"".join(encode(name) + part for name, part in zip(_FORM, parts, strict=True))
+        return b"\xa5" + b"".join(name + part for name, part in zip(_FORM, parts, strict=True))
 
     def restore(self, data: bytes) -> None:
         """Become the state of bytes that may come from anybody. Raises `SnapshotRefused`, and is unchanged then."""

@@ -339,6 +339,23 @@ def test_hashes_are_told_until_a_request_that_had_them_is_answered() -> None:
             follower.take_answer(request, asked(stream, request))
 
 
+def test_after_too_many_events_a_request_without_any_tells_the_ticks_and_then_they_are_sent_again() -> None:
+    stream, follower = OfflineStream("one"), follower_of()
+    synced(stream, follower)
+    follower.driver.send_event("throw", "1")
+    follower.take_refusal(follower.next_request(), 429, 0)
+    stream.advance(3)
+    request = follower.next_request()
+    assert request.body is not None
+    assert "Events" not in request.body
+    follower.take_answer(request, asked(stream, request))
+    assert (follower.known, follower.connection) == (3, Connection.HEARD)
+    synced(stream, follower)
+    assert [event.body for event in stream.log if event.type == "throw"] == ["1"]
+    follower.take_refusal(follower.next_request(), 429, 0)
+    assert follower.connection.value == "faulty", "a server that has too many clients is not heard"
+
+
 def test_requests_are_bounded() -> None:
     stream, follower = OfflineStream("one"), follower_of()
     synced(stream, follower)
