@@ -865,7 +865,11 @@ function eventBytes(type, body) {
 }
 
 function fromBase64(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  try {
+    return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  } catch {
+    throw new SimError("a state that is not base64: ask for it again");
+  }
 }
 
 function toBase64(bytes) {
@@ -1087,6 +1091,9 @@ export class StreamFollower {
 
   /** Jump to a snapshot that the stream's clients agreed on. @throws {SimError} it is none, or of another stream */
   jump(snapshot) {
+    if (![snapshot?.State, snapshot?.Hash, snapshot?.Incarnation].every((text) => typeof text === "string")) {
+      throw new SimError("snapshot: it has not State, Hash and Incarnation; is this address a batonpass stream's?");
+    }
     const state = fromBase64(snapshot.State);
     const found = hex(sha256(state));
     if (found !== snapshot.Hash) throw new SimError(`snapshot: its hash is ${found}, not ${snapshot.Hash}; ask for another`);

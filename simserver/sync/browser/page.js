@@ -177,7 +177,7 @@ function write(id, text) {
 function show() {
   const [pond] = game.entities(Pond);
   const [state, tone] = STATES[client.state];
-  write("state", client.error && tone === "bad" ? `${state}: ${client.error.message}` : state);
+  write("state", client.error && tone !== "good" ? `${state}: ${client.error.message}` : state);
   element("state").className = tone;
   write("tick", String(game.tick));
   write("lead", `${client.behind} ticks`);
