@@ -1163,6 +1163,7 @@ export class StreamClient extends EventTarget {
   #isFetching = false;
   #dumped = new Set();
   #failures = 0;
+  #toldAt = 0;
   #heardAt = performance.now();
 
   /**
@@ -1257,7 +1258,7 @@ export class StreamClient extends EventTarget {
   /** Post an event. */
   sendEvent(type, body = "") {
     this.#driver.sendEvent(type, body);
-    this.#tell();
+    this.#tell(performance.now());
   }
 
   /** Compute the ticks that are due. @param {number} now_ms of `performance.now()` */
@@ -1346,7 +1347,7 @@ export class StreamClient extends EventTarget {
             hasAnswered = true;
             this.#become("websocket");
             if (this.#take(reply) === "stale") resolve();
-            else this.#tell();
+            else if (performance.now() - this.#toldAt >= POLL_MS) this.#tell(performance.now());
           } catch (error) {
             clearTimeout(silence);
             reject(error);
@@ -1365,8 +1366,9 @@ export class StreamClient extends EventTarget {
   }
 
   /** Send what there is to tell, if there is a WebSocket; a poll takes it along otherwise. */
-  #tell() {
+  #tell(now_ms) {
     if (this.#socket?.readyState !== 1 || this.state !== "websocket" || !this.#follower.hasNews) return;
+    this.#toldAt = now_ms;
     this.#socket.send(JSON.stringify(this.#follower.request(false)));
   }
 

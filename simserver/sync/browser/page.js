@@ -212,8 +212,10 @@ function frame(now) {
   requestAnimationFrame(frame);
 }
 
-addEventListener("pagehide", (event) => {
-  if (!event.persisted) client.stop();
+addEventListener("pagehide", () => client.stop());
+// Shown again as it was left: it comes back as the same player.
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
 });
 show();
 requestAnimationFrame(frame);

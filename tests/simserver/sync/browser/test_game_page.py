@@ -111,11 +111,11 @@ async def test_a_browser_and_a_python_client_play_the_same_game_tick_for_tick(br
         assert "connected" in shown
         assert f"player {mine.owner}" in shown
 
-        asked = [json.loads(row["message"])["message"] for row in await in_page(browser.get_log, "performance")]  # type: ignore[no-untyped-call]
+        asked = [json.loads(row["message"])["message"] for row in await in_page(browser.get_log, "performance")]
         sent = [row["params"] for row in asked if row["method"] == "Network.requestWillBeSent"]
         urls = {row["request"]["url"] for row in sent if row["documentURL"].startswith(url)}
         assert all(one.startswith((url, "data:")) for one in urls), urls
-        complaints = await in_page(browser.get_log, "browser")  # type: ignore[no-untyped-call]
+        complaints = await in_page(browser.get_log, "browser")
         # A stream without a snapshot says so with 404, of which browsers make a line.
         assert [one for one in complaints if "/fireflies/snapshot - " not in one["message"]] == []
         await in_page(browser.get, "about:blank")

@@ -36,7 +36,8 @@ def as_json(value: Any) -> Any:
             return [as_json(member) for member in value]
         case Mapping():
             return {"map": [[key, as_json(member)] for key, member in value.items()]}
-    return value
+        case _:
+            return value
 
 
 SCALARS = (
@@ -149,7 +150,8 @@ def an_evening(ticks: int) -> tuple[list[list[Any]], list[str], Fireflies, set[i
     """Log, hashes, end, and winners of a game in Python, with players who come, go, come back and steer."""
     log: list[list[Any]] = [[1, "_a", "_", "an evening"]]
     log += [[tick, "_c", "_", one] for tick, one in ((1, "1"), (3, "2"), (90, "3"))]
-    game, winners = Fireflies(), set()
+    game = Fireflies()
+    winners: set[int] = set()
     hashes = [game.state_hash()]
     for tick in range(1, ticks + 1):
         if tick % 500 == 0:
