@@ -1,6 +1,6 @@
 """In which order several workers run the tests: what takes long first, and each worker with a share of it.
 
-`pytest -n 6 --dist worksteal` gives each worker a slice of the list, and who is done steals from the ends of others'. A
+`pytest -n 4 --dist worksteal` gives each worker a slice of the list, and who is done steals from the ends of others'. A
 test that takes a minute and is begun last keeps one worker busy and the others waiting. So each slice begins with long
 modules, which take about as long together, and ends with short ones, which are what is stolen.
 """

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Protocol
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from pydantic import BaseModel, Field
 
-from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.actors.http.app import ApiError, RequestBody
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.routes import Routes
 from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
 from batonpass.crypto.errors import KeyFileError
 from batonpass.crypto.key_forms import KID_CHARS
@@ -65,9 +66,9 @@ class OwnKeysView(BaseModel):
     conflicts: dict[str, str] = Field(description="names whose keys were refused lately, and why")
 
 
-def key_routes(keys: KeyService, pins: PinTable, operator_token: bytes | None) -> APIRouter:
+def key_routes(keys: KeyService, pins: PinTable, operator_token: bytes | None) -> Routes:
     """Looking is open; changing takes the operator token."""
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/keys", tags=["keys"])
+    routes = Routes(prefix="/v1/keys", tags=["keys"])
     operator = Depends(operator_access(operator_token))
 
     def view() -> OwnKeysView:

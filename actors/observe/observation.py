@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal
 
 import trio
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import Depends, Path, Query
 from pydantic import BaseModel, Field
 
 from batonpass.actors.core.exits import CallingSelf, CallTimeout, Exit
@@ -19,8 +19,9 @@ from batonpass.actors.core.ref import Ref
 from batonpass.actors.core.server_process import ServerProcess
 from batonpass.actors.core.status_report import ServerStatus, formatted
 from batonpass.actors.core.system import System
-from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.actors.http.app import ApiError, RequestBody
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import JsonLines, stream_responses
 from batonpass.actors.observe import sys
 from batonpass.actors.observe.display import picture
@@ -114,9 +115,9 @@ Pid = Annotated[int, Path(ge=1, le=2**53, description="from the overview")]
 GetSystem = Callable[[], System | None]
 
 
-def actor_routes(get_system: GetSystem, operator_token: bytes | None) -> APIRouter:
+def actor_routes(get_system: GetSystem, operator_token: bytes | None) -> Routes:
     """The routes for one node's actors. `get_system` has no answer while that is still starting."""
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/actors", tags=["actors"])
+    routes = Routes(prefix="/v1/actors", tags=["actors"])
     operator = Depends(operator_access(operator_token))
     actors = _Actors(get_system)
     _looking(routes, operator, actors)
@@ -124,7 +125,7 @@ def actor_routes(get_system: GetSystem, operator_token: bytes | None) -> APIRout
     return routes
 
 
-def _looking(routes: APIRouter, operator: Any, actors: "_Actors") -> None:
+def _looking(routes: Routes, operator: Any, actors: "_Actors") -> None:
     @routes.get("")
     async def overview(
         after: Annotated[int, Query(ge=0, le=2**53, description="only actors started after this pid")] = 0,
@@ -153,7 +154,7 @@ def _looking(routes: APIRouter, operator: Any, actors: "_Actors") -> None:
         return actors.trace(actors.find(pid), seconds, events)
 
 
-def _acting(routes: APIRouter, operator: Any, actors: "_Actors") -> None:
+def _acting(routes: Routes, operator: Any, actors: "_Actors") -> None:
     @routes.post("/{pid}/suspend", dependencies=[operator])
     async def suspend(pid: Pid) -> ActorRow:
         """Have it handle no messages until it is resumed; they are kept, and its callers' calls time out."""

@@ -9,7 +9,7 @@
             how requests and answers about the tree look
 `errors`    one JSON error with a stable code for everything that is refused
 `rights`, `groups`, `hierarchy`, `deletion`, `absence`, `placement`, `quarantine`, `why`
-            routes of one concept each; a new route is a module like `why`, which `api.make_app` includes
+            routes of one concept each; a new route is a module like `why`, which `api.make_app` adds
 `cluster`   the members of the instance, and changing them
 `access`    who may call what: client token, join token, players' signatures
 """

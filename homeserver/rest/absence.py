@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import BaseModel, Field
 
-from batonpass.actors.http.app import RequestBody, StrictRoute
+from batonpass.actors.http.app import RequestBody
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.model.leave_policy import LeavePolicy
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.standings import SeenAs
@@ -50,9 +51,9 @@ class OwnedView(BaseModel):
     standing: SeenAs = Field(description="as of GET /v1/entities/{entity_id}; the servers that have them are asked")
 
 
-def absence_routes(node: "HomeserverNode") -> APIRouter:
+def absence_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities/{entity_id}/leave` and `GET /v1/players/{player}/entities`."""
-    routes = APIRouter(route_class=StrictRoute)
+    routes = Routes()
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.post("/v1/entities/{entity_id}/leave", tags=["rights"], dependencies=[client])

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
 
 from batonpass.actors.http.app import (
@@ -12,12 +12,12 @@ from batonpass.actors.http.app import (
     ApiError,
     BodyBound,
     ErrorBody,
-    StrictRoute,
     document_once,
     prepare_app,
 )
 from batonpass.actors.http.key_routes import key_routes
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.routes import Routes
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
@@ -118,27 +118,27 @@ def make_app(node: HomeserverNode) -> FastAPI:
     app.router.dependencies.append(Depends(_unless_log_went_back(node)))
     install_errors(app)
     # Before the servers by name: "load" is none.
-    app.include_router(placement_routes(node))
-    app.include_router(_server_list_routes(node))
-    app.include_router(cluster_routes(node))
-    app.include_router(log_routes(node))
-    app.include_router(_entity_routes(node))
-    app.include_router(_transfer_routes(node))
-    app.include_router(group_routes(node))
-    app.include_router(deletion_routes(node))
-    app.include_router(hierarchy_routes(node))
-    app.include_router(absence_routes(node))
-    app.include_router(why_routes(node))
-    app.include_router(quarantine_routes(node, _entity))
-    app.include_router(rights_routes(node, _entity))
-    app.include_router(_player_routes(node))
-    app.include_router(server_routes(node))
-    app.include_router(tree_routes(node))
-    app.include_router(transaction_routes(node))
-    app.include_router(watch_routes(node))
-    app.include_router(transport_routes(node))
-    app.include_router(key_routes(node.keys, node.federation.pins, node.secrets.operator_token))
-    app.include_router(actor_routes(lambda: node.system, node.secrets.operator_token))
+    placement_routes(node).add_to(app)
+    _server_list_routes(node).add_to(app)
+    cluster_routes(node).add_to(app)
+    log_routes(node).add_to(app)
+    _entity_routes(node).add_to(app)
+    _transfer_routes(node).add_to(app)
+    group_routes(node).add_to(app)
+    deletion_routes(node).add_to(app)
+    hierarchy_routes(node).add_to(app)
+    absence_routes(node).add_to(app)
+    why_routes(node).add_to(app)
+    quarantine_routes(node, _entity).add_to(app)
+    rights_routes(node, _entity).add_to(app)
+    _player_routes(node).add_to(app)
+    server_routes(node).add_to(app)
+    tree_routes(node).add_to(app)
+    transaction_routes(node).add_to(app)
+    watch_routes(node).add_to(app)
+    transport_routes(node).add_to(app)
+    key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
+    actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
     document_once(app)
     return app
 
@@ -170,8 +170,8 @@ async def _entity(node: HomeserverNode, entity_id: str, consistency: str = "line
     return record
 
 
-def _server_list_routes(node: HomeserverNode) -> APIRouter:
-    routes = APIRouter(route_class=StrictRoute, tags=["cluster"])
+def _server_list_routes(node: HomeserverNode) -> Routes:
+    routes = Routes(tags=["cluster"])
 
     @routes.get("/healthz", responses={503: {"model": ErrorBody, "description": "Not ready yet."}})
     async def healthz() -> Health:
@@ -212,8 +212,8 @@ def _server_list_routes(node: HomeserverNode) -> APIRouter:
     return routes
 
 
-def _entity_routes(node: HomeserverNode) -> APIRouter:
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/entities", tags=["entities"])
+def _entity_routes(node: HomeserverNode) -> Routes:
+    routes = Routes(prefix="/v1/entities", tags=["entities"])
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.get("/{entity_id}")
@@ -371,8 +371,8 @@ def _not_told(error: Exception, value: str, how: str = "") -> ApiError:
     return ApiError(503, "authority_unreachable", text, value)
 
 
-def _transfer_routes(node: HomeserverNode) -> APIRouter:
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/transfers", tags=["transfers"])
+def _transfer_routes(node: HomeserverNode) -> Routes:
+    routes = Routes(prefix="/v1/transfers", tags=["transfers"])
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.get("/{transfer_id}")
@@ -424,8 +424,8 @@ def _transfer_routes(node: HomeserverNode) -> APIRouter:
     return routes
 
 
-def _player_routes(node: HomeserverNode) -> APIRouter:
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/players", tags=["players"])
+def _player_routes(node: HomeserverNode) -> Routes:
+    routes = Routes(prefix="/v1/players", tags=["players"])
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.put("/{player}/keys", dependencies=[client])

@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
-from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.homeserver.log.log_positions import new_mark
@@ -62,9 +63,9 @@ CHANGE_STATUS: Final = {
 TimeoutS = Annotated[float, Query(ge=0.1, le=300, description="how long to wait until it has happened")]
 
 
-def cluster_routes(node: HomeserverNode) -> APIRouter:
+def cluster_routes(node: HomeserverNode) -> Routes:
     """Looking is open; changing takes the operator token."""
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/cluster", tags=["cluster"])
+    routes = Routes(prefix="/v1/cluster", tags=["cluster"])
     operator = Depends(operator_access(node.secrets.operator_token))
 
     def raft() -> Replica:
@@ -131,10 +132,10 @@ async def _changing() -> AsyncIterator[None]:
         raise ApiError(504, "change_not_finished", text, error.code) from error
 
 
-def log_routes(node: HomeserverNode) -> APIRouter:
+def log_routes(node: HomeserverNode) -> Routes:
     """To see the offices is open; what is about an alarm takes the operator token."""
     operator = [Depends(operator_access(node.secrets.operator_token))]
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/cluster", tags=["cluster"])
+    routes = Routes(prefix="/v1/cluster", tags=["cluster"])
 
     @routes.get("/offices")
     async def offices(nonce: Annotated[Nonce, Query()]) -> OfficesView:

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from pydantic import BaseModel, Field
 
-from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.actors.http.app import ApiError, RequestBody
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
 from batonpass.homeserver.rest.models import Proof
@@ -34,10 +35,9 @@ class GraveView(BaseModel):
     epoch: int = Field(description="the fence after its last one")
 
 
-def deletion_routes(node: "HomeserverNode") -> APIRouter:
+def deletion_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities/{entity_id}/delete`."""
-    routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
-    routes.route_class = StrictRoute
+    routes = Routes(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     @routes.post("/v1/entities/{entity_id}/delete")
     async def delete_entity(entity_id: EntityId, body: DeleteBody) -> GraveView:

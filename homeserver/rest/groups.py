@@ -4,10 +4,11 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from pydantic import AfterValidator, BaseModel, Field
 
-from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.actors.http.app import ApiError, RequestBody
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.errors import Reason, Refused
 from batonpass.authority.model.records import GroupPhase, GroupRecord, Phase
 from batonpass.authority.names import instance_of
@@ -81,9 +82,9 @@ class GroupView(BaseModel):
     members: list[GroupMemberView]
 
 
-def group_routes(node: "HomeserverNode") -> APIRouter:
+def group_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/groups` and `GET /v1/groups/{group}`."""
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/groups", tags=["transfers"])
+    routes = Routes(prefix="/v1/groups", tags=["transfers"])
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.post("", status_code=202, dependencies=[client])

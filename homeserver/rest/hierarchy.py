@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from pydantic import Field
 
-from batonpass.actors.http.app import RequestBody, StrictRoute
+from batonpass.actors.http.app import RequestBody
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.trust.certificates import Name, OwnerName
 from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
@@ -28,10 +29,9 @@ class ParentBody(RequestBody):
     proof: Proof = Field(description="statement {action: attach, entity, parent, parent_rev, expires_at_s} of `by`")
 
 
-def hierarchy_routes(node: "HomeserverNode") -> APIRouter:
+def hierarchy_routes(node: "HomeserverNode") -> Routes:
     """`PUT /v1/entities/{entity_id}/parent`."""
-    routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
-    routes.route_class = StrictRoute
+    routes = Routes(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     @routes.put("/v1/entities/{entity_id}/parent")
     async def attach(entity_id: EntityId, body: ParentBody) -> EntityView:

@@ -6,10 +6,11 @@ gone has left nothing half done.
 
 import secrets
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
-from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import RecoveryRow, Role
 from batonpass.authority.model.standing import LeasePhase, Standing
@@ -25,9 +26,9 @@ from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 __all__ = ["placement_routes"]
 
 
-def placement_routes(node: HomeserverNode) -> APIRouter:
+def placement_routes(node: HomeserverNode) -> Routes:
     """Looking is open; changing takes the operator token."""
-    routes = APIRouter(route_class=StrictRoute, prefix="/v1/servers", tags=["placement"])
+    routes = Routes(prefix="/v1/servers", tags=["placement"])
     operator = Depends(operator_access(node.secrets.operator_token))
 
     @routes.get("/load")

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from pydantic import BaseModel, Field
 
-from batonpass.actors.http.app import ApiError, RequestBody, StrictRoute
+from batonpass.actors.http.app import ApiError, RequestBody
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.trust.certificates import Name
@@ -44,10 +45,9 @@ class ReleasedView(BaseModel):
     authority: str
 
 
-def quarantine_routes(node: "HomeserverNode", find_entity: FindEntity) -> APIRouter:
+def quarantine_routes(node: "HomeserverNode", find_entity: FindEntity) -> Routes:
     """`POST /v1/entities/{entity_id}/release`; `find_entity` as of `rights_routes`."""
-    routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
-    routes.route_class = StrictRoute
+    routes = Routes(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     @routes.post("/v1/entities/{entity_id}/release", status_code=202)
     async def release(entity_id: EntityId, body: ReleaseBody) -> ReleasedView:

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from fastapi import Path as PathParam
 
-from batonpass.actors.http.app import StrictRoute
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.model.records import EntityRecord, Phase, TransferRecord
 from batonpass.authority.trust.certificates import Name, TransferId
 from batonpass.homeserver.node.dispatch import HomeserverNode
@@ -33,13 +33,13 @@ async def tell_owner(node: HomeserverNode, record: EntityRecord) -> None:
         await node.notices.tell_owner(record)
 
 
-def rights_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
+def rights_routes(node: HomeserverNode, find_entity: FindEntity) -> Routes:
     """The routes; `find_entity` finds a record of this instance, or answers why not."""
     client = Depends(client_access(node.secrets.client_token))
-    routes = APIRouter(tags=["rights"], dependencies=[client])
-    routes.include_router(_request_routes(node, find_entity))
-    routes.include_router(_owner_routes(node, find_entity))
-    routes.include_router(_lock_routes(node, find_entity))
+    routes = Routes(tags=["rights"], dependencies=[client])
+    _request_routes(routes, node, find_entity)
+    _owner_routes(routes, node, find_entity)
+    _lock_routes(routes, node, find_entity)
     return routes
 
 
@@ -54,9 +54,7 @@ async def _change(node: HomeserverNode, before: EntityRecord, procedure: str, **
     return EntityView.of(after)
 
 
-def _request_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
-    routes = APIRouter(route_class=StrictRoute)
-
+def _request_routes(routes: Routes, node: HomeserverNode, find_entity: FindEntity) -> None:
     @routes.post("/v1/entities/{entity_id}/ownership", status_code=202)
     async def request_ownership(entity_id: EntityId, body: NewOwnership) -> TransferView:
         """Ask to own an entity where it is; done at once unless the master has to be asked."""
@@ -93,12 +91,8 @@ def _request_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
             TransferRecord.from_data(await node.store.submit("transfer.cancel", transfer_id=transfer_id, by=body.by))
         )
 
-    return routes
 
-
-def _owner_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
-    routes = APIRouter(route_class=StrictRoute)
-
+def _owner_routes(routes: Routes, node: HomeserverNode, find_entity: FindEntity) -> None:
     async def check_owner_rev(record: EntityRecord, by: str, proof: str, statement: dict[str, Any]) -> None:
         """The present revision of its ownership is signed, and not sent beside that."""
         revisions = {"owner_rev": record.owner_rev}
@@ -120,12 +114,8 @@ def _owner_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
         await check_owner_rev(record, body.by, body.proof, {"action": "hand_back", "entity": entity_id})
         return await _change(node, record, "entity.hand_back", by=body.by, owner_rev=record.owner_rev)
 
-    return routes
 
-
-def _lock_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
-    routes = APIRouter(route_class=StrictRoute)
-
+def _lock_routes(routes: Routes, node: HomeserverNode, find_entity: FindEntity) -> None:
     async def change_lock(action: str, entity_id: str, name: str, body: LockBody) -> EntityView:
         record = await find_entity(node, entity_id)
         stated = {"name": name, "locks_rev": body.locks_rev}
@@ -141,5 +131,3 @@ def _lock_routes(node: HomeserverNode, find_entity: FindEntity) -> APIRouter:
     async def unlock(entity_id: EntityId, name: LockName, body: LockBody) -> EntityView:
         """The holder of a lock, or the master, gives it back once."""
         return await change_lock("unlock", entity_id, name, body)
-
-    return routes

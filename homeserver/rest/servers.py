@@ -3,10 +3,11 @@
 import logging
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
-from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.errors import MessageError, Reason
 from batonpass.authority.model.addresses import BadAddress, check_server
 from batonpass.authority.model.records import DirectoryRow, Role
@@ -49,9 +50,9 @@ __all__ = ["server_routes"]
 _log: Final = logging.getLogger("batonpass.homeserver.servers")
 
 
-def server_routes(node: HomeserverNode) -> APIRouter:
+def server_routes(node: HomeserverNode) -> Routes:
     """What simulation servers, other instances and relays call."""
-    routes = APIRouter(route_class=StrictRoute, tags=["servers"])
+    routes = Routes(tags=["servers"])
 
     @routes.put("/v1/servers/{name}")
     async def register(name: Name, body: RegisterBody) -> ServerView:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from fastapi.responses import JSONResponse, Response
 
-from batonpass.actors.http.app import StrictRoute
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.model.reserved_paths import check_write
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
@@ -48,11 +48,9 @@ _READING: Final = frozenset({"get", "view", "get_many", "exists", "has_data", "c
 _REQUIRED: Final = ("data", "expected")
 
 
-def transaction_routes(node: HomeserverNode) -> APIRouter:
+def transaction_routes(node: HomeserverNode) -> Routes:
     """The one route."""
-    routes = APIRouter(
-        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
-    )
+    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     @routes.post("/v1/tx", response_model=TransactionView)
     async def transaction(body: TransactionBody) -> Response:

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import JsonLines, stream_responses
 from batonpass.actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
 from batonpass.authority.model.reserved_paths import check_keep_while, check_write, is_reserved
@@ -63,11 +64,9 @@ _BODY: Final[dict[str, Any]] = {
 }
 
 
-def transport_routes(node: HomeserverNode) -> APIRouter:
+def transport_routes(node: HomeserverNode) -> Routes:
     """Out and in."""
-    routes = APIRouter(
-        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
-    )
+    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
     under_way: set[object] = set()
 
     @routes.get("/v1/export", responses=_LINES, response_class=JsonLines)

@@ -4,10 +4,11 @@ import hashlib
 import json
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.model.reserved_paths import check_write
 from batonpass.homeserver.node.dispatch import HomeserverNode
@@ -98,11 +99,9 @@ def _documented(*names: str) -> dict[str, Any]:
     return {"parameters": [_PARAMETERS[name] for name in names]}
 
 
-def tree_routes(node: HomeserverNode) -> APIRouter:
+def tree_routes(node: HomeserverNode) -> Routes:
     """Reading and writing nodes."""
-    routes = APIRouter(
-        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
-    )
+    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     # The root has a route of its own: a parameter of a path stands after a slash.
     @routes.get(

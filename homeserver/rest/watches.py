@@ -13,9 +13,10 @@ from itertools import pairwise
 from typing import Annotated, Any, Final
 
 import trio
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import Depends, Header, Query
 
-from batonpass.actors.http.app import ApiError, StrictRoute
+from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import EventStream, server_sent_event, stream_responses
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
@@ -70,11 +71,9 @@ class WatchSeats:
         self._free += 1
 
 
-def watch_routes(node: HomeserverNode) -> APIRouter:
+def watch_routes(node: HomeserverNode) -> Routes:
     """The one route."""
-    routes = APIRouter(
-        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
-    )
+    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
     seats = WatchSeats(MAX_WATCHERS)
 
     @routes.get("/v1/watch", responses=_STREAM, response_class=EventStream)

@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 import trio
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from batonpass.actors.http.app import StrictRoute
+from batonpass.actors.http.routes import Routes
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.wire.standing import At, StandingRow
 from batonpass.homeserver.node.why import Cause, Facts, explain
@@ -42,9 +41,9 @@ class WhyView(BaseModel):
     told_by: str = Field(description="the homeserver that says so: another one may know more")
 
 
-def why_routes(node: "HomeserverNode") -> APIRouter:
+def why_routes(node: "HomeserverNode") -> Routes:
     """Open to everybody, like all that only looks."""
-    routes = APIRouter(route_class=StrictRoute, tags=["entities"])
+    routes = Routes(tags=["entities"])
 
     @routes.get("/v1/entities/{entity_id}/why")
     async def why(entity_id: EntityId) -> WhyView:

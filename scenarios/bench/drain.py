@@ -17,6 +17,7 @@ import click
 import httpx
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.errors import Reason
 from batonpass.scenarios.bench.process_facts import processor_seconds
 from batonpass.scenarios.cases.cases import Run, open_run
@@ -116,7 +117,7 @@ async def _drain(run: Run, cluster: LocalCluster) -> float:
     token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
     home = cluster.server((await run.client.call("alpha", "GET", "/v1/cluster"))["leader"]).rest_url
     source = f"{cluster.server(_SOURCE).rest_url}/v1/local/stats"
-    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as http:
         began_s = trio.current_time()
         answer = await http.post(f"{home}/v1/servers/{_SOURCE}/drain", headers={"authorization": f"Bearer {token}"})
         answer.raise_for_status()

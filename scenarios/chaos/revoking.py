@@ -6,6 +6,7 @@ from typing import Final
 
 import httpx
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.crypto.key_store import RING_FILE, KeyStore
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole
@@ -63,4 +64,6 @@ async def reset_keys(cluster: LocalCluster, server: str, directory: Path) -> New
 def _operator(url: str, token_file: Path) -> httpx.AsyncClient:
     token = token_file.read_text(encoding="utf-8").strip()
     headers = {"authorization": f"Bearer {token}"}
-    return httpx.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False)
+    return httpx.AsyncClient(
+        base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, verify=trusted_authorities()
+    )

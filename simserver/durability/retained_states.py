@@ -12,7 +12,7 @@ that may have one.
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from batonpass.actors.base.clock import Clock
@@ -104,6 +104,17 @@ class RetainedStates:
     def _is_too_much(self) -> bool:
         count = len(self._written) + len(self._of_before)
         return self._written_bytes > MAX_WRITTEN_BYTES or count > MAX_HANDED_OVER
+
+    def keep_longer(self, entity: str) -> None:
+        """The log may not know who has this: if that server dies, no other is asked for it until the log does.
+
+        So the time for which it is kept, if it is, begins anew.
+        """
+        until_ns = self._clock.monotonic_ns() + HANDED_OVER_NS
+        if (known := self._kept.pop(entity, None)) is not None:
+            self._kept[entity] = until_ns, known[1]
+        if (written := self._written.pop(entity, None)) is not None:
+            self._written[entity] = replace(written, until_ns=until_ns)
 
     def of(self, entity: str) -> Copy | None:
         """What this server handed over a moment ago, if it was the last to do so."""

@@ -30,7 +30,7 @@ from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
 from batonpass.simserver.sync.hosting.host import HostedStreams
-from batonpass.simserver.sync.hosting.world import EventStreams
+from batonpass.simserver.sync.hosting.world import streams_of
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -117,7 +117,15 @@ def build(
         checkpoint_s=config.checkpoint_interval_s,
         backup_replicas=config.backup_replicas,
     )
-    departures = types.departures(ports, lease, holdings, admissions, replication.left, limits=limits.departures)
+    departures = types.departures(
+        ports,
+        lease,
+        holdings,
+        admissions,
+        replication.left,
+        replication.handed_over.keep_longer,
+        limits=limits.departures,
+    )
     arrivals = types.arrivals(ports, lease, holdings, departures, reception, durable.stages)
     recovery = types.recovery(
         ports, lease, holdings, replication, arrivals, departures, durable.stages, durable.put_aside
@@ -151,10 +159,10 @@ def build(
         reception.is_full,
         schema_version(world),
     )
-    streams = None
-    if isinstance(world, EventStreams):
+    streams, event_streams = None, streams_of(world)
+    if event_streams is not None:
         streams = HostedStreams(
-            config.instance, world, environment, holdings, replication, ports.whereabouts, clock, count
+            config.instance, event_streams, environment, holdings, replication, ports.whereabouts, clock, count
         )
     return SimserverNode(
         config=config,

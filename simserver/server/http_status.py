@@ -7,13 +7,14 @@ release quarantined entities.
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from pydantic import BaseModel, Field
 
 from batonpass.actors import CallTimeout, Exit
 from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
 from batonpass.actors.http.key_routes import key_routes
 from batonpass.actors.http.operator_auth import operator_access
+from batonpass.actors.http.routes import Routes
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
@@ -77,8 +78,8 @@ class SimserverReleaseBody(RequestBody):
     )
 
 
-def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> APIRouter:
-    routes = APIRouter(tags=["quarantine"])
+def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> Routes:
+    routes = Routes(tags=["quarantine"])
 
     @routes.get("/v1/local/quarantine")
     async def quarantine() -> list[Quarantined]:
@@ -191,7 +192,7 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
             # It retired between the look-up and the question.
             raise not_here from error
 
-    app.include_router(_quarantine_routes(node, operator_token))
+    _quarantine_routes(node, operator_token).add_to(app)
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:
@@ -210,7 +211,7 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
             "stints": node.custody.to_data(after),
         }
 
-    app.include_router(key_routes(keys, node.home.pins, operator_token))
-    app.include_router(actor_routes(lambda: node.system, operator_token))
+    key_routes(keys, node.home.pins, operator_token).add_to(app)
+    actor_routes(lambda: node.system, operator_token).add_to(app)
     document_once(app)
     return app

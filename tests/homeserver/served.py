@@ -5,7 +5,7 @@ Every answer that a test gets has been held against the OpenAPI document first, 
 
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import SystemRandom
@@ -240,6 +240,30 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
             with trio.CancelScope(shield=True):
                 await api.http.aclose()
             nursery.cancel_scope.cancel()
+
+
+def of_one_server(
+    cases: Iterable[tuple[Any, ...]],
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[[Home], Awaitable[None]]]:
+    """In the place of `pytest.mark.parametrize`, for requests that are refused and so change nothing.
+
+    One server is asked all of them, instead of one that is started for each. What fails has a note that names its case.
+    """
+
+    def decorated(test: Callable[..., Awaitable[None]]) -> Callable[[Home], Awaitable[None]]:
+        async def with_all(alpha: Home) -> None:
+            for case in cases:
+                try:
+                    await test(alpha, *case)
+                except BaseException as error:
+                    error.add_note(f"of the case {case!r:.300}")
+                    raise
+
+        with_all.__name__, with_all.__qualname__ = test.__name__, test.__qualname__
+        with_all.__doc__, with_all.__module__ = test.__doc__, test.__module__
+        return with_all
+
+    return decorated
 
 
 def new_ports() -> PortAllocator:

@@ -39,7 +39,7 @@ async def _main(token: str) -> None:
     async with System.open("counting") as system, trio.open_nursery() as nursery:
         app = FastAPI(responses=ERROR_RESPONSES)
         prepare_app(app)
-        app.include_router(actor_routes(lambda: system, token.encode()))
+        actor_routes(lambda: system, token.encode()).add_to(app)
         await system.start_child(ActorSpec("counter", Counter, 7, name="counter"))
         (url,) = await nursery.start(serve_app, app, "127.0.0.1", 0)
         sys.stdout.write(f"{url}\n")

@@ -178,7 +178,7 @@ class Host:
         node.holdings = Holdings(node.environment, ledger)
         node.holdings.actor_keeper = cast(Any, self._attendant)
         node.departures = self._parts.departures(
-            node.ports, node.lease, node.holdings, ROOMS, lambda entity, frozen: None
+            node.ports, node.lease, node.holdings, ROOMS, lambda entity, frozen: None, lambda entity: None
         )
         node.arrivals = self._parts.arrivals(
             node.ports, node.lease, node.holdings, node.departures, cast(Any, ROOMS), node.stages

@@ -6,7 +6,7 @@ from typing import Any, Final
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.tasks import AwaitedAnswer, SimulatedProcess
 
-__all__ = ["CallRefused", "CallUnanswered", "Calls", "OpenCall"]
+__all__ = ["AuthorityAsked", "CallRefused", "CallUnanswered", "Calls", "OpenCall"]
 
 _TIMEOUT_S: Final = 0.7
 """To the lease's term as the real ones of two seconds are to six."""
@@ -18,6 +18,13 @@ class CallUnanswered(Exception):
 
 class CallRefused(Exception):
     """The server that was asked said no, for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityAsked:
+    """A question for `GET /v1/entities/{id}`: which server simulates an entity."""
+
+    entity: str
 
 
 @dataclass(frozen=True, slots=True)

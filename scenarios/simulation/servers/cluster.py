@@ -27,8 +27,10 @@ from batonpass.scenarios.simulation.servers.promises.families import Families
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
+from batonpass.scenarios.simulation.servers.streams import StreamClients
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.world import LARGE
+from batonpass.simserver.sync.hosting.world import KIND as STREAM
 
 __all__ = ["ServersCluster"]
 
@@ -52,7 +54,7 @@ class ServersCluster:
         )
         self.absences: Final = Absences(self)
         self.births: Final = BirthWatcher(self)
-        self._watching: Final[list[Families | Absences | BirthWatcher | Apart | Ownerships]] = []
+        self._watching: Final[list[Families | Absences | BirthWatcher | Apart | Ownerships | StreamClients]] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = SimulatedMail(self.schedule, dice)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
@@ -110,6 +112,7 @@ class ServersCluster:
         self._watching.extend([self.births] if mix.create else [])
         self._watching.extend([Apart(self)] if mix.move_apart else [])
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
+        self._watching.extend([StreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:
@@ -127,11 +130,14 @@ class ServersCluster:
         server = mix.servers[number % len(mix.servers)]
         entity = f"{instance_of(server)}.e{number}"
         spawner = mix.players[0 if mix.has_one_master else number % len(mix.players)]
-        kind = LARGE if number < mix.large else "counter"
+        if is_stream := number < mix.streams:
+            entity = f"{instance_of(server)}.{STREAM}-{number}"
+        kind = STREAM if is_stream else LARGE if number < mix.large else "counter"
+        params = {"incarnation": f"{number:032x}"} if is_stream else {}
         args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
         args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
-        self.servers[server].spawn(entity, kind, spawner)
+        self.servers[server].spawn(entity, kind, spawner, params)
         for player in self.players:
             player.follow(record)
         return entity

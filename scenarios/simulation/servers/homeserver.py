@@ -26,7 +26,7 @@ from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirme
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.homeserver.transfer.ports import HomeserverPorts
-from batonpass.scenarios.simulation.servers.calls import Calls, OpenCall
+from batonpass.scenarios.simulation.servers.calls import AuthorityAsked, Calls, OpenCall
 from batonpass.scenarios.simulation.servers.company import SimulatedBatch, SimulatedOutbox
 from batonpass.scenarios.simulation.servers.keys import SimulatedKeys, identity_of
 from batonpass.scenarios.simulation.servers.log import LogSeat, SimulatedStore
@@ -175,6 +175,9 @@ class SimulatedHomeserver:
         try:
             if isinstance(call.message, SimulatedBatch):
                 self._calls.answer(call, await self._answered_each(call.caller, call.message))
+            elif isinstance(call.message, AuthorityAsked):
+                record = self.store.entity(call.message.entity)
+                self._calls.answer(call, None if record is None else record.authority)
             else:
                 self._calls.answer(call, await self._answered(call.caller, call.message))
         except (Refused, MessageError) as error:

@@ -32,6 +32,8 @@ class ServerMix:
     has_one_master: bool = False  # the first player spawns all of them
     policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
     large: int = 0  # how many of the entities have states that go ahead in pieces
+    streams: int = 0  # how many of the entities are event streams
+    stream_clients: int = 3  # of each stream
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
     carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
@@ -451,6 +453,24 @@ _MIXES: Final = (
         cut=0.2,
         weather=_ROUGH,
         unknown_share=0.03,
+    ),
+    ServerMix(
+        name="streams",
+        purpose="clients of event streams post and listen while these move, and servers are killed, cut off and paused",
+        servers=("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1"),
+        entities=4,
+        streams=2,
+        move=8.0,
+        wander_share=0.01,
+        delegate=2.0,
+        drain=0.1,
+        cut=0.2,
+        cut_from_home=0.1,
+        isolate=0.1,
+        pause=0.3,
+        crash=0.2,
+        weather=_ROUGH,
+        unknown_share=0.02,
     ),
 )
 

@@ -33,9 +33,10 @@ from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
+from batonpass.scenarios.simulation.servers.streams import StreamAnswer, StreamAsked
 from batonpass.scenarios.simulation.servers.tasks import ProcessClock, SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.ways import SimulatedLink, WayHome
-from batonpass.scenarios.simulation.servers.world import Carrying, CountingParticipant, Finishing
+from batonpass.scenarios.simulation.servers.world import Carrying, CountingParticipant, Finishing, Streaming
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.crash_guard import CrashGuard
@@ -47,11 +48,12 @@ from batonpass.simserver.lease.keeper import Nonces as NoncesInFile
 from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import Outbox
-from batonpass.simserver.net.ports import EntityWhereabouts, SimserverPorts, certificate_reader
+from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
 from batonpass.simserver.server.build import BuildLimits, build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable
+from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.transfer.source.departures import DepartureLimits
 from batonpass.simserver.transfer.target.staged_states import Stages
 
@@ -205,12 +207,14 @@ class SimulationServer:
 
         if self._mix.notices_ms:
             return Finishing(complain, wanders, finished, sleeps=self._mix.sleeps)
+        if self._mix.streams:
+            return Streaming(complain, wanders, sleeps=self._mix.sleeps)
         return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
 
     def start(self) -> None:
         """Begin with what is on disk: all that a server is made of, over ports that are simulated."""
         self._outbox.forget()
-        if isinstance(self._world, Carrying):
+        if isinstance(self._world, Carrying | Streaming):
             self._world.forget()
         self._witness.forgets(self.name)
         self._notices = NoticeWatch(self)
@@ -244,8 +248,7 @@ class SimulationServer:
             spans=self._parts.spans(self.name, clock.monotonic_ns),
             reached=nowhere,
             new_id=self._next_id,
-            # No client asks a simulated server for a stream.
-            whereabouts=cast(EntityWhereabouts, way),
+            whereabouts=way,
         )
 
     def _durable(self) -> Durable:
@@ -278,9 +281,9 @@ class SimulationServer:
 
     # --- what happens to it ----------------------------------------------------------------------------------------
 
-    def spawn(self, entity: str, kind: str, owner: str) -> None:
+    def spawn(self, entity: str, kind: str, owner: str, params: dict[str, Any]) -> None:
         """The entity begins here."""
-        self.node.holdings.spawn(entity, kind, {}, Fence(1), Ownership(owner, 1))
+        self.node.holdings.spawn(entity, kind, params, Fence(1), Ownership(owner, 1))
         self.node.replication.first_of(entity)
 
     def _take_mail(self, sender: str, message: Any) -> None:
@@ -301,6 +304,8 @@ class SimulationServer:
                 if (holding := self.holding(message.entity)) and holding.life.ownership.owner == sender:
                     self._notices.let_go(message.entity)
                 self.node.take_bare(message, sender, _SOMEWHERE)
+            case StreamAsked():
+                self.process.start_soon(self._answer_stream, sender, message)
             case Copies():
                 self.node.take_bare(message, sender, _SOMEWHERE)
                 self._show_copies(message)
@@ -309,6 +314,16 @@ class SimulationServer:
                 self._open([OpenedMessage(one, sender, trace, in_batch=True) for one in message.messages])
             case _:
                 self._open([OpenedMessage(message, sender, Trace(getattr(message, "transfer_id", "none")))])
+
+    async def _answer_stream(self, client: str, asked: StreamAsked) -> None:
+        streams = self.node.streams
+        if streams is None:
+            return
+        try:
+            answer = StreamAnswer(asked.number, await streams.request(asked.stream, asked.request))
+        except StreamRefusal as refusal:
+            answer = StreamAnswer(asked.number, None, refusal.code, refusal.url)
+        self._mail.send(self.name, client, answer)
 
     def _show_copies(self, message: Copies) -> None:
         """Have the judge see what is kept here now."""

@@ -11,7 +11,7 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, NoAnswer
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.federation import InstanceUnreachable
-from batonpass.scenarios.simulation.servers.calls import CallRefused, Calls, CallUnanswered
+from batonpass.scenarios.simulation.servers.calls import AuthorityAsked, CallRefused, Calls, CallUnanswered
 from batonpass.scenarios.simulation.servers.company import SimulatedBatch, VirtualCombiner
 from batonpass.scenarios.simulation.servers.keys import KeysKnown, SimulatedKeys
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
@@ -100,6 +100,18 @@ class WayHome:
         if self._in_company:
             return await self._asking.do(Letter(message, trace, on_path))
         return await self.ask_alone(message, trace)
+
+    async def authority_of(self, entity: str) -> str | None:
+        """As `EntityWhereabouts.authority_of`."""
+        if why := self.why_not_asked():
+            raise HomeUnreachable(why)
+        authority, _ = await self._ask(AuthorityAsked(entity))
+        found: str | None = authority
+        return found
+
+    async def door_of(self, server: str) -> str:
+        """As `EntityWhereabouts.door_of`: a client finds a server by its name."""
+        return server
 
     async def _ask(self, message: Any) -> tuple[Any, str]:
         """The answer of the first member that gives one, and which that is."""

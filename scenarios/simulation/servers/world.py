@@ -3,11 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from batonpass.simserver.sync.hosting.world import KIND as STREAM
+from batonpass.simserver.sync.hosting.world import EventStreams
 from batonpass.simserver.world.participants import Participant
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing"]
+__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing", "Streaming"]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
@@ -112,6 +114,40 @@ class Carrying(CountingParticipant):
         """As `World.advance`."""
         self._memory.steps[step.entity] = self._memory.steps.get(step.entity, 0) + 1
         return self.step(state, inputs, dt_s)
+
+
+class Streaming(CountingParticipant):
+    """The same, of which some entities are event streams."""
+
+    def __init__(
+        self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None], *, sleeps: bool = False
+    ) -> None:
+        super().__init__(complain, wanders, sleeps=sleeps)
+        self.participants: Final[dict[str, Participant]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """The server is dead, with what it had in memory."""
+        self.streams = EventStreams()
+        self.participants.update(self.streams.participants)
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+        """A stream, or as of others."""
+        if kind != STREAM:
+            return super().spawn(kind, params)
+        stream: dict[str, Any] = self.streams.spawn(kind, params)
+        return stream
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        if "incarnation" not in state:
+            return self.step(state, inputs, dt_s)
+        after: dict[str, Any] = self.streams.advance(state, inputs, dt_s, step)
+        return after
+
+    def may_sleep(self, state: dict[str, Any]) -> bool:
+        """As of what it is."""
+        return self.streams.may_sleep(state) if "incarnation" in state else super().may_sleep(state)
 
 
 class MemoryParticipant:

@@ -4,6 +4,7 @@
     fireflies.js   an example, a game for two
     fireflies      the same in Python, hash for hash
     game.html      the page of it, with `game.css` and `page.js`
+    pages          all of these by path, for a server
 
 docs/lockstep-browser.md says how a page of yours uses the module.
 """

@@ -865,7 +865,11 @@ function eventBytes(type, body) {
 }
 
 function fromBase64(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  try {
+    return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  } catch {
+    throw new SimError("a state that is not base64: ask for it again");
+  }
 }
 
 function toBase64(bytes) {
@@ -1087,6 +1091,9 @@ export class StreamFollower {
 
   /** Jump to a snapshot that the stream's clients agreed on. @throws {SimError} it is none, or of another stream */
   jump(snapshot) {
+    if (![snapshot?.State, snapshot?.Hash, snapshot?.Incarnation].every((text) => typeof text === "string")) {
+      throw new SimError("snapshot: it has not State, Hash and Incarnation; is this address a batonpass stream's?");
+    }
     const state = fromBase64(snapshot.State);
     const found = hex(sha256(state));
     if (found !== snapshot.Hash) throw new SimError(`snapshot: its hash is ${found}, not ${snapshot.Hash}; ask for another`);
@@ -1156,6 +1163,7 @@ export class StreamClient extends EventTarget {
   #isFetching = false;
   #dumped = new Set();
   #failures = 0;
+  #toldAt = 0;
   #heardAt = performance.now();
 
   /**
@@ -1250,7 +1258,7 @@ export class StreamClient extends EventTarget {
   /** Post an event. */
   sendEvent(type, body = "") {
     this.#driver.sendEvent(type, body);
-    this.#tell();
+    this.#tell(performance.now());
   }
 
   /** Compute the ticks that are due. @param {number} now_ms of `performance.now()` */
@@ -1339,7 +1347,7 @@ export class StreamClient extends EventTarget {
             hasAnswered = true;
             this.#become("websocket");
             if (this.#take(reply) === "stale") resolve();
-            else this.#tell();
+            else if (performance.now() - this.#toldAt >= POLL_MS) this.#tell(performance.now());
           } catch (error) {
             clearTimeout(silence);
             reject(error);
@@ -1358,8 +1366,9 @@ export class StreamClient extends EventTarget {
   }
 
   /** Send what there is to tell, if there is a WebSocket; a poll takes it along otherwise. */
-  #tell() {
+  #tell(now_ms) {
     if (this.#socket?.readyState !== 1 || this.state !== "websocket" || !this.#follower.hasNews) return;
+    this.#toldAt = now_ms;
     this.#socket.send(JSON.stringify(this.#follower.request(false)));
   }
 

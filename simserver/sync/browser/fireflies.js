@@ -90,7 +90,7 @@ export class Visit extends SimEntity {
 
 /** The rules: who has which seat, who waits for one, the points and the round. */
 export class Pond extends SimEntity {
-  round = 1;
+  round = 0;
   winner = -1; // seat, after a round
   pause = 0; // ticks until the next round
   seats = [NOBODY, NOBODY];

@@ -80,7 +80,7 @@ class Visit(SimEntity):
 class Pond(SimEntity):
     """The rules: who has which seat, who waits for one, the points and the round."""
 
-    round: int = 1
+    round: int = 0
     winner: int = -1
     """The seat, after a round."""
     pause: int = 0

@@ -177,7 +177,7 @@ function write(id, text) {
 function show() {
   const [pond] = game.entities(Pond);
   const [state, tone] = STATES[client.state];
-  write("state", client.error && tone === "bad" ? `${state}: ${client.error.message}` : state);
+  write("state", client.error && tone !== "good" ? `${state}: ${client.error.message}` : state);
   element("state").className = tone;
   write("tick", String(game.tick));
   write("lead", `${client.behind} ticks`);
@@ -212,8 +212,10 @@ function frame(now) {
   requestAnimationFrame(frame);
 }
 
-addEventListener("pagehide", (event) => {
-  if (!event.persisted) client.stop();
+addEventListener("pagehide", () => client.stop());
+// Shown again as it was left: it comes back as the same player.
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
 });
 show();
 requestAnimationFrame(frame);

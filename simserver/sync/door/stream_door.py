@@ -127,9 +127,9 @@ class StreamDoor:
         except StreamRefusal as refusal:
             answer = _text(write_refusal(refusal), refusal.status)
             if refusal.url:
+                _, _, rest = scope["raw_path"].decode("latin-1").removeprefix("/").partition("/")
                 query = scope["query_string"].decode("latin-1")
-                path = scope["raw_path"].decode("latin-1")
-                answer.headers["location"] = f"{refusal.url}{path}{'?' if query else ''}{query}"
+                answer.headers["location"] = f"{refusal.url}/{rest}{'?' if query else ''}{query}"
         except _Gone:
             return  # the HTTP server says why, if there is anybody to hear it
         answer.headers.update(self._cross_origin(headers.get(b"origin")))

@@ -60,7 +60,7 @@ _STATUS: Final = {
 class StreamRefusal(Exception):
     """A request was refused. `code` is for programs, `message` names the offender and the remedy.
 
-    With the code `elsewhere`, `url` is where to ask the same: the base URL of the server that has the stream.
+    With the code `elsewhere`, `url` is that of the stream at the server that has it: `{url}/{private id}/{tick}`.
     """
 
     def __init__(self, code: RefusalCode, message: str, url: str = "") -> None:

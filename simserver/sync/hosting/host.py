@@ -5,6 +5,7 @@ that changes nothing is answered at once, from what may be told. A server that d
 one does.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,6 +14,7 @@ import trio
 
 from batonpass.actors.base.clock import Bell, Clock
 from batonpass.authority.fence import Fence
+from batonpass.authority.names import NAME_PATTERN, instance_of
 from batonpass.simserver.durability.creation_barrier import EntityCopies
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Committed
@@ -53,13 +55,17 @@ def _unavailable(message: str) -> StreamRefusal:
 
 
 def entity_of(instance: str, stream: str) -> str:
-    """The entity that is a stream; names of streams are those of entities, up to 56 letters, digits, - and _.
+    """The entity that is a stream: of this instance, or of the one that the name begins with, as `beta.game`.
 
     Raises StreamRefusal: there can be no stream of this name.
     """
-    if not (0 < len(stream) <= 56 and stream.isascii() and stream.replace("-", "a").replace("_", "a").isalnum()):
-        raise StreamRefusal(RefusalCode.BAD_PATH, f"{stream!r:.80} names no stream: use letters, digits, - and _")
-    return f"{instance}.{KIND}-{stream}"
+    home, dot, name = stream.rpartition(".")
+    entity = f"{home if dot else instance}.{KIND}-{name}"
+    if not name or not re.fullmatch(NAME_PATTERN, entity):
+        raise StreamRefusal(
+            RefusalCode.BAD_PATH, f"{stream!r:.80} names no stream: use up to 57 letters, digits, - or _"
+        )
+    return entity
 
 
 @dataclass(slots=True)
@@ -345,9 +351,12 @@ class HostedStreams:
             server = known
         if not server or server == self._environment.server:
             raise _unavailable(f"no server simulates {entity} at this moment: ask again")
-        url = await self._whereabouts.door_of(server)
-        if not url:
+        door = await self._whereabouts.door_of(server)
+        if not door:
             raise _unavailable(f"{server} simulates {entity}, and has no door that this server knows: ask again")
+        instance, _, local = entity.partition(".")
+        name = local.removeprefix(f"{KIND}-")
+        url = f"{door}/{name if instance_of(server) == instance else f'{instance}.{name}'}"
         raise StreamRefusal(RefusalCode.ELSEWHERE, f"{server} simulates {entity}: ask {url}", url)
 
     async def _look_again(self) -> None:

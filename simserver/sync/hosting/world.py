@@ -19,7 +19,7 @@ from batonpass.simserver.sync.hosting.inputs import DumpGiven, Heard, SnapshotGi
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["EVENT_STREAMS", "KIND", "LEAD_TICKS", "EventStreams", "Outcome"]
+__all__ = ["EVENT_STREAMS", "KIND", "LEAD_TICKS", "EventStreams", "Outcome", "streams_of"]
 
 EVENT_STREAMS: Final = "batonpass.simserver.sync.hosting.world:EventStreams"
 """How a configuration names this world."""
@@ -150,6 +150,12 @@ class EventStreams:
             stream.skip(LEAD_TICKS)
         self._live[entity] = _Live(state, stream)
         return stream
+
+
+def streams_of(world: object) -> EventStreams | None:
+    """The streams of a server's world: the world itself, or its `streams`, if some of its entities are streams."""
+    found = world if isinstance(world, EventStreams) else getattr(world, "streams", None)
+    return found if isinstance(found, EventStreams) else None
 
 
 def _applied(stream: StreamMachine, given: StreamInput) -> Outcome:

@@ -100,7 +100,7 @@ def decode_untrusted_state(data: bytes) -> Any:
         value = freeze(loads_plain_untrusted(data))
     except NotCanonical:
         raise
-    except Exception as error:  # of many kinds
+    except (cbor2.CBORError, ValueError, TypeError, EOFError, OverflowError, RecursionError) as error:
         raise NotCanonical(f"these {len(data)} bytes are no canonical encoding: {error}") from error
     if encode_frozen(value) != data:
         raise NotCanonical(f"these {len(data)} bytes are another encoding of their value than the canonical one")

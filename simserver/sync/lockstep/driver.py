@@ -127,7 +127,7 @@ class SimDriver:
         return self._scene.generator
 
     def spawn(self, kind: type[SimEntity], **fields: Any) -> int:
-        """Ask for an entity, which is there at the end of the tick, and return its id.
+        """SyncPurpose for an entity, which is there at the end of the tick, and return its id.
 
         Raises:
             OutsideOfTick: no tick or event is under way.
@@ -137,7 +137,7 @@ class SimDriver:
         return self._scene.spawn(kind, fields)
 
     def remove(self, entity: SimEntity | int) -> None:
-        """Ask for an entity, or the one with this id, to leave at the end of the tick.
+        """SyncPurpose for an entity, or the one with this id, to leave at the end of the tick.
 
         Raises:
             OutsideOfTick: no tick or event is under way.
@@ -178,6 +178,7 @@ class SimDriver:
             SimFailed: an earlier tick failed. What the game's code raises is let through, and this tick failed.
         """
         scene, guard, happened = self._scene, self._guard, tuple(events)
+        self._require_between_ticks()
         self._require_whole()
         guard.acts = []
         self._failed_tick = scene.tick
@@ -203,6 +204,7 @@ class SimDriver:
 
     def restore(self, snapshot: bytes) -> None:
         """Become the state of a snapshot, which may come from anybody. Raises `SnapshotRefused`."""
+        self._require_between_ticks()
         self._scene.restore(snapshot)
         self._failed_tick = None
         self._records.clear()
@@ -210,6 +212,7 @@ class SimDriver:
 
     def start_over(self) -> None:
         """Become the state before the first tick, for a stream that begins anew."""
+        self._require_between_ticks()
         self._scene.tick = 0
         self._scene.clear("")
         self._failed_tick = None
@@ -261,6 +264,10 @@ class SimDriver:
         while len(self._records) > 1 and len(self._records) * len(state) > KEPT_BYTES:
             self._records.popleft()
         return hashed
+
+    def _require_between_ticks(self) -> None:
+        if self._guard.open:
+            raise RuntimeError("step, restore or start_over was called within a tick: call it after the tick")
 
     def _require_whole(self) -> None:
         if self._failed_tick is not None:

@@ -5,7 +5,6 @@ form (`canonical.freeze`), so lists are tuples and maps are read-only. Thus a wr
 seen, and what was not written need not be encoded again.
 """
 
-import functools
 from collections.abc import Mapping
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -16,6 +15,8 @@ from batonpass.simserver.sync.lockstep.canonical import NotCanonical, encode_fro
 __all__ = ["FieldRefused", "SimEntity"]
 
 _NO_DEFAULT: Final = object()
+# By class; programs have few of them, and nothing from outside makes one.
+_FIELDS: Final[dict[type, Mapping[str, "_Field"]]] = {}
 _SCALARS: Final = (bool, int, float, str, bytes, NoneType)
 
 
@@ -122,13 +123,15 @@ def accept(kind: type[SimEntity], name: str, value: Any) -> Any:
     return _accept(f"{kind.__name__}.{name}", field.types, value)
 
 
-@functools.cache
-def fields_of(kind: type[Any]) -> Mapping[str, _Field]:
-    """Return the fields that a class declares, in the order of their encoding.
+def fields_of(kind: type[SimEntity]) -> Mapping[str, _Field]:
+    """Return the fields that a class declares, in the order of their encoding. Raises `FieldRefused` if one is none."""
+    known = _FIELDS.get(kind)
+    if known is None:
+        known = _FIELDS[kind] = _declared(kind)
+    return known
 
-    Raises:
-        FieldRefused: a declaration is none that a field may have.
-    """
+
+def _declared(kind: type[SimEntity]) -> Mapping[str, _Field]:
     fields: dict[str, _Field] = {}
     inherited = get_type_hints(SimEntity)
     for name, hint in get_type_hints(kind).items():

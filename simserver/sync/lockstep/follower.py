@@ -21,11 +21,11 @@ from urllib.parse import quote
 from batonpass.simserver.sync.lockstep.canonical import MAX_INTEGER, state_hash
 from batonpass.simserver.sync.lockstep.desync import DumpRefused, dump_of
 from batonpass.simserver.sync.lockstep.driver import SimDriver, SimEvent, TickRecord
-from batonpass.simserver.sync.lockstep.outbox import Outbox
+from batonpass.simserver.sync.lockstep.outbox import EventOutbox
 from batonpass.simserver.sync.lockstep.scene import SnapshotRefused
 from batonpass.simserver.sync.lockstep.schedule import FAULT_WINDOW_MS, TOLERANCE, Connection, FaultWindow, frames_due
 
-__all__ = ["AnswerRefused", "Ask", "StreamFollower", "SyncRequest"]
+__all__ = ["AnswerRefused", "StreamFollower", "SyncPurpose", "SyncRequest"]
 
 JUMP_AFTER: Final = 1200
 """A client that is farther behind, a minute, jumps by a snapshot."""
@@ -42,7 +42,7 @@ class AnswerRefused(ValueError):
     """An answer is not what the protocol has; the sentence says what is wrong with it. Nothing of it was taken."""
 
 
-class Ask(StrEnum):
+class SyncPurpose(StrEnum):
     """What a request is for."""
 
     SYNC = "sync"
@@ -56,7 +56,7 @@ class SyncRequest(NamedTuple):
 
     number: int
     """It grows with each request of a follower."""
-    ask: Ask
+    ask: SyncPurpose
     method: str
     path: str
     body: Mapping[str, Any] | None
@@ -105,7 +105,7 @@ class StreamFollower:
         self._known = 0
         self._incarnation: str | None = None
         self._events: Final[deque[SimEvent]] = deque()
-        self._outbox: Final = Outbox()
+        self._outbox: Final = EventOutbox()
         self._hashes: Final[deque[tuple[int, str]]] = deque(maxlen=MAX_HASHES)
         self._window: Final = FaultWindow(window_ms=fault_window_ms)
         # The tick of the snapshot that is wanted; 0: any that there is.
@@ -116,6 +116,8 @@ class StreamFollower:
         self._offer_tries = 0
         self._dumped: tuple[str, int] | None = None
         self._synced_last = False
+        # After too many events, the next request has none: a refused one does not tell ticks either.
+        self._held_back = False
         self.desync: tuple[int, Mapping[str, Any]] | None = None
         """The first tick at which clients have several hashes, and which, if the server has said so."""
         self.public_id = ""
@@ -166,21 +168,23 @@ class StreamFollower:
         """
         self._numbered += 1
         if self._wanted is not None:
-            return self._asking(Ask.GET_SNAPSHOT, "GET", f"{self._stream}/snapshot", None)
+            return self._asking(SyncPurpose.GET_SNAPSHOT, "GET", f"{self._stream}/snapshot", None)
         # Each other request is a sync: the server has to have this client's hash of a tick before what comes of it.
         may_tell, self._synced_last = self._synced_last, not self._synced_last
         if may_tell and (dump := self._dump_due()) is not None:
-            return self._asking(Ask.PUT_DUMP, "PUT", f"{self._client}/desync/{dump[0]}", json.loads(dump[1]))
+            return self._asking(SyncPurpose.PUT_DUMP, "PUT", f"{self._client}/desync/{dump[0]}", json.loads(dump[1]))
         if may_tell and self._offer is not None and self._sign is not None and self._incarnation is not None:
             body = self._offered(self._offer, self._incarnation, self._sign)
-            return self._asking(Ask.PUT_SNAPSHOT, "PUT", f"{self._client}/snapshot/{self._offer.tick}", body)
+            return self._asking(SyncPurpose.PUT_SNAPSHOT, "PUT", f"{self._client}/snapshot/{self._offer.tick}", body)
         self._synced_last = True
-        return self._asking(Ask.SYNC, "POST", f"{self._client}/{self._known}", self._sync_body(wait_s))
+        return self._asking(SyncPurpose.SYNC, "POST", f"{self._client}/{self._known}", self._sync_body(wait_s))
 
     def leave(self) -> SyncRequest:
         """Return the request by which the client leaves the stream at once, instead of by silence."""
         self._numbered += 1
-        return self._asking(Ask.SYNC, "POST", f"{self._client}/{self._known}", {**self._sync_body(0.0), "Leave": True})
+        return self._asking(
+            SyncPurpose.SYNC, "POST", f"{self._client}/{self._known}", {**self._sync_body(0.0), "Leave": True}
+        )
 
     def take_answer(self, request: SyncRequest, answer: Any) -> None:
         """Take the JSON of a successful answer, which may come late or again.
@@ -191,13 +195,13 @@ class StreamFollower:
         if request.number <= self._answered:
             return
         match request.ask:
-            case Ask.SYNC:
+            case SyncPurpose.SYNC:
                 self._take_sync(answer, request.body)
-            case Ask.GET_SNAPSHOT:
+            case SyncPurpose.GET_SNAPSHOT:
                 self._take_snapshot(answer)
-            case Ask.PUT_SNAPSHOT:
+            case SyncPurpose.PUT_SNAPSHOT:
                 self._offer = None
-            case Ask.PUT_DUMP:
+            case SyncPurpose.PUT_DUMP:
                 self._dumped_now()
         self._answered = request.number
         self._window.heard()
@@ -208,20 +212,22 @@ class StreamFollower:
             return
         self._answered = request.number
         match request.ask:
-            case Ask.GET_SNAPSHOT if status == 404:
+            case SyncPurpose.GET_SNAPSHOT if status == 404:
                 # There is none; from a stream that has dropped its beginning, one must come.
                 self._wanted = 0 if self._begins_anew else None
                 if self._begins_anew:
                     self._window.fault(now_ms)
-            case Ask.PUT_SNAPSHOT if status != 429:
+            case SyncPurpose.PUT_SNAPSHOT if status != 429:
                 # The votes of others may be under way.
                 self._offer_tries += 1
                 if self._offer_tries >= _OFFER_TRIES:
                     self._offer = None
-            case Ask.PUT_DUMP if status not in _FOR_A_WHILE:
+            case SyncPurpose.PUT_DUMP if status not in _FOR_A_WHILE:
                 self._dumped_now()
-            case Ask.SYNC if status == 410:
+            case SyncPurpose.SYNC if status == 410:
                 self._wanted, self._begins_anew = 0, True
+            case SyncPurpose.SYNC if status == 429 and request.body and "Events" in request.body:
+                self._held_back = True
             case _:
                 self._window.fault(now_ms, for_good=status not in _FOR_A_WHILE)
 
@@ -240,7 +246,7 @@ class StreamFollower:
 
     # Syncs
 
-    def _asking(self, ask: Ask, method: str, path: str, body: Mapping[str, Any] | None) -> SyncRequest:
+    def _asking(self, ask: SyncPurpose, method: str, path: str, body: Mapping[str, Any] | None) -> SyncRequest:
         return SyncRequest(self._numbered, ask, method, path, body)
 
     def _sync_body(self, wait_s: float) -> dict[str, Any]:
@@ -248,8 +254,9 @@ class StreamFollower:
         body: dict[str, Any] = {}
         if self._incarnation is not None:
             body["Incarnation"] = self._incarnation
-            if events := self._outbox.batch():
+            if not self._held_back and (events := self._outbox.batch()):
                 body["Events"] = events
+            self._held_back = False
             if self._hashes:
                 body["Hashes"] = [list(self._hashes[at]) for at in range(min(BATCH_HASHES, len(self._hashes)))]
         if wait_s:
@@ -257,7 +264,7 @@ class StreamFollower:
         return body
 
     def _take_sync(self, answer: Any, asked: Mapping[str, Any] | None) -> None:
-        reply = _Reply.read_untrusted(answer)
+        reply = _SyncReply.read_untrusted(answer)
         if reply.reset:
             self._reset(reply.incarnation)
         elif self._incarnation not in (None, reply.incarnation) or reply.tick < self._known:
@@ -356,7 +363,7 @@ class StreamFollower:
             self._dumped = self._incarnation, self.desync[0]
 
 
-class _Reply(NamedTuple):
+class _SyncReply(NamedTuple):
     tick: int
     events: tuple[SimEvent, ...]
     public_id: str
@@ -367,7 +374,7 @@ class _Reply(NamedTuple):
     desync: tuple[int, Mapping[str, Any]] | None
 
     @classmethod
-    def read_untrusted(cls, answer: Any) -> "_Reply":
+    def read_untrusted(cls, answer: Any) -> "_SyncReply":
         """Return the reply in a server's JSON. Raises `AnswerRefused`."""
         try:
             tick, reset = _count(answer["T"]), answer.get("Reset") is True

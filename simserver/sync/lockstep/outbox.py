@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from batonpass.simserver.sync.lockstep.driver import MAX_EVENT_BYTES, MAX_SENT, event_bytes
 
-__all__ = ["BATCH_EVENTS", "Outbox"]
+__all__ = ["BATCH_EVENTS", "EventOutbox"]
 
 BATCH_EVENTS: Final = 16
 """In one request; a server takes 20 in a second from one client."""
 
 
-class Outbox:
+class EventOutbox:
     """Events in the order of posting: those that were sent and not acknowledged, then those that were not sent."""
 
     def __init__(self) -> None:

@@ -13,7 +13,8 @@ from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 __all__ = ["MAX_SNAPSHOT_BYTES", "Scene", "SnapshotRefused"]
 
 MAX_SNAPSHOT_BYTES: Final = 4 * 1024 * 1024
-_FORM: Final = ("Next", "Tick", "Random", "Pending", "Entities")
+# In the canonical order.
+_FORM: Final = tuple(encode(name) for name in ("Next", "Tick", "Random", "Pending", "Entities"))
 
 
 class SnapshotRefused(ValueError):
@@ -48,7 +49,7 @@ class Scene:
         self._removals: dict[int, None] = {}
 
     def spawn(self, kind: type[SimEntity], values: Mapping[str, Any]) -> int:
-        """Ask for an entity at the end of the tick. Returns its id."""
+        """SyncPurpose for an entity at the end of the tick. Returns its id."""
         if self._kinds.get(kind.__name__) is not kind:
             raise FieldRefused(
                 f"{kind.__name__} is not among the kinds of {type(self._sim).__name__}: add it to `kinds`"
@@ -59,7 +60,7 @@ class Scene:
         return id
 
     def remove(self, id: int) -> None:
-        """Ask for an entity to leave at the end of the tick; asking again changes nothing."""
+        """SyncPurpose for an entity to leave at the end of the tick; asking again changes nothing."""
         if id not in self.entities and all(spawned != id for spawned, *_ in self._spawns):
             raise KeyError(f"there is no entity {id} to be removed")
         self._removals[id] = None
@@ -85,7 +86,7 @@ class Scene:
             _array(pending),
             _array(rows),
         )
-        return b"\xa5" + b"".join(encode(name) + part for name, part in zip(_FORM, parts, strict=True))
+        return b"\xa5" + b"".join(name + part for name, part in zip(_FORM, parts, strict=True))
 
     def restore(self, data: bytes) -> None:
         """Become the state of bytes that may come from anybody. Raises `SnapshotRefused`, and is unchanged then."""

@@ -1,6 +1,7 @@
 """A game that follows a stream's server over HTTP. What is asked, and what an answer does, is the follower's."""
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import trio
@@ -27,8 +28,8 @@ class StreamLost(Exception):
 async def follow_stream(
     follower: StreamFollower,
     url: str,
-    http: HttpClient,
     *,
+    http: HttpClient | None = None,
     sync_s: float = SYNC_S,
     long_poll: bool = False,
     frame_s: float = FRAME_S,
@@ -39,7 +40,7 @@ async def follow_stream(
     Args:
         follower: of the stream, with its driver.
         url: of the server, as `http://127.0.0.1:9922`.
-        http: what asks.
+        http: what asks; by default a client of its own.
         sync_s: between two polls.
         long_poll: whether the server answers when it has something new, instead. One request is under way at a time.
         frame_s: between two looks at how many ticks are due.
@@ -48,19 +49,23 @@ async def follow_stream(
     Raises:
         StreamLost: the server is lost. What was computed is kept: `follower.driver`.
     """
-    session = _Session(follower, url.rstrip("/"), http)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(session.sync_forever, LONG_POLL_S if long_poll else 0.0, 0.0 if long_poll else sync_s)
-            await session.run_frames(frame_s, on_frame)
-            nursery.cancel_scope.cancel()
-    finally:
-        with trio.move_on_after(1.0, shield=True):
-            await session.leave()
+    async with AsyncExitStack() as stack:
+        if http is None:
+            http = await stack.enter_async_context(HttpClient())
+        session = _StreamSession(follower, url.rstrip("/"), http)
+        try:
+            async with trio.open_nursery() as nursery:
+                waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
+                nursery.start_soon(session.sync_forever, *waits)
+                await session.run_frames(frame_s, on_frame)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.move_on_after(1.0, shield=True):
+                await session.leave()
     raise StreamLost(f"the server of the stream at {url} is lost: {session.last_said}")
 
 
-class _Session:
+class _StreamSession:
     def __init__(self, follower: StreamFollower, url: str, http: HttpClient) -> None:
         self._follower: Final = follower
         self._url: Final = url
@@ -68,7 +73,7 @@ class _Session:
         self.last_said = "it was not asked yet"
 
     async def sync_forever(self, wait_s: float, pause_s: float) -> None:
-        """Ask, and take the answer, again and again."""
+        """SyncPurpose, and take the answer, again and again."""
         while True:
             began = trio.current_time()
             was_answered = await self._sync(wait_s)

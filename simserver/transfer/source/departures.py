@@ -81,10 +81,14 @@ class Departures:
         holdings: Holdings,
         admission: TargetAdmission,
         kept: Callable[[str, Frozen], None],
+        keep_longer: Callable[[str], None],
         *,
         limits: DepartureLimits = DepartureLimits(),
     ) -> None:
-        """`kept` is told of every state that is not needed here any more, because another server has begun with it."""
+        """`kept` is told of every state that is not needed here any more, because another server has begun with it.
+
+        And `keep_longer` of each entity of which that is so, as long as the log may not know of its direct pass.
+        """
         home, clock, counts = ports.home, ports.clock, ports.counts
         self._tasks: Final = GuardedTasks(counts)
         self._lease: Final = lease
@@ -101,7 +105,7 @@ class Departures:
         self._counts = counts
         self._begun: Final = SeenOrders()
         spawn = self._tasks.spawn
-        self.reports: Final = Reports(home, clock, counts, spawn, self._begun.decided)
+        self.reports: Final = Reports(home, clock, counts, spawn, self._begun.decided, keep_longer)
         self.passes: Final = PassSigning(ports.sealer, clock, spawn, self._send_direct, ports.certificates.signed)
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}

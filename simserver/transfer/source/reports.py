@@ -58,7 +58,8 @@ class _Lane:
 class Reports:
     """The reports and refusals of one server that its home instance has not heard yet, by transfer id.
 
-    `decided` is told of every transfer of which home has taken a report: the log has its result.
+    `decided` is told of every transfer of which home has taken a report: the log has its result. `untold_still` is told
+    again and again of each entity of whose direct pass the log may not know: what is kept of it here may be needed yet.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Reports:
         counts: Counter[str],
         spawn: SpawnTask,
         decided: Callable[[str], None],
+        untold_still: Callable[[str], None],
     ) -> None:
         self._decided: Final = decided
+        self._untold_still: Final = untold_still
         self._home: Final = home
         self._clock: Final = clock
         self._counts: Final = counts
@@ -135,7 +138,7 @@ class Reports:
             _log.warning("the %s of %s was refused: %s", message.type, message.transfer_id, outcome)
         elif not (isinstance(outcome, OpenedMessage) and isinstance(outcome.message, ReportReply)):
             self._tries[message.transfer_id] += 1
-            if self._tries[message.transfer_id] < TRIES or self._is_last_pass(message):
+            if self._owes_pass(message) or self._tries[message.transfer_id] < TRIES:
                 self._spawn(self._tell_again, message)
                 return
             self._counts[f"{message.type}_given_up"] += 1
@@ -143,14 +146,20 @@ class Reports:
             self._decided(message.transfer_id)
         self.untold.pop(message.transfer_id, None)
         self._tries.pop(message.transfer_id, None)
-        if self._is_last_pass(message):
+        if self._passes.get(message.entity) == message.transfer_id:
             del self._passes[message.entity]
 
-    def _is_last_pass(self, message: Report | Decline) -> bool:
-        return self._passes.get(message.entity) == message.transfer_id
+    def _owes_pass(self, message: Report | Decline) -> bool:
+        """Whether the log may not know of this pass; what is kept of its entity here is kept for longer then."""
+        is_untold = self._passes.get(message.entity) == message.transfer_id
+        if is_untold:
+            self._untold_still(message.entity)
+        return is_untold
 
     async def _tell_again(self, message: Report | Decline) -> None:
         # The exponent is bounded, because the number of tries is not.
         doubled = min(self._tries[message.transfer_id], TRIES) - 1
         await self._clock.sleep_s(min(_AGAIN_S * 2**doubled, _SELDOM_S))
+        # Now, too: home may take its time to say nothing.
+        self._owes_pass(message)
         self._queue(message)

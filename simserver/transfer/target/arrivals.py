@@ -223,8 +223,8 @@ class Arrivals:
             trace = Trace(certificate.transfer_id)
             self._permit(certificate, Context(trace, False, [], ownership=certificate.ownership))
 
-    # `grant` and `direct` each have a twin that waits for nothing: a task of its own, for keys that are at hand, would
-    # begin two turns of the scheduler later, a tenth of a hand-over. What follows from the keys is written once.
+    # `grant` and `direct` each have a twin that waits for nothing: with keys at hand it costs 3 µs beside what follows,
+    # a task of its own 300, and begins two turns of the scheduler later. What follows from the keys is written once.
 
     async def grant(self, message: Grant, opened: OpenedMessage) -> None:
         """Case 2, hop 2: the home instance says that the log gave the entity to this server."""

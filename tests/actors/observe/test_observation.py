@@ -75,7 +75,7 @@ async def stage() -> AsyncIterator[Stage]:
     async with System.open("alpha.s1") as system, trio.open_nursery() as nursery:
         app = FastAPI(responses=ERROR_RESPONSES)
         prepare_app(app)
-        app.include_router(actor_routes(lambda: system, TOKEN.encode()))
+        actor_routes(lambda: system, TOKEN.encode()).add_to(app)
         (url,) = await nursery.start(serve_app, app, "127.0.0.1", 0)
         api = Api(url, TOKEN, Contract(app.openapi()), (SECRET, TOKEN, "site-packages"))
         yield Stage(system, api)
@@ -148,7 +148,7 @@ async def test_only_an_operator_looks_inside_or_changes_anything(stage: Stage, m
 async def test_without_an_operator_token_nobody_does_and_before_the_system_is_there_nothing_is_seen() -> None:
     app = FastAPI(responses=ERROR_RESPONSES)
     prepare_app(app)
-    app.include_router(actor_routes(lambda: None, None))
+    actor_routes(lambda: None, None).add_to(app)
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(serve_app, app, "127.0.0.1", 0)
         api = Api(url, TOKEN, Contract(app.openapi()), ())

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from batonpass.authority.model.standing import Standing
-from tests.homeserver.served import Home, Player, until
+from tests.homeserver.served import Home, Player, of_one_server, until
 
 NEW = {"id": "alpha.ball-1", "kind": "ball", "spawner": "alpha.ada", "server": "alpha.s1"}
 JSON = {"content-type": "application/json"}
@@ -22,8 +22,7 @@ async def test_unknown_routes_name_themselves_shortened(alpha: Home) -> None:
     assert len(value) == 200
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allow"),
+@of_one_server(
     [
         ("DELETE", "/v1/entities/alpha.ball-1", "GET, PATCH"),
         ("POST", "/v1/servers/alpha.s1", "DELETE, GET, PUT"),
@@ -61,14 +60,14 @@ NO_JSON = [
 ]
 
 
-@pytest.mark.parametrize("content", NO_JSON, ids=[f"{body[:6]!r}…{len(body)}" for body in NO_JSON])
+@of_one_server([(content,) for content in NO_JSON])
 async def test_what_is_no_json_is_a_client_error(alpha: Home, content: bytes) -> None:
     answer = await alpha.api.call("POST", "/v1/entities", content=content, headers=JSON)
     assert answer.status_code in (400, 422)
     assert answer.json()["code"] in ("bad_json", "invalid_field")
 
 
-@pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}], ids=["none", "text"])
+@of_one_server([({},), ({"content-type": "text/plain"},)])
 async def test_a_body_without_the_header_that_makes_it_json_is_told_which(alpha: Home, headers: dict[str, str]) -> None:
     answer = await alpha.api.call("POST", "/v1/entities", content=json.dumps(NEW).encode(), headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_field")
@@ -121,7 +120,7 @@ STRANGE = [
 ]
 
 
-@pytest.mark.parametrize("field", ["id", "kind", "rule", "server", "params", "other"])
+@of_one_server([(field,) for field in ("id", "kind", "rule", "server", "params", "other")])
 async def test_values_that_json_can_spell_and_nobody_wants_are_named_in_the_error(alpha: Home, field: str) -> None:
     for value in STRANGE:
         fields = {name: json.dumps(text).encode() for name, text in NEW.items()} | {field: value}
@@ -202,7 +201,7 @@ ROUTES_WITH_NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("method", "route"), ROUTES_WITH_NAMES)
+@of_one_server(ROUTES_WITH_NAMES)
 async def test_what_is_no_name_is_refused_in_paths(alpha: Home, method: str, route: str) -> None:
     for name in WRONG_NAMES:
         answer = await alpha.api.call(method, route.format(name))
@@ -385,7 +384,7 @@ WITH_TOKEN = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), WITH_TOKEN)
+@of_one_server(WITH_TOKEN)
 async def test_changes_take_the_client_token(alpha: Home, method: str, path: str) -> None:
     for header in (None, "", "Bearer", "Basic YTpi", "Token x"):
         headers = {} if header is None else {"authorization": header}

@@ -5,13 +5,11 @@ what it has read less deep could break whoever walks, writes or prints it from f
 import json
 from typing import Any, Final
 
-import pytest
-
 from batonpass.actors.http.strict_json import MAX_JSON_LEVELS
 from batonpass.crypto import jws
 from batonpass.tree.data.payload import MAX_PAYLOAD_DEPTH
 from tests.homeserver.rest.test_actors import operator
-from tests.homeserver.served import Home, Player
+from tests.homeserver.served import Home, Player, of_one_server
 
 # What is let in; what could still be walked, read but not walked, or neither read nor walked without the bound.
 DEPTHS: Final = (MAX_JSON_LEVELS, 600, 886, 940, 20_000)
@@ -41,7 +39,7 @@ def deep_proof(player: Player, levels: int) -> str:
     return jws.sign(header | {"iss": player.name}, payload, player.identity.signing)
 
 
-@pytest.mark.parametrize("levels", DEPTHS)
+@of_one_server([(levels,) for levels in DEPTHS])
 async def test_deep_bodies_are_refused_by_every_route(alpha: Home, levels: int) -> None:
     contract, shape = alpha.api.contract, SHAPES[DEPTHS.index(levels) % len(SHAPES)]
     for path, methods in contract.paths.items():

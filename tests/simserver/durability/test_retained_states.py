@@ -104,6 +104,23 @@ def test_it_is_a_copy_for_a_while_and_on_the_disk_for_as_long(rows: Rows, clock:
     assert (kept.of(BALL), rows.kept()) == (None, {})
 
 
+def test_it_is_kept_for_longer_while_the_log_may_not_know_who_has_it(rows: Rows, clock: Now) -> None:
+    """Nobody is asked for it before the log does, however soon the server dies that was passed it."""
+    kept, other = table(rows, clock), "alpha.other"
+    kept.keep(BALL, frozen(3))
+    kept.keep(other, frozen(3))
+    for _ in range(9):
+        clock.now_ns += HANDED_OVER_NS - S
+        kept.keep_longer(BALL)
+        kept.keep_longer("alpha.never-here")
+        kept.sweep()
+    assert kept.of(BALL) is not None
+    assert (kept.of(other), set(rows.kept())) == (None, {BALL})
+    clock.now_ns += HANDED_OVER_NS
+    kept.sweep()
+    assert (kept.of(BALL), rows.kept()) == (None, {})
+
+
 def test_what_left_earlier_does_not_take_the_place_of_what_left_later(rows: Rows, clock: Now) -> None:
     kept = table(rows, clock)
     kept.keep(BALL, frozen(4, 9))

@@ -37,8 +37,9 @@ function drawn({ seed, below, between, chance }) {
   };
 }
 
-function played({ game, ticks, log, options, saves = [] }) {
-  const driver = new GAMES[game](options);
+function played(order) {
+  const { ticks, log, saves = [] } = order;
+  const driver = new GAMES[order.game](order.options);
   const byTick = new Map();
   for (const [T, Type, Origin, Body] of log) byTick.set(T, [...(byTick.get(T) ?? []), { T, Type, Origin, Body }]);
   const hashes = [driver.hash];
@@ -47,7 +48,7 @@ function played({ game, ticks, log, options, saves = [] }) {
     hashes.push(driver.step(byTick.get(tick + 1) ?? []));
     if (saves.includes(driver.tick)) states[driver.tick] = events.hex(driver.save());
   }
-  return { hashes, states };
+  return { hashes, states, driver };
 }
 
 const ANSWERS = {
@@ -56,14 +57,14 @@ const ANSWERS = {
   recoded: (of) => events.hex(events.encode(events.decode(bytes(of)))),
   drawn,
   sine: () => Array.from({ length: 1024 }, (_, angle) => events.sine(angle)),
-  played,
+  played: (order) => ({ ...played(order), driver: undefined }),
+  dumped: (order) => played(order).driver.dump(order.ticks),
   loaded: ({ game, state }) => {
     const driver = new GAMES[game]();
     driver.load(bytes(state));
     return driver.hash;
   },
   due: (rows) => rows.map((row) => events.framesDue(...row)),
-  difference: (states) => events.firstDifference(...states.map((state) => ({ state: bytes(state) })))?.text ?? null,
   check: (name) => checks[name](),
 };
 

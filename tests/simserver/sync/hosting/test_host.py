@@ -218,7 +218,7 @@ async def test_where_a_stream_is_that_is_not_here_is_said(place: Place, autojump
         place.home.authority = "alpha.s2"
         with pytest.raises(StreamRefusal, match=r"alpha\.s2 simulates") as refused:
             await place.streams.request("game", asks("ada"))
-        assert (refused.value.status, refused.value.url) == (307, "http://s2")
+        assert (refused.value.status, refused.value.url) == (307, "http://s2/game")
         place.population.holdings.remember(GAME, Tombstone("alpha.s3", Fence(2)))
         with pytest.raises(StreamRefusal, match=r"alpha\.s3"):
             await place.next_reply("game", "ada", 0)
@@ -264,3 +264,4 @@ async def test_a_stream_that_does_not_tick_does_not_keep_its_clients_for_ever(
 
 def test_a_stream_is_an_entity_of_its_instance() -> None:
     assert entity_of("alpha", "my-game_2") == "alpha.stream-my-game_2"
+    assert entity_of("alpha", "beta.game") == "beta.stream-game"

@@ -44,7 +44,7 @@ POWER = 0.5
 
 
 def helper(x: float) -> float:
-    return x**POWER
+    return float(x**POWER)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,17 @@ def test_the_game_object_takes_no_state_within_a_tick() -> None:
     yard.doing = lambda sim, moment, _: setattr(sim, "score", 1)
     with pytest.raises(OutsideOfTick, match=r"Yard\.score is written within a tick: .* field of an entity"):
         yard.step([])
-    yard.screen = "outside, it may"  # type: ignore[attr-defined]
+    yard.screen = "outside, it may"
+
+
+def test_a_game_does_not_step_or_restore_itself_within_a_tick() -> None:
+    yard = yard_with_a_crate()
+    before = yard.snapshot()
+    for doing in (lambda: yard.step([]), lambda: yard.restore(before), yard.start_over):
+        yard.doing = lambda *_, doing=doing: doing()
+        with pytest.raises(RuntimeError, match="was called within a tick"):
+            yard.step([])
+        yard.restore(before)
 
 
 def test_a_tick_that_failed_stops_the_game_until_it_is_restored() -> None:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from batonpass.simserver.sync.lockstep.canonical import state_hash
 from batonpass.simserver.sync.lockstep.desync import explain
 from batonpass.simserver.sync.lockstep.driver import SimDriver, SimEvent
-from batonpass.simserver.sync.lockstep.follower import BATCH_HASHES, AnswerRefused, Ask, StreamFollower, SyncRequest
+from batonpass.simserver.sync.lockstep.follower import (
+    BATCH_HASHES,
+    AnswerRefused,
+    StreamFollower,
+    SyncPurpose,
+    SyncRequest,
+)
 from batonpass.simserver.sync.lockstep.offline import OfflineStream
 from batonpass.simserver.sync.lockstep.outbox import BATCH_EVENTS
 from batonpass.simserver.sync.lockstep.recording import StreamRecording
@@ -32,7 +38,7 @@ def follower_of(
 
 def asked(stream: OfflineStream, request: SyncRequest, private_id: str = "me") -> Any:
     """What a stream answers, after it has been JSON."""
-    assert request.ask is Ask.SYNC
+    assert request.ask is SyncPurpose.SYNC
     assert isinstance(request.body, dict)
     known = int(request.path.rpartition("/")[2])
     return json.loads(json.dumps(stream.answer(private_id, known, json.loads(json.dumps(request.body)))))
@@ -116,7 +122,7 @@ def test_any_interleaving_of_syncs_losses_and_repetitions_gives_the_same_hashes_
         elif what == "jump":
             # A snapshot of the other client.
             offered = lines[1 - which].follower
-            request = line.follower.next_request()._replace(ask=Ask.GET_SNAPSHOT)
+            request = line.follower.next_request()._replace(ask=SyncPurpose.GET_SNAPSHOT)
             if offered.incarnation is not None:
                 line.follower.take_answer(request, snapshot_of(offered.driver, offered.incarnation))
         else:
@@ -188,7 +194,7 @@ def test_a_late_joiner_with_a_snapshot_needs_no_history() -> None:
     caught_up(early)
     late = follower_of(private_id="late", join_by_snapshot=True)
     request = late.next_request()
-    assert (request.ask, request.method, request.path) == (Ask.GET_SNAPSHOT, "GET", "/game/snapshot")
+    assert (request.ask, request.method, request.path) == (SyncPurpose.GET_SNAPSHOT, "GET", "/game/snapshot")
     late.take_answer(request, snapshot_of(early.driver, stream.incarnation))
     assert (late.driver.tick, late.known) == (500, 500)
     late.driver.send_event("throw", "5")
@@ -219,14 +225,14 @@ def test_a_client_that_is_too_far_behind_jumps_by_the_snapshot_that_the_server_n
     request = slow.next_request()
     slow.take_answer(request, {**asked(stream, request, "slow"), "Snapshot": 90})
     request = slow.next_request()
-    assert request.ask is Ask.GET_SNAPSHOT
+    assert request.ask is SyncPurpose.GET_SNAPSHOT
     slow.take_answer(request, snapshot_of(early.driver, stream.incarnation))
     assert (slow.driver.tick, slow.known) == (90, 150)
     synced(stream, early)
     caught_up(early)
     caught_up(slow)
     assert slow.driver.state_hash() == early.driver.state_hash()
-    assert slow.next_request().ask is Ask.SYNC
+    assert slow.next_request().ask is SyncPurpose.SYNC
 
 
 def test_a_history_that_was_dropped_is_replaced_by_a_snapshot_also_of_another_incarnation() -> None:
@@ -276,10 +282,11 @@ def test_a_client_that_was_restarted_counts_its_events_on_from_what_the_server_h
 def test_e14_a_server_that_answers_nothing_for_15_s_is_lost() -> None:
     follower = follower_of()
     follower.take_failure(0)
-    follower.take_refusal(follower.next_request(), 503, 14_000)
-    assert follower.connection is Connection.FAULTY
-    follower.take_refusal(follower.next_request(), 502, 15_001)
-    assert follower.connection is Connection.LOST
+    seen = []
+    for status, now_ms in ((503, 14_000), (502, 15_000), (502, 15_001)):
+        follower.take_refusal(follower.next_request(), status, now_ms)
+        seen.append(follower.connection.value)
+    assert seen == ["faulty", "faulty", "lost"]
     other = follower_of()
     other.take_refusal(other.next_request(), 400, 0)
     assert other.connection is Connection.LOST
@@ -332,12 +339,29 @@ def test_hashes_are_told_until_a_request_that_had_them_is_answered() -> None:
             follower.take_answer(request, asked(stream, request))
 
 
+def test_after_too_many_events_a_request_without_any_tells_the_ticks_and_then_they_are_sent_again() -> None:
+    stream, follower = OfflineStream("one"), follower_of()
+    synced(stream, follower)
+    follower.driver.send_event("throw", "1")
+    follower.take_refusal(follower.next_request(), 429, 0)
+    stream.advance(3)
+    request = follower.next_request()
+    assert request.body is not None
+    assert "Events" not in request.body
+    follower.take_answer(request, asked(stream, request))
+    assert (follower.known, follower.connection) == (3, Connection.HEARD)
+    synced(stream, follower)
+    assert [event.body for event in stream.log if event.type == "throw"] == ["1"]
+    follower.take_refusal(follower.next_request(), 429, 0)
+    assert follower.connection.value == "faulty", "a server that has too many clients is not heard"
+
+
 def test_requests_are_bounded() -> None:
     stream, follower = OfflineStream("one"), follower_of()
     synced(stream, follower)
     for n in range(60):
         follower.driver.send_event("throw", "x" * (5_000 if n == 40 else 1))
-    sizes = []
+    sizes: list[int] = []
     while follower.unacknowledged or not sizes:
         request = follower.next_request()
         assert isinstance(request.body, dict)
@@ -355,19 +379,19 @@ def test_a_desync_is_answered_by_one_dump_of_its_first_tick() -> None:
     caught_up(follower)
     for _ in range(3):
         request = follower.next_request()
-        if request.ask is Ask.SYNC:
+        if request.ask is SyncPurpose.SYNC:
             desync = {"Desync": {"T": 12, "Hashes": {"aa": ["1"], "bb": ["2"]}}}
             follower.take_answer(request, {**asked(stream, request), **desync})
     request = follower.next_request()
-    while request.ask is Ask.SYNC:
+    while request.ask is SyncPurpose.SYNC:
         request = follower.next_request()
-    assert (request.ask, request.method, request.path) == (Ask.PUT_DUMP, "PUT", "/game/me/desync/12")
+    assert (request.ask, request.method, request.path) == (SyncPurpose.PUT_DUMP, "PUT", "/game/me/desync/12")
     other = Bouncers()
     replayed(stream, 12, other)
     assert request.body is not None
     dump = json.dumps(request.body)
     follower.take_answer(request, {})
-    assert {follower.next_request().ask for _ in range(4)} == {Ask.SYNC}
+    assert {follower.next_request().ask for _ in range(4)} == {SyncPurpose.SYNC}
     assert request.body["hash"] == other.state_hash()
     assert follower.desync == (12, {"aa": ["1"], "bb": ["2"]})
     assert explain(dump, dump) is None
@@ -388,13 +412,13 @@ def test_a_client_that_can_sign_offers_snapshots_until_they_are_taken_or_too_old
     for _ in range(8):
         request = follower.next_request()
         asks.append(request.ask)
-        if request.ask is Ask.SYNC:
+        if request.ask is SyncPurpose.SYNC:
             follower.take_answer(request, asked(stream, request))
         elif len(signed) < 3:
             follower.take_refusal(request, 409, 0)
         else:
             follower.take_answer(request, {})
-    assert asks.count(Ask.PUT_SNAPSHOT) == 3
+    assert asks.count(SyncPurpose.PUT_SNAPSHOT) == 3
     record = follower.driver.record(30)
     assert record is not None
     assert signed[0] == f"batonpass snapshot\n{stream.incarnation}\n30\n{record.hash}".encode()

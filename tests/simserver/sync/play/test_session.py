@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -55,7 +56,7 @@ async def played(serving: Serving, seconds: float, **options: Any) -> list[Strea
     async with HttpClient(transport=httpx.MockTransport(serving.answer)) as http, trio.open_nursery() as nursery:
         nursery.start_soon(serving.pass_time)
         for follower in followers:
-            nursery.start_soon(lambda one=follower: follow_stream(one, "http://x/", http, **options))
+            nursery.start_soon(partial(follow_stream, follower, "http://x/", http=http, **options))
         await trio.sleep(seconds)
         for follower in followers:
             follower.driver.send_event("throw", "5")
@@ -96,7 +97,7 @@ async def test_a_server_that_fails_for_15_s_is_lost(autojump_clock: trio.testing
     async with HttpClient(transport=httpx.MockTransport(serving.answer)) as http, trio.open_nursery() as nursery:
         nursery.start_soon(serving.pass_time)
         with pytest.raises(StreamLost, match=r"at http://x is lost: HTTP 503"):
-            await follow_stream(follower, "http://x", http)
+            await follow_stream(follower, "http://x", http=http)
         nursery.cancel_scope.cancel()
     assert follower.connection is Connection.LOST
     # 20 requests took 4 s.
@@ -109,4 +110,4 @@ async def test_a_refusal_for_good_is_lost_at_once_with_what_the_server_said(
     serving = Serving(lambda number: 400 if number > 1 else 0)
     async with HttpClient(transport=httpx.MockTransport(serving.answer)) as http:
         with trio.fail_after(5), pytest.raises(StreamLost, match="HTTP 400"):
-            await follow_stream(StreamFollower(Bouncers(), "game", "me"), "http://x", http)
+            await follow_stream(StreamFollower(Bouncers(), "game", "me"), "http://x", http=http)

@@ -147,7 +147,13 @@ class Scene:
         """Begin with other departures, of these limits."""
         lease: Any = self.lease
         self.departures = Departures(
-            self.ports, lease, self.holdings, self.rooms, lambda entity, frozen: None, limits=limits
+            self.ports,
+            lease,
+            self.holdings,
+            self.rooms,
+            lambda entity, frozen: None,
+            lambda entity: None,
+            limits=limits,
         )
 
     def spawn(self) -> Holding:

@@ -13,6 +13,7 @@ from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, Report, ReportReply
+from batonpass.simserver.durability.retained_states import HANDED_OVER_NS
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.transfer.source import reports
 from batonpass.simserver.transfer.source.reports import TRIES, Reports
@@ -45,17 +46,23 @@ class Debtor:
         self.asked: Counter[str] = Counter()
         self.decided: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.still_at_s, self.longest_s = trio.current_time(), 0.0
+        """When it was said last that a pass is untold still, and the longest time in which it was not."""
         self.nursery: trio.Nursery | None = None
         home: Any = self
-        self.reports = Reports(home, TrioClock(), self.counts, self.spawn, self.decided.append)
+        self.reports = Reports(home, TrioClock(), self.counts, self.spawn, self.decided.append, self.still)
 
     def spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
         assert self.nursery is not None
         self.nursery.start_soon(function, *args)
         return True
 
+    def still(self, entity: str) -> None:
+        self.longest_s = max(self.longest_s, trio.current_time() - self.still_at_s)
+        self.still_at_s = trio.current_time()
+
     async def ask_each(self, letters: Sequence[Letter]) -> list[OpenedMessage | Exception | None]:
-        self.asked.update(letter.message.transfer_id for letter in letters)  # type: ignore[union-attr]
+        self.asked.update(letter.message.transfer_id for letter in letters)
         if self.refuses:
             return [HomeRefused("no")] * len(letters)
         if self.away:
@@ -83,6 +90,7 @@ async def test_what_home_does_not_hear_is_given_up_but_for_the_pass_that_no_othe
         await trio.sleep(HOURS_S)
         assert list(debtor.reports) == ["transfer-passed"]
         assert (debtor.asked["transfer-committed"], debtor.asked["transfer-declined"]) == (TRIES, TRIES)
+        assert debtor.longest_s * 1e9 < HANDED_OVER_NS, "its state was let go meanwhile"
         debtor.away = False
         await trio.sleep(60.0)
     assert (debtor.heard, debtor.decided, list(debtor.reports)) == (["transfer-passed"], ["transfer-passed"], [])
