@@ -93,7 +93,8 @@ class WatchedGame(TallyGame):
     def step(self, events: Iterable[SimEvent]) -> str:
         """As `SimDriver.step`."""
         happened = tuple(events)
-        self.hashes[self.tick + 1] = state_hash = super().step(happened)
+        state_hash = super().step(happened)
+        self.hashes[self.tick] = state_hash
         self.events.extend(happened)
         return state_hash
 
