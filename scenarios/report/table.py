@@ -88,11 +88,8 @@ def _lockstep_run_table(report: LockstepReport) -> Table:
     return table
 
 
-def _lockstep_times_table(report: LockstepReport) -> Table:
-    table = _table("What clients noticed")
-    table.add_column("")
-    for name in ("p50", "p95", "p99", "max"):
-        table.add_column(name, justify="right")
+def noticed_rows(report: LockstepReport) -> list[tuple[str, Percentiles]]:
+    """What clients noticed, with its titles: the rows of a table."""
     rows: list[tuple[str, Percentiles]] = [
         ("known and not computed yet, ticks", report.lead_ticks),
         ("between answers with new ticks, ms", report.interval_ms),
@@ -105,7 +102,15 @@ def _lockstep_times_table(report: LockstepReport) -> Table:
         )
         for move in report.moves
     ]
-    for title, times in rows:
+    return rows
+
+
+def _lockstep_times_table(report: LockstepReport) -> Table:
+    table = _table("What clients noticed")
+    table.add_column("")
+    for name in ("p50", "p95", "p99", "max"):
+        table.add_column(name, justify="right")
+    for title, times in noticed_rows(report):
         table.add_row(title, *(number_text(value) for value in (times.p50, times.p95, times.p99, times.max)))
     return table
 

@@ -1,14 +1,20 @@
 """What the judge of `baton run lockstep` finds: each rule is broken once, in a run that is good but for that."""
 
+import io
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
+import plotly.graph_objects as go
 import pytest
+from rich.console import Console
 
 from batonpass.scenarios.lockstep.game import TALLIED, WatchedGame
 from batonpass.scenarios.lockstep.judge import ClientRecord, gap_around, judge_lockstep
 from batonpass.scenarios.lockstep.plan import make_lockstep_plan
 from batonpass.scenarios.lockstep.summary import SeenMove, lockstep_report
+from batonpass.scenarios.report.lockstep_page import lockstep_page
+from batonpass.scenarios.report.table import lockstep_table
 from batonpass.scenarios.report.verdict import lockstep_problems
 from batonpass.simserver.sync.lockstep.driver import SimEvent
 
@@ -170,3 +176,21 @@ def test_a_plan_follows_from_its_seed_and_a_fifth_of_the_clients_joins_in_the_mi
         assert [event.body.split()[:2] for event in client.events] == [
             [client.name, str(number + 1)] for number in range(len(client.events))
         ]
+
+
+def test_the_page_and_the_table_say_the_verdict_and_every_figure_is_one_that_plotly_draws() -> None:
+    plan = make_lockstep_plan(2, 2.0, 7)
+    moves = [SeenMove("failover", "alpha.s1", "alpha.s2", 1.0, 1.1)]
+    for clients, word in ((good(), "Passed"), ([good()[0], replace(good()[1], refused=("<b>no</b>",))], "Failed")):
+        report = lockstep_report(plan, clients, moves, LAST, 0.0, FACTS)
+        page = lockstep_page(report)
+        assert f"<title>{word}: batonpass clients in lockstep</title>" in page
+        assert "failover alpha.s1 to alpha.s2" in page
+        assert "<b>no</b>" not in page
+        figures = json.loads(next(line for line in page.splitlines() if line.startswith("const figures"))[16:-1])
+        assert set(figures) == {"syncs", "tick", "lead", "interval"}
+        for figure in figures.values():
+            go.Figure(figure).to_json()
+        console = Console(record=True, width=100, file=io.StringIO())
+        console.print(lockstep_table(report))
+        assert word.upper() in console.export_text()
