@@ -6,11 +6,12 @@ come to the same tick, and what they computed is held against each other and aga
 
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 import httpx
@@ -19,14 +20,14 @@ import trio
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cases.cases import machine, versions
 from batonpass.scenarios.cluster.blueprint import require_unused
-from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
 from batonpass.scenarios.lockstep.plan import LockstepPlan, make_lockstep_plan
 from batonpass.scenarios.lockstep.player import STREAM, LockstepPlayer
 from batonpass.scenarios.lockstep.summary import SeenMove, lockstep_report
-from batonpass.scenarios.players.rest_client import RestClient
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.report.json_file import write_lockstep
 from batonpass.scenarios.report.model import LockstepReport, ServerEntry
 from batonpass.scenarios.report.table import lockstep_table
@@ -44,6 +45,8 @@ TERM_S: Final = 3.0
 
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 120.0
+# A hand-over that has not been decided by then is asked for again.
+AGAIN_S: Final = 10.0
 _POLL_S: Final = 0.05
 _CONNECTIONS: Final = 400
 
@@ -120,8 +123,7 @@ class _LockstepRun:
             for player in self.players:
                 nursery.start_soon(player.play, self.began_s)
             async with trio.open_nursery() as happening:
-                happening.start_soon(self._hand_over)
-                happening.start_soon(self._kill)
+                happening.start_soon(self._move)
                 happening.start_soon(self._count_seconds, progress)
             last_tick = await self._settled()
             nursery.cancel_scope.cancel()
@@ -144,37 +146,53 @@ class _LockstepRun:
             progress(second)
         await trio.sleep_until(self.began_s + self._plan.seconds)
 
+    async def _move(self) -> None:
+        """Hand the stream over, and kill its server: one after the other, for each has to be over before the next."""
+        plan, moves = self._plan, list[tuple[float, Callable[[], Awaitable[None]]]]()
+        if plan.handover_at_s is not None:
+            moves.append((plan.handover_at_s, self._hand_over))
+        if plan.kill_at_s is not None:
+            moves.append((plan.kill_at_s, self._kill))
+        for at_s, move in sorted(moves, key=itemgetter(0)):
+            await trio.sleep_until(self.began_s + at_s)
+            await move()
+
     async def _hand_over(self) -> None:
-        if self._plan.handover_at_s is None:
-            return
-        await trio.sleep_until(self.began_s + self._plan.handover_at_s)
         source = await self._authority()
-        target = next(name for name in self._cluster.simserver_urls() if name != source)
+        running = (
+            server.name for server in self._cluster.servers if server.role is ProcessRole.SIMSERVER and server.pid
+        )
+        target = next(name for name in running if name != source)
         began_s = trio.current_time()
-        await self._rest.call(INSTANCE, "POST", f"/v1/entities/{ENTITY}/transfers", {"to": target})
-        await self._moved("hand-over", source, began_s)
+        with _bounded(f"{ENTITY} was not handed from {source} to {target}"):
+            while await self._authority_now() in ("", source):
+                # One that is under way already is enough.
+                with suppress(ApiFailure):
+                    await self._rest.call(INSTANCE, "POST", f"/v1/entities/{ENTITY}/transfers", {"to": target})
+                with trio.move_on_after(AGAIN_S):
+                    await self._authority(but=source)
+        self._moved("hand-over", source, await self._authority(but=source), began_s)
 
     async def _kill(self) -> None:
-        if self._plan.kill_at_s is None:
-            return
-        await trio.sleep_until(self.began_s + self._plan.kill_at_s)
         source = await self._authority()
         began_s = trio.current_time()
         await self._cluster.kill(source)
-        await self._moved("failover", source, began_s)
+        self._moved("failover", source, await self._authority(but=source), began_s)
 
-    async def _moved(self, kind: Any, source: str, began_s: float) -> None:
-        target = await self._authority(but=source)
+    def _moved(self, kind: Literal["hand-over", "failover"], source: str, target: str, began_s: float) -> None:
         self.moves.append(SeenMove(kind, source, target, began_s, trio.current_time()))
 
     async def _authority(self, *, but: str = "") -> str:
         """The server that has the stream, once there is another one than `but`."""
         with _bounded(f"no server{' but ' if but else ''}{but} has {ENTITY}"):
             while True:
-                record = await self._rest.call(INSTANCE, "GET", f"/v1/entities/{ENTITY}", consistency="local")
-                if record["authority"] not in ("", but):
-                    return str(record["authority"])
+                if (server := await self._authority_now()) not in ("", but):
+                    return server
                 await trio.sleep(_POLL_S)
+
+    async def _authority_now(self) -> str:
+        record = await self._rest.call(INSTANCE, "GET", f"/v1/entities/{ENTITY}", consistency="local")
+        return str(record["authority"])
 
     async def _door_of(self, server_url: str) -> str:
         while True:
