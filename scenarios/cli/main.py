@@ -34,6 +34,7 @@ Examples:
   baton bench tree --quick                 the replicated tree against etcd, in a minute
   baton bench actors --quick               actors against other libraries and bare trio
   baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
+  baton bench events --quick               event streams, and a plain server of the same rules
   baton bench transfers --quick            hand-overs of authority, and the floor below them
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
@@ -110,6 +111,10 @@ def run() -> None:
             "actors against other Python actor libraries and bare trio",
         ),
         "drain": ("batonpass.scenarios.bench.drain", "how long it takes to empty a server of very many entities"),
+        "events": (
+            "batonpass.scenarios.bench.events.command",
+            "event streams against GoEventStream's rules in FastAPI, and a server that does nothing",
+        ),
         "link": (
             "batonpass.scenarios.bench.link.command",
             "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes",

@@ -1,0 +1,91 @@
+"""The course: the rows of the table, and what is demanded."""
+
+from typing import Final
+
+from batonpass.scenarios.bench.comparison import OURS, ComparisonRow, Limit
+from batonpass.scenarios.bench.peers import PeerLibrary
+from batonpass.scenarios.bench.rows import RowUnit
+from batonpass.scenarios.bench.side_by_side import Course
+
+__all__ = ["COURSE", "GROWING", "JOIN_TICKS"]
+
+GROWING: Final = (10, 50, 100, 200, 400)
+"""Clients of one stream, in the rows about what one more costs."""
+JOIN_TICKS: Final = 72_000
+"""An hour."""
+
+_IDEAL: Final = "ideal"
+_FASTAPI: Final = "fastapi"
+_TICK_MS: Final = 50.0
+_SHAPES: Final = {"1x200": "1 stream of 200 clients", "200x2": "200 streams of 2 clients"}
+# Half of it, for what comes before a client can compute.
+_JOIN_MS: Final = 1_000.0
+
+
+def _rows() -> tuple[ComparisonRow, ...]:
+    rows: list[ComparisonRow] = []
+    both = (_FASTAPI, _IDEAL)
+    for shape, title in _SHAPES.items():
+        push = f"{title}, WebSocket"
+        rows += (
+            ComparisonRow(f"push-{shape}-on-time", f"{push}: ticks at most one tick late", RowUnit.SHARE, both),
+            ComparisonRow(f"push-{shape}-p50", f"{push}: from post to delivery, p50", RowUnit.MS, (_FASTAPI,)),
+            ComparisonRow(
+                f"push-{shape}-p99", f"{push}: the same, p99", RowUnit.MS, (_FASTAPI,), limits=(Limit(_TICK_MS),)
+            ),
+            ComparisonRow(f"push-{shape}-cpu", f"{push}: processor time per message", RowUnit.MICROSECONDS, both),
+        )
+    for shape, title in _SHAPES.items():
+        poll = f"{title}, polls"
+        rows += (
+            ComparisonRow(f"poll-{shape}-p50", f"{poll}: from post to delivery, p50", RowUnit.MS, (_FASTAPI,)),
+            ComparisonRow(f"poll-{shape}-p99", f"{poll}: the same, p99", RowUnit.MS, (_FASTAPI,)),
+            ComparisonRow(f"poll-{shape}-cpu", f"{poll}: processor time per answer", RowUnit.MICROSECONDS, both),
+        )
+    rows += (
+        ComparisonRow(
+            f"grow-{clients}",
+            f"1 stream of {clients} clients, WebSocket: processor time per message",
+            RowUnit.MICROSECONDS,
+            (_IDEAL,),
+        )
+        for clients in GROWING
+    )
+    hour = f"joining at tick {JOIN_TICKS:,}"
+    rows += (
+        ComparisonRow(
+            "join-snapshot",
+            f"{hour}, by a snapshot",
+            RowUnit.MS,
+            limits=(Limit(_JOIN_MS),),
+            rounds=1,
+        ),
+        ComparisonRow("join-replay", f"{hour}, by computing all of them", RowUnit.MS, rounds=1),
+    )
+    return tuple(rows)
+
+
+def _work(row: ComparisonRow) -> str:
+    """The sample that a row belongs to, and its figure in there: `push-1x200:p99`."""
+    kind, _, rest = row.name.partition("-")
+    match kind:
+        case "grow":
+            return f"push-1x{rest}:cpu"
+        case "join":
+            return f"join:{rest}"
+        case _:
+            shape, _, figure = rest.partition("-")
+            return f"{kind}-{shape}:{figure}"
+
+
+_ROWS: Final = _rows()
+
+COURSE: Final = Course(
+    title="events: 20 ticks a second, a fresh server for every sample: median [min-max] of the rounds",
+    rows=_ROWS,
+    package="batonpass.scenarios.bench.events.workers",
+    workers={OURS: "on_batonpass", _IDEAL: "on_ideal"},
+    peers=(PeerLibrary(_FASTAPI, ("fastapi", "uvicorn", "websockets")),),
+    work={(subject, row.name): _work(row) for row in _ROWS for subject in (OURS, *row.subjects)},
+    one_core=False,
+)

@@ -1,0 +1,282 @@
+"""The load: clients of event streams over raw sockets, in one process. Standard library only; runs in any environment.
+
+What it costs is little, and the same beside every server: a WebSocket client here is a loop that looks for the tick
+and for bodies of events in what comes.
+"""
+
+import base64
+import re
+import selectors
+import socket
+import struct
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from batonpass.scenarios.bench.process_facts import processor_seconds
+
+__all__ = ["loaded"]
+
+TICK_S: Final = 0.05
+POLL_S: Final = 0.2
+POSTED: Final = "p"
+# What all clients together post in a second.
+POSTS_PER_S: Final = 40.0
+_POSTS_PER_CLIENT_S: Final = 4.0
+_LEAST_S: Final = 2.0
+_WARM_UP_S: Final = 1.0
+_START_S: Final = 60.0
+_TICK: Final = re.compile(rb'"T":\s*(\d+)')
+_BODY: Final = re.compile(rb'"Body":\s*"@(\d+)"')
+_LENGTH: Final = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
+
+
+@dataclass
+class _Seen:
+    """What one client was told: when, and from which tick to which one."""
+
+    told: list[tuple[float, int, int]] = field(default_factory=list)
+    latencies_ms: list[float] = field(default_factory=list)
+
+
+class _LoadClient:
+    """One client with its connection."""
+
+    def __init__(self, port: int, stream: int, number: int, *, posts: bool) -> None:
+        self.stream, self.posts = stream, posts
+        self._path = f"/s{stream}/c{number}"
+        self._buffer = bytearray()
+        self._pushed = False
+        self._numbered = 0
+        self.known = 0
+        self.seen = _Seen()
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_START_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def open_websocket(self) -> None:
+        """Shake hands, and say the first message; the answer to it comes like all others."""
+        key = base64.b64encode(b"0123456789abcdef").decode()
+        head = (
+            f"GET {self._path}/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        self.socket.sendall(head.encode())
+        while b"\r\n\r\n" not in self._buffer:
+            self._receive()
+        answer, _, rest = bytes(self._buffer).partition(b"\r\n\r\n")
+        if not answer.startswith(b"HTTP/1.1 101"):
+            raise SystemExit(f"no WebSocket: {answer[:200]!r}")
+        self._buffer[:] = rest
+        self._pushed = True
+        self.send(b"{}")
+
+    def send(self, body: bytes) -> None:
+        """Send a message, or a poll that says this."""
+        if self._pushed:
+            # Masked, as RFC 6455 has it, by zeros.
+            size = struct.pack("!B", 0x80 | len(body)) if len(body) < 126 else struct.pack("!BH", 0xFE, len(body))
+            self.socket.sendall(b"\x81" + size + bytes(4) + body)
+            return
+        head = f"POST {self._path}/{self.known} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        self.socket.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def post(self) -> bytes:
+        """A body with an event that says when it was posted."""
+        self._numbered += 1
+        sent_ns = time.monotonic_ns()
+        return f'{{"Events":[{{"Type":"{POSTED}","Body":"@{sent_ns}","Id":{self._numbered}}}]}}'.encode()
+
+    def take(self) -> int:
+        """Take what has come; how many answers were whole."""
+        self._receive()
+        whole = 0
+        while (text := self._next()) is not None:
+            whole += 1
+            self._look(text)
+        return whole
+
+    def _receive(self) -> None:
+        came = self.socket.recv(256 * 1024)
+        if not came:
+            raise SystemExit(f"the server has closed the connection of {self._path}")
+        self._buffer += came
+
+    def _next(self) -> bytes | None:
+        """The next whole frame or body."""
+        buffer = self._buffer
+        if self._pushed:
+            if len(buffer) < 4:
+                return None
+            size, start = buffer[1] & 0x7F, 2
+            if size == 126:
+                size, start = struct.unpack_from("!H", buffer, 2)[0], 4
+            elif size == 127:
+                if len(buffer) < 10:
+                    return None
+                size, start = struct.unpack_from("!Q", buffer, 2)[0], 10
+        else:
+            start = buffer.find(b"\r\n\r\n") + 4
+            if start < 4:
+                return None
+            if not buffer.startswith(b"HTTP/1.1 200"):
+                raise SystemExit(f"{self._path} was refused: {bytes(buffer[:300])!r}")
+            found = _LENGTH.search(buffer, 0, start)
+            size = int(found[1]) if found else 0
+        if len(buffer) < start + size:
+            return None
+        text = bytes(buffer[start : start + size])
+        del buffer[: start + size]
+        return text
+
+    def _look(self, text: bytes) -> None:
+        found = _TICK.search(text)
+        if found is None:
+            return
+        now_ns = time.monotonic_ns()
+        tick = int(found[1])
+        self.seen.told.append((now_ns / 1e9, self.known, tick))
+        self.seen.latencies_ms += [(now_ns - int(posted_ns)) / 1e6 for posted_ns in _BODY.findall(text)]
+        self.known = max(self.known, tick)
+
+
+def loaded(work: str, seconds: float, command: Sequence[str]) -> dict[str, float]:
+    """The figures of one sample: `push-STREAMSxCLIENTS` or `poll-STREAMSxCLIENTS`.
+
+    Args:
+        work: which load.
+        seconds: five times so long is measured, and two seconds at least.
+        command: starts the server; a port on loopback is its last argument.
+    """
+    kind, _, shape = work.partition("-")
+    streams, clients = (int(part) for part in shape.split("x"))
+    with _served(command) as (port, pid):
+        everybody = [
+            _LoadClient(port, stream, number, posts=number < max(1, round(10 / streams)))
+            for stream in range(streams)
+            for number in range(clients)
+        ]
+        load = _Load(everybody, pushed=kind == "push")
+        load.run(_WARM_UP_S)
+        for client in everybody:
+            client.seen = _Seen()
+        load.answers = 0
+        before_s, began_s = processor_seconds(pid), time.monotonic()
+        load.run(max(_LEAST_S, 5 * seconds))
+        used_us = (processor_seconds(pid) - before_s) * 1e6
+        ticks = (time.monotonic() - began_s) / TICK_S
+        for client in everybody:
+            client.socket.close()
+    latencies_ms = sorted(one for client in everybody for one in client.seen.latencies_ms)
+    done = len(everybody) * ticks if kind == "push" else load.answers
+    return {
+        "on-time": _on_time(everybody),
+        "p50": _percentile(latencies_ms, 50),
+        "p99": _percentile(latencies_ms, 99),
+        "cpu": used_us / max(done, 1),
+    }
+
+
+class _Load:
+    def __init__(self, clients: Sequence[_LoadClient], *, pushed: bool) -> None:
+        self._clients = clients
+        self._pushed = pushed
+        self._posters = [client for client in clients if client.posts]
+        rate = min(POSTS_PER_S, _POSTS_PER_CLIENT_S * len(self._posters))
+        self._post_every_s = 1.0 / rate
+        self._turn = 0
+        self._due: defaultdict[int, list[_LoadClient]] = defaultdict(list)
+        self._waits: set[_LoadClient] = set()
+        self._wants_post: set[_LoadClient] = set()
+        self._selector = selectors.DefaultSelector()
+        self.answers = 0
+        for client in clients:
+            if pushed:
+                client.open_websocket()
+            self._selector.register(client.socket, selectors.EVENT_READ, client)
+        began_s = time.monotonic()
+        self._polls = [began_s + POLL_S * at / len(clients) for at in range(len(clients))]
+        self._next_post_s = began_s
+
+    def run(self, seconds: float) -> None:
+        """Post, poll and take for so long."""
+        until_s = time.monotonic() + seconds
+        while (now_s := time.monotonic()) < until_s:
+            if now_s >= self._next_post_s:
+                self._next_post_s = max(self._next_post_s + self._post_every_s, now_s - 0.5)
+                self._post()
+            if not self._pushed:
+                self._poll(now_s)
+            for key, _ in self._selector.select(0.002):
+                client: _LoadClient = key.data
+                if whole := client.take():
+                    self.answers += whole
+                    self._waits.discard(client)
+
+    def _post(self) -> None:
+        client = self._posters[self._turn % len(self._posters)]
+        self._turn += 1
+        if self._pushed:
+            client.send(client.post())
+        else:
+            self._wants_post.add(client)
+
+    def _poll(self, now_s: float) -> None:
+        for at, client in enumerate(self._clients):
+            if self._polls[at] <= now_s and client not in self._waits:
+                self._polls[at] = max(self._polls[at] + POLL_S, now_s)
+                self._waits.add(client)
+                posts = client in self._wants_post
+                self._wants_post.discard(client)
+                client.send(client.post() if posts else b"{}")
+
+
+def _on_time(clients: Sequence[_LoadClient]) -> float:
+    """The share of ticks that were told at most one tick later than the best of their stream."""
+    by_stream: defaultdict[int, list[_Seen]] = defaultdict(list)
+    for client in clients:
+        by_stream[client.stream].append(client.seen)
+    punctual, everything = 0, 0
+    for seen in by_stream.values():
+        offsets = [at_s - tick * TICK_S for one in seen for at_s, _, tick in one.told]
+        if not offsets:
+            continue
+        latest = min(offsets) + TICK_S
+        for one in seen:
+            for at_s, before, tick in one.told:
+                everything += tick - before
+                punctual += sum(at_s - each * TICK_S <= latest for each in range(before + 1, tick + 1))
+    return punctual / max(everything, 1)
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """By nearest rank, of what is sorted."""
+    if not ordered:
+        return 0.0
+    return ordered[(percent * len(ordered) + 99) // 100 - 1]
+
+
+@contextmanager
+def _served(command: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """A server on a port; the port and the process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    server = subprocess.Popen([*command, str(port)])
+    try:
+        until_s = time.monotonic() + _START_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+                break
+            except OSError:
+                if server.poll() is not None or time.monotonic() > until_s:
+                    raise SystemExit(f"{command} does not listen") from None
+                time.sleep(0.05)
+        yield port, server.pid
+    finally:
+        server.kill()
+        server.wait()
