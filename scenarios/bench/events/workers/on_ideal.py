@@ -57,9 +57,8 @@ def serve(port: int) -> None:
         if time.monotonic() >= began_s + (tick + 1) * TICK_S:
             tick += 1
             text = _reply(tick)
-            frame = (
-                struct.pack("!BBH", 0x81, 126, len(text)) + text if len(text) > 125 else bytes((0x81, len(text))) + text
-            )
+            size = bytes((len(text),)) if len(text) < 126 else struct.pack("!BH", 126, len(text))
+            frame = b"\x81" + size + text
             for peer in pushed:
                 peer.sendall(frame)
 
