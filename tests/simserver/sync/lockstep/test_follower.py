@@ -327,7 +327,10 @@ def test_a_tick_that_goes_back_and_an_answer_of_another_incarnation_are_ignored_
 
 def test_two_answers_to_requests_of_the_same_tick_apply_each_event_once() -> None:
     stream, follower = OfflineStream("one"), follower_of()
+    synced(stream, follower)
+    follower.driver.send_event("throw", "1")
     first, second = follower.next_request(), follower.next_request()
+    asked(stream, first)
     stream.advance(5)
     follower.take_answer(first, asked(stream, first))
     stream.advance(5)
