@@ -327,6 +327,7 @@ def test_a_tick_that_goes_back_and_an_answer_of_another_incarnation_are_ignored_
 
 def test_two_answers_to_requests_of_the_same_tick_apply_each_event_once() -> None:
     stream, follower = OfflineStream("one"), follower_of()
+    stream.advance(3)
     synced(stream, follower)
     follower.driver.send_event("throw", "1")
     first, second = follower.next_request(), follower.next_request()
@@ -336,7 +337,7 @@ def test_two_answers_to_requests_of_the_same_tick_apply_each_event_once() -> Non
     stream.advance(5)
     follower.take_answer(second, asked(stream, second))
     caught_up(follower)
-    assert follower.driver.state_hash() == replayed(stream, 10, Bouncers())[10]
+    assert follower.driver.state_hash() == replayed(stream, 13, Bouncers())[13]
 
 
 def test_a_reset_that_comes_again_resets_nothing() -> None:
