@@ -6,6 +6,8 @@ What a program of your own begins with:
     LocalCluster           homeservers, simulation servers and relays as processes on this machine
     RestClient, Players    clients of an instance: REST + JSON, and inputs over the sealed link
     Master                 a player that answers who may have its entities
+    SimDriver, SimEntity   a lockstep game of your own (docs/lockstep.md), which a `StreamFollower` and
+                           `follow_stream` keep equal to those of others
 
 The parts are packages: `batonpass.actors`, `batonpass.tree`, `batonpass.authority`, `batonpass.crypto`,
 `batonpass.homeserver`, `batonpass.simserver` and `batonpass.scenarios`. What their `__init__` does not name may move.
@@ -21,12 +23,28 @@ if TYPE_CHECKING:
     from batonpass.scenarios.players.input_stream import Players
     from batonpass.scenarios.players.masters import Master
     from batonpass.scenarios.players.rest_client import RestClient
+    from batonpass.simserver.sync.lockstep.driver import SimDriver
+    from batonpass.simserver.sync.lockstep.entity import SimEntity
+    from batonpass.simserver.sync.lockstep.follower import StreamFollower
+    from batonpass.simserver.sync.play.session import follow_stream
     from batonpass.simserver.world.api import World
     from batonpass.simserver.world.pending_input import PendingInput
 
 __version__: str
 
-__all__ = ["LocalCluster", "Master", "PendingInput", "Players", "RestClient", "World", "__version__"]
+__all__ = [
+    "LocalCluster",
+    "Master",
+    "PendingInput",
+    "Players",
+    "RestClient",
+    "SimDriver",
+    "SimEntity",
+    "StreamFollower",
+    "World",
+    "__version__",
+    "follow_stream",
+]
 
 _WHERE: Final = {
     "LocalCluster": "batonpass.scenarios.cluster.cluster",
@@ -34,7 +52,11 @@ _WHERE: Final = {
     "PendingInput": "batonpass.simserver.world.pending_input",
     "Players": "batonpass.scenarios.players.input_stream",
     "RestClient": "batonpass.scenarios.players.rest_client",
+    "SimDriver": "batonpass.simserver.sync.lockstep.driver",
+    "SimEntity": "batonpass.simserver.sync.lockstep.entity",
+    "StreamFollower": "batonpass.simserver.sync.lockstep.follower",
     "World": "batonpass.simserver.world.api",
+    "follow_stream": "batonpass.simserver.sync.play.session",
 }
 
 

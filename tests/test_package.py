@@ -65,6 +65,8 @@ def test_a_wheel_holds_one_package_which_nothing_in_the_current_folder_can_distu
     for room in ROOMS:
         assert f"batonpass/{room}/__init__.py" in names
     assert {"batonpass/py.typed", "batonpass/scenarios/report/page.html.jinja"} <= set(names)
+    page = ("game.html", "game.css", "page.js", "fireflies.js", "events.js")
+    assert {f"batonpass/simserver/sync/browser/{name}" for name in page} <= set(names)
     here.mkdir()
     for room in ROOMS:
         (here / f"{room}.py").write_text("raise RuntimeError('a module of somebody else')\n")

@@ -1,52 +1,26 @@
 """The page in a real browser, opened from disk: nothing is fetched, nothing complains, everything is drawn."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from batonpass.scenarios.report.html import write_cases_page
 from batonpass.scenarios.report.model import CasesReport
+from tests.chromium import start_chromium
 from tests.scenarios.factories import make_report
 
 REPORT = make_report()
 DRAWING_TIMEOUT_S = 60
 
 
-def installed(command: str, debian_package: str) -> str:
-    """Where the program is; the tests of this file fail with a sentence when it is not installed."""
-    path = shutil.which(command)
-    if path is None:
-        pytest.fail(f"{command} is not installed: on Debian, run apt-get install {debian_package}", pytrace=False)
-    return path
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = installed("chromium", "chromium")
-    for argument in (
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--window-size=1280,1000",
-        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(installed("chromedriver", "chromium-driver")))
+    driver = start_chromium(tmp_path_factory.mktemp("chromium"), size="1280,1000")
     yield driver
     driver.quit()
 

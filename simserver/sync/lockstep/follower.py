@@ -1,0 +1,425 @@
+"""`StreamFollower`: a client of an event stream, without its connection. It says what to ask, and takes the answers.
+
+    request = follower.next_request()        ask the server that, by whatever means
+    follower.take_answer(request, answer)    or take_refusal, or take_failure
+    follower.run(elapsed_ms)                 compute the ticks that are due
+
+Requests may be lost, and answers may come late, twice, or in another order. An answer is not looked at if a later
+request was answered already, or if the tick goes back in it. The tick goes back in a *reset* only, when the server says
+that the stream has begun anew.
+"""
+
+import base64
+import binascii
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from batonpass.simserver.sync.lockstep.canonical import MAX_INTEGER, state_hash
+from batonpass.simserver.sync.lockstep.desync import DumpRefused, dump_of
+from batonpass.simserver.sync.lockstep.driver import SimDriver, SimEvent, TickRecord
+from batonpass.simserver.sync.lockstep.outbox import EventOutbox
+from batonpass.simserver.sync.lockstep.scene import SnapshotRefused
+from batonpass.simserver.sync.lockstep.schedule import TOLERANCE, Connection, FaultWindow, frames_due
+
+__all__ = ["AnswerRefused", "StreamFollower", "SyncPurpose", "SyncRequest"]
+
+JUMP_AFTER: Final = 1200
+"""A client that is farther behind, a minute, jumps by a snapshot."""
+MAX_HASHES: Final = 600
+BATCH_HASHES: Final = 32
+MAX_STEPS: Final = 100
+MAX_EVENTS: Final = 200_000
+"""That wait for their ticks; twice what a stream's log has."""
+_OFFER_TRIES: Final = 10
+_FOR_A_WHILE: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class AnswerRefused(ValueError):
+    """An answer is not what the protocol has; the sentence says what is wrong with it. Nothing of it was taken."""
+
+
+class SyncPurpose(StrEnum):
+    """What a request is for."""
+
+    SYNC = "sync"
+    GET_SNAPSHOT = "get_snapshot"
+    PUT_SNAPSHOT = "put_snapshot"
+    PUT_DUMP = "put_dump"
+
+
+class SyncRequest(NamedTuple):
+    """A request to a stream's server."""
+
+    number: int
+    """It grows with each request of a follower."""
+    ask: SyncPurpose
+    method: str
+    path: str
+    body: Mapping[str, Any] | None
+    """To be sent as JSON."""
+
+
+class StreamFollower:
+    """A client of one stream, which runs a driver.
+
+    Args:
+        driver: the game; nothing else may step it.
+        stream: the name of the stream.
+        private_id: the client's secret name. A program keeps it, so that its public id stays the same.
+        tolerance: a client that is more ticks behind catches up.
+        jump_after: a client that is more ticks behind jumps by a snapshot, if there is one.
+        join_by_snapshot: whether it asks for one before all else.
+        sign: makes the public key and the signature (Ed25519) of a text. With it, snapshots are offered to the stream.
+        offer_every: at which ticks that is done: the multiples of this.
+    """
+
+    def __init__(
+        self,
+        driver: SimDriver,
+        stream: str,
+        private_id: str,
+        *,
+        tolerance: int = TOLERANCE,
+        jump_after: int = JUMP_AFTER,
+        join_by_snapshot: bool = True,
+        sign: Callable[[bytes], tuple[bytes, bytes]] | None = None,
+        offer_every: int = JUMP_AFTER,
+    ) -> None:
+        if driver.tick != 0:
+            raise ValueError(f"the driver is at tick {driver.tick}: a follower begins at 0; call start_over first")
+        self.driver: Final = driver
+        self._stream: Final = "/" + quote(stream, safe="")
+        self._client: Final = f"{self._stream}/{quote(private_id, safe='')}"
+        self._tolerance: Final = tolerance
+        self._jump_after: Final = jump_after
+        self._sign: Final = sign
+        self._offer_every: Final = offer_every
+        self._numbered = 0
+        self._answered = 0
+        self._known = 0
+        self._incarnation: str | None = None
+        self._events: Final[deque[SimEvent]] = deque()
+        self._outbox: Final = EventOutbox()
+        self._hashes: Final[deque[tuple[int, str]]] = deque(maxlen=MAX_HASHES)
+        self._window: Final = FaultWindow()
+        # The tick of the snapshot that is wanted; 0: any that there is.
+        self._wanted: int | None = 0 if join_by_snapshot else None
+        self._looked_at = 0
+        self._begins_anew = False
+        self._offer: TickRecord | None = None
+        self._offer_tries = 0
+        self._dumped: tuple[str, int] | None = None
+        self._synced_last = False
+        # After too many events, the next request has none: a refused one does not tell ticks either.
+        self._held_back = False
+        self.desync: tuple[int, Mapping[str, Any]] | None = None
+        """The first tick at which clients have several hashes, and which, if the server has said so."""
+        self.public_id = ""
+        """This client in events, once the server has said it."""
+
+    @property
+    def known(self) -> int:
+        """The last tick that the server has told."""
+        return self._known
+
+    @property
+    def behind(self) -> int:
+        """How many known ticks are not computed yet."""
+        return self._known - self.driver.tick
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which life of the stream it follows."""
+        return self._incarnation
+
+    @property
+    def connection(self) -> Connection:
+        """How it gets on with the server."""
+        return self._window.connection
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many posted events wait to be acknowledged."""
+        return len(self._outbox)
+
+    def run(self, elapsed_ms: float, *, most: int = MAX_STEPS) -> int:
+        """Compute the ticks that are due, never beyond the last known one, and return how many these were.
+
+        Args:
+            elapsed_ms: since `run` last computed a tick.
+            most: how many are computed in one call, however many are due.
+        """
+        due = min(most, frames_due(self.behind, elapsed_ms, tolerance=self._tolerance))
+        for _ in range(due):
+            self._step()
+        return due
+
+    def next_request(self, *, wait_s: float = 0.0) -> SyncRequest:
+        """Return what is to be asked next. Requests may be repeated, but each is a new one.
+
+        Args:
+            wait_s: how long the server may wait for a tick that is not known (long poll), at most 25.
+        """
+        self._numbered += 1
+        if self._wanted is not None:
+            return self._asking(SyncPurpose.GET_SNAPSHOT, "GET", f"{self._stream}/snapshot", None)
+        # Each other request is a sync: the server has to have this client's hash of a tick before what comes of it.
+        may_tell, self._synced_last = self._synced_last, not self._synced_last
+        if may_tell and (dump := self._dump_due()) is not None:
+            return self._asking(SyncPurpose.PUT_DUMP, "PUT", f"{self._client}/desync/{dump[0]}", json.loads(dump[1]))
+        if may_tell and self._offer is not None and self._sign is not None and self._incarnation is not None:
+            body = self._offered(self._offer, self._incarnation, self._sign)
+            return self._asking(SyncPurpose.PUT_SNAPSHOT, "PUT", f"{self._client}/snapshot/{self._offer.tick}", body)
+        self._synced_last = True
+        return self._asking(SyncPurpose.SYNC, "POST", f"{self._client}/{self._known}", self._sync_body(wait_s))
+
+    def leave(self) -> SyncRequest:
+        """Return the request by which the client leaves the stream at once, instead of by silence."""
+        self._numbered += 1
+        return self._asking(
+            SyncPurpose.SYNC, "POST", f"{self._client}/{self._known}", {**self._sync_body(0.0), "Leave": True}
+        )
+
+    def take_answer(self, request: SyncRequest, answer: Any) -> None:
+        """Take the JSON of a successful answer, which may come late or again.
+
+        Raises:
+            AnswerRefused: it is not of the protocol's form. Call `take_failure`, and ask again.
+        """
+        if request.number <= self._answered:
+            return
+        match request.ask:
+            case SyncPurpose.SYNC:
+                self._take_sync(answer, request.body)
+            case SyncPurpose.GET_SNAPSHOT:
+                self._take_snapshot(answer)
+            case SyncPurpose.PUT_SNAPSHOT:
+                self._offer = None
+            case SyncPurpose.PUT_DUMP:
+                self._dumped_now()
+        self._answered = request.number
+        self._window.heard()
+
+    def take_refusal(self, request: SyncRequest, status: int, now_ms: float) -> None:
+        """Take an answer with an error's HTTP status. The server is lost at once if no repetition can mend it."""
+        if request.number <= self._answered:
+            return
+        self._answered = request.number
+        match request.ask:
+            case SyncPurpose.GET_SNAPSHOT if status == 404:
+                # There is none; from a stream that has dropped its beginning, one must come.
+                self._wanted = 0 if self._begins_anew else None
+                if self._begins_anew:
+                    self._window.fault(now_ms)
+            case SyncPurpose.PUT_SNAPSHOT if status != 429:
+                # The votes of others may be under way.
+                self._offer_tries += 1
+                if self._offer_tries >= _OFFER_TRIES:
+                    self._offer = None
+            case SyncPurpose.PUT_DUMP if status not in _FOR_A_WHILE:
+                self._dumped_now()
+            case SyncPurpose.SYNC if status == 410:
+                self._wanted, self._begins_anew = 0, True
+            case SyncPurpose.SYNC if status == 429 and request.body and "Events" in request.body:
+                self._held_back = True
+            case _:
+                self._window.fault(now_ms, for_good=status not in _FOR_A_WHILE)
+
+    def take_failure(self, now_ms: float) -> None:
+        """Take note that a request had no answer that could be used."""
+        self._window.fault(now_ms)
+
+    def take_push(self, answer: Any) -> None:
+        """Take a reply that the server sent of its own accord, over a connection that keeps order.
+
+        Raises:
+            AnswerRefused: it is not of the protocol's form.
+        """
+        self._take_sync(answer, None)
+        self._window.heard()
+
+    # Syncs
+
+    def _asking(self, ask: SyncPurpose, method: str, path: str, body: Mapping[str, Any] | None) -> SyncRequest:
+        return SyncRequest(self._numbered, ask, method, path, body)
+
+    def _sync_body(self, wait_s: float) -> dict[str, Any]:
+        self._outbox.add(self.driver.take_sent(self._outbox.room))
+        body: dict[str, Any] = {}
+        if self._incarnation is not None:
+            body["Incarnation"] = self._incarnation
+            if not self._held_back and (events := self._outbox.batch()):
+                body["Events"] = events
+            self._held_back = False
+            if self._hashes:
+                body["Hashes"] = [list(self._hashes[at]) for at in range(min(BATCH_HASHES, len(self._hashes)))]
+        if wait_s:
+            body["Wait"] = wait_s
+        return body
+
+    def _take_sync(self, answer: Any, asked: Mapping[str, Any] | None) -> None:
+        reply = _SyncReply.read_untrusted(answer)
+        if reply.reset:
+            self._reset(reply.incarnation)
+        elif self._incarnation not in (None, reply.incarnation) or reply.tick < self._known:
+            return
+        elif asked is not None and (told := asked.get("Hashes")):
+            while self._hashes and self._hashes[0][0] <= told[-1][0]:
+                self._hashes.popleft()
+        if len(self._events) + len(reply.events) > MAX_EVENTS:
+            raise AnswerRefused(f"more than {MAX_EVENTS} events wait to be computed: call run more often")
+        self._incarnation = reply.incarnation
+        self.public_id = reply.public_id
+        self._outbox.acknowledged(reply.acked)
+        self._events.extend(event for event in reply.events if event.tick > self._known)
+        self._known = reply.tick
+        self.desync = reply.desync
+        is_far = self.behind > self._jump_after
+        if is_far and reply.snapshot > max(self._looked_at, self.driver.tick + self._tolerance):
+            self._wanted = reply.snapshot
+
+    def _reset(self, incarnation: str) -> None:
+        self._begin(incarnation)
+        self.driver.start_over()
+        self._known = 0
+
+    def _begin(self, incarnation: str) -> None:
+        """Forget what is of another history than that which is told now."""
+        if incarnation != self._incarnation:
+            self._outbox.count_anew()
+        self._incarnation = incarnation
+        self._events.clear()
+        self._hashes.clear()
+        self._offer = None
+        self._looked_at = 0
+
+    def _step(self) -> None:
+        tick, events = self.driver.tick + 1, self._events
+        due = []
+        while events and events[0].tick <= tick:
+            due.append(events.popleft())
+        self._hashes.append((tick, self.driver.step(due)))
+        if self._sign is not None and tick % self._offer_every == 0:
+            self._offer, self._offer_tries = self.driver.record(tick), 0
+
+    # Snapshots
+
+    def _take_snapshot(self, answer: Any) -> None:
+        tick, incarnation, state = _read_snapshot_untrusted(answer)
+        self._wanted, self._looked_at = None, tick
+        is_foreign = self._incarnation not in (None, incarnation)
+        if (is_foreign or tick <= self.driver.tick) and not self._begins_anew:
+            return
+        try:
+            self.driver.restore(state)
+        except SnapshotRefused as error:
+            raise AnswerRefused(str(error)) from error
+        if self._begins_anew or self._incarnation is None:
+            self._begin(incarnation)
+            self._known = tick
+        self._begins_anew = False
+        while self._events and self._events[0].tick <= tick:
+            self._events.popleft()
+        self._hashes.clear()
+        self._known = max(self._known, tick)
+
+    @staticmethod
+    def _offered(record: TickRecord, incarnation: str, sign: Callable[[bytes], tuple[bytes, bytes]]) -> dict[str, str]:
+        key, signature = sign(f"batonpass snapshot\n{incarnation}\n{record.tick}\n{record.hash}".encode("ascii"))
+        state, key_text, signature_text = (base64.b64encode(data).decode() for data in (record.state, key, signature))
+        return {
+            "Incarnation": incarnation,
+            "State": state,
+            "Hash": record.hash,
+            "Key": key_text,
+            "Signature": signature_text,
+        }
+
+    # Desyncs
+
+    def _dump_due(self) -> tuple[int, str] | None:
+        if self.desync is None or self._incarnation is None:
+            return None
+        tick = self.desync[0]
+        if self._dumped == (self._incarnation, tick) or self.driver.tick < tick:
+            return None
+        try:
+            dump = dump_of(self.driver, tick)
+        except DumpRefused:
+            dump = None
+        if dump is None:
+            self._dumped_now()
+            return None
+        return tick, dump
+
+    def _dumped_now(self) -> None:
+        if self.desync is not None and self._incarnation is not None:
+            self._dumped = self._incarnation, self.desync[0]
+
+
+class _SyncReply(NamedTuple):
+    tick: int
+    events: tuple[SimEvent, ...]
+    public_id: str
+    incarnation: str
+    acked: int
+    reset: bool
+    snapshot: int
+    desync: tuple[int, Mapping[str, Any]] | None
+
+    @classmethod
+    def read_untrusted(cls, answer: Any) -> "_SyncReply":
+        """Return the reply in a server's JSON. Raises `AnswerRefused`."""
+        try:
+            tick, reset = _count(answer["T"]), answer.get("Reset") is True
+            events = tuple(
+                SimEvent(_count(row["T"]), _text(row["Type"]), _text(row["Origin"]), _text(row["Body"]))
+                for row in answer["Events"]
+            )
+            ticks = [event.tick for event in events]
+            if ticks != sorted(ticks) or (ticks and not 0 < ticks[0] <= ticks[-1] <= tick):
+                raise ValueError("its events are not in the order of ticks up to T")
+            desync = answer.get("Desync")
+            return cls(
+                tick,
+                events,
+                _text(answer["ProxyId"]),
+                _text(answer["Incarnation"]),
+                _count(answer["Acked"]),
+                reset,
+                _count(answer.get("Snapshot", 0)),
+                None if desync is None else (_count(desync["T"]), dict(desync["Hashes"])),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise AnswerRefused(f"this is no reply of an event stream: {error!r}") from error
+
+
+def _read_snapshot_untrusted(answer: Any) -> tuple[int, str, bytes]:
+    """Return tick, incarnation and state of a snapshot that a quorum of clients agreed on. Raises `AnswerRefused`."""
+    try:
+        tick, incarnation = _count(answer["T"]), _text(answer["Incarnation"])
+        state = base64.b64decode(answer["State"], validate=True)
+        voters = {_text(vote["ProxyId"]) for vote in answer["Votes"]}
+        if state_hash(state) != answer["Hash"]:
+            raise ValueError("its hash is another than that of its state")
+        if len(voters) < 2:
+            raise ValueError(f"{len(voters)} clients voted for it; at least two do")
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise AnswerRefused(f"this is no trusted snapshot: {error!r}") from error
+    return tick, incarnation, state
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_INTEGER:
+        raise ValueError(f"{value!r} is no tick or number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{value!r} is no text")
+    return value

@@ -1,0 +1,86 @@
+"""What the code of a simulation may not do, found while it runs in check mode.
+
+Machines agree on `+ - * /` and on square roots of doubles (IEEE 754). They do not agree on the last bits of sines or
+powers, on the order of sets, or on what clocks and dice of the system give.
+"""
+
+import dis
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from batonpass.simserver.sync.lockstep.acts import call_site
+
+__all__ = ["NotDeterministic", "only_exact"]
+
+_EXACT: Final = frozenset(
+    {"ceil", "copysign", "fabs", "floor", "fmod", "gcd", "isfinite", "isqrt", "lcm", "sqrt", "trunc"}
+)
+_MODULES: Final = {
+    "math": "two machines may return different last bits; use lockstep.turns, integers, or math.sqrt",
+    "cmath": "two machines may return different last bits; use integers",
+    "random": "every machine draws other numbers; use get_random()",
+    "time": "every machine has another time; use the tick",
+}
+_NAMES: Final = {
+    "set": "a set has no order that all machines share; use a tuple, or sorted(…)",
+    "frozenset": "a set has no order that all machines share; use a tuple, or sorted(…)",
+    "hash": "it differs from process to process; use a number that is in a field",
+    "id": "it differs from process to process; use the entity's id",
+}
+_NOT_LOOKED_AT: Final = (__name__.rpartition(".")[0] + ".", "batonpass.authority.", "cbor2", "typing", "logging")
+
+
+class NotDeterministic(RuntimeError):
+    """Code of a simulation does what machines do not agree on; the sentence names it, its place, and the remedy."""
+
+
+@contextmanager
+def only_exact() -> Iterator[None]:
+    """Raise `NotDeterministic` in the code within, when it does what machines do not agree on.
+
+    It is found as it is called, in whatever module that is: functions of `math` that are not exact, clocks, the
+    system's dice, `hash` and `id`, sets that are made, and `**`, of which a float's is not exact. The code takes
+    several times as long.
+    """
+    former = sys.getprofile()
+    seen: set[CodeType] = set()
+
+    def watch(frame: FrameType, event: str, callee: Any) -> None:
+        if event == "c_call":
+            module, name = getattr(callee, "__module__", None), callee.__name__
+            if module is None:
+                module = type(getattr(callee, "__self__", None)).__module__
+            if module in _MODULES and name not in _EXACT and not _is_own(frame):
+                _refuse(f"{module}.{name}", _MODULES[module])
+        elif event == "call" and frame.f_code not in seen:
+            seen.add(frame.f_code)
+            if not _is_own(frame):
+                _look_at(frame.f_code)
+
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(former)
+
+
+def _is_own(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_NOT_LOOKED_AT)
+
+
+def _look_at(code: CodeType) -> None:
+    for one in dis.get_instructions(code):
+        place = f"{code.co_filename}:{one.positions.lineno if one.positions else code.co_firstlineno} {code.co_name}"
+        if one.opname == "BINARY_OP" and one.argrepr in ("**", "**="):
+            _refuse("**", "a power of a float has other last bits elsewhere; multiply", place)
+        if one.opname == "BUILD_SET":
+            _refuse("a set", _NAMES["set"], place)
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME") and one.argval in _NAMES:
+            _refuse(f"{one.argval}(…)", _NAMES[one.argval], place)
+
+
+def _refuse(what: str, why: str, place: str = "") -> None:
+    raise NotDeterministic(f"{place or call_site()}: {what} in a simulation: {why}")

@@ -1,0 +1,129 @@
+"""A game that follows a stream's server over HTTP. What is asked, and what an answer does, is the follower's."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import trio
+
+from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower
+from batonpass.simserver.sync.lockstep.schedule import TICK_MS, Connection
+
+__all__ = ["SYNC_S", "StreamLost", "follow_stream"]
+
+SYNC_S: Final = 0.2
+"""Between two polls (seed document: about five times a second)."""
+FRAME_S: Final = 0.01
+LONG_POLL_S: Final = 20.0
+# Beyond what the server was asked to wait.
+PATIENCE_S: Final = 5.0
+_MS: Final = 1000.0
+
+
+class StreamLost(Exception):
+    """The server has not answered for 15 s, or refuses for good; the sentence says what it answered last."""
+
+
+async def follow_stream(
+    follower: StreamFollower,
+    url: str,
+    *,
+    http: HttpClient | None = None,
+    sync_s: float = SYNC_S,
+    long_poll: bool = False,
+    frame_s: float = FRAME_S,
+    on_frame: Callable[[int], object] | None = None,
+) -> None:
+    """Follow a stream until this is cancelled. When it ends in any way, the server is told that the client leaves.
+
+    Args:
+        follower: of the stream, with its driver.
+        url: of the server, as `http://127.0.0.1:9922`.
+        http: what asks; by default a client of its own.
+        sync_s: between two polls.
+        long_poll: whether the server answers when it has something new, instead. One request is under way at a time.
+        frame_s: between two looks at how many ticks are due.
+        on_frame: called after each look with the number of ticks that were computed.
+
+    Raises:
+        StreamLost: the server is lost. What was computed is kept: `follower.driver`.
+    """
+    async with AsyncExitStack() as stack:
+        if http is None:
+            http = await stack.enter_async_context(HttpClient())
+        session = _StreamSession(follower, url.rstrip("/"), http)
+        try:
+            async with trio.open_nursery() as nursery:
+                waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
+                nursery.start_soon(session.sync_forever, *waits)
+                await session.run_frames(frame_s, on_frame)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.move_on_after(1.0, shield=True):
+                await session.leave()
+    raise StreamLost(f"the server of the stream at {url} is lost: {session.last_said}")
+
+
+class _StreamSession:
+    def __init__(self, follower: StreamFollower, url: str, http: HttpClient) -> None:
+        self._follower: Final = follower
+        self._url: Final = url
+        self._http: Final = http
+        self.last_said = "it was not asked yet"
+
+    async def sync_forever(self, wait_s: float, pause_s: float) -> None:
+        """SyncPurpose, and take the answer, again and again."""
+        while True:
+            began = trio.current_time()
+            was_answered = await self._sync(wait_s)
+            # Who failed is not asked at once again, and neither is a server that does not wait.
+            least_s = pause_s if was_answered and pause_s else SYNC_S if not was_answered else FRAME_S
+            await trio.sleep(max(0.0, began + least_s - trio.current_time()))
+
+    async def _sync(self, wait_s: float) -> bool:
+        follower, request = self._follower, self._follower.next_request(wait_s=wait_s)
+        try:
+            answer = await self._http.request(
+                request.method, self._url + request.path, json=request.body, timeout_s=wait_s + PATIENCE_S
+            )
+            if not answer.is_success:
+                self.last_said = f"HTTP {answer.status} {answer.body[:200].decode(errors='replace')}"
+                follower.take_refusal(request, answer.status, _now_ms())
+                return False
+            follower.take_answer(request, _json_of(answer.body, answer.json))
+        except (HttpFailed, AnswerRefused, ValueError) as error:
+            self.last_said = str(error)
+            follower.take_failure(_now_ms())
+            return False
+        return True
+
+    async def run_frames(self, frame_s: float, on_frame: Callable[[int], object] | None) -> None:
+        """Compute ticks as they are due, until the server is lost."""
+        last_ms = _now_ms()
+        while self._follower.connection is not Connection.LOST:
+            now_ms = _now_ms()
+            ran = self._follower.run(now_ms - last_ms)
+            if ran:
+                # What was left of the frame counts for the next tick, and no more than one tick of it.
+                last_ms = min(now_ms, max(last_ms + TICK_MS, now_ms - TICK_MS))
+            if on_frame is not None:
+                on_frame(ran)
+            await trio.sleep(frame_s)
+
+    async def leave(self) -> None:
+        """Say that the client leaves; the server finds out by itself otherwise."""
+        request = self._follower.leave()
+        try:
+            await self._http.request(request.method, self._url + request.path, json=request.body)
+        except HttpFailed as error:
+            self.last_said = str(error)
+
+
+def _now_ms() -> float:
+    return trio.current_time() * _MS
+
+
+def _json_of(body: bytes, read: Callable[[], Any]) -> Any:
+    """What is stored is answered with nothing."""
+    return read() if body else None

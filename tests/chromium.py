@@ -1,0 +1,40 @@
+"""A headless browser for tests, as Debian has it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+__all__ = ["installed", "start_chromium"]
+
+
+def installed(command: str, debian_package: str) -> str:
+    """Where the program is; the test fails with a sentence when it is not installed."""
+    path = shutil.which(command)
+    if path is None:
+        pytest.fail(f"{command} is not installed: on Debian, run apt-get install {debian_package}", pytrace=False)
+    return path
+
+
+def start_chromium(profile: Path, *, size: str) -> webdriver.Chrome:
+    """A browser with a profile of its own, which logs requests and what pages complain of; `quit` ends it."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = installed("chromium", "chromium")
+    for argument in (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        f"--window-size={size}",
+        f"--user-data-dir={profile}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(installed("chromedriver", "chromium-driver")))

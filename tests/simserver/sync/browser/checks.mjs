@@ -1,0 +1,317 @@
+// What the follower and the client of a stream do, against a server that is played here. Each check throws if it fails.
+
+import assert from "node:assert/strict";
+
+import { SimDriver, SimEntity, SimError, StreamClient, StreamFollower, hex, sha256 } from "../../../../simserver/sync/browser/events.js";
+
+class Counter extends SimEntity {
+  heard = 0;
+
+  simTick() {
+    this.heard += 1;
+  }
+}
+
+class Counting extends SimDriver {
+  static kinds = [Counter];
+
+  onReset() {
+    this.spawn(Counter);
+  }
+
+  onClientEvent() {
+    for (const counter of this.entities(Counter)) counter.heard += 100;
+  }
+}
+
+const ONE = "1".repeat(32);
+const OTHER = "2".repeat(32);
+const first = { T: 1, Type: "_a", Origin: "_", Body: ONE };
+const reply = (T, more = {}) => ({ T, Events: [], States: [], ProxyId: "1", Incarnation: ONE, Acked: 0, Oldest: 0, ...more });
+const types = (request) => (request.Events ?? []).map((event) => `${event.Type} ${event.Id}`);
+
+/** A follower that has had its first answer. */
+function following(T = 3, more = {}) {
+  const driver = new Counting();
+  const follower = new StreamFollower(driver);
+  follower.receive(reply(T, { Events: [first], ...more }));
+  return { driver, follower };
+}
+
+const base64 = (bytes) => Buffer.from(bytes).toString("base64");
+
+/** A trusted snapshot of the game after `ticks`. */
+function snapshotAt(ticks, Incarnation = ONE) {
+  const driver = new Counting();
+  driver.step([first]);
+  while (driver.tick < ticks) driver.step([]);
+  const State = base64(driver.save());
+  return { T: ticks, Incarnation, State, Hash: driver.hash, Votes: [{ ProxyId: "1" }, { ProxyId: "2" }] };
+}
+
+/** The answers that `fetch` gives in turn; what it was asked is kept. A function answers by itself. */
+function playServer(answers) {
+  const asked = [];
+  globalThis.fetch = async (address, { method = "GET", body } = {}) => {
+    const path = new URL(address).pathname;
+    asked.push({ method, path, body: body && JSON.parse(body) });
+    if (path.endsWith("/snapshot")) return new Response(JSON.stringify({ code: "no_snapshot", message: "none" }), { status: 404 });
+    if (method === "DELETE") return new Response("{}");
+    const answer = answers.shift();
+    if (answer === undefined) return new Promise(() => {});
+    if (answer instanceof Error) throw answer;
+    return new Response(JSON.stringify(answer.reply ?? answer), { status: answer.status ?? 200 });
+  };
+  return asked;
+}
+
+const client = (driver, more = {}) =>
+  new StreamClient({ server: "http://stream.test/", stream: "a game", privateId: "me", driver, useWebSocket: false, ...more });
+
+async function until(condition) {
+  for (let i = 0; i < 2000; i++) {
+    if (condition()) return;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  assert.fail(`not within 10 s: ${condition}`);
+}
+
+export const checks = {
+  "it asks nothing of its own before the first answer, which says the numbers that are taken"() {
+    const driver = new Counting();
+    const follower = new StreamFollower(driver);
+    driver.sendEvent("jump");
+    assert.deepEqual(follower.request(true), {});
+    follower.receive(reply(2, { Events: [first], Acked: 7 }));
+    assert.deepEqual(types(follower.request(true)), ["jump 8"]);
+  },
+
+  "an event is repeated until it is acknowledged, and keeps its number"() {
+    const { driver, follower } = following();
+    driver.sendEvent("jump");
+    driver.sendEvent("duck");
+    assert.deepEqual(types(follower.request(true)), ["jump 1", "duck 2"]);
+    driver.sendEvent("roll");
+    assert.deepEqual(types(follower.request(true)), ["jump 1", "duck 2", "roll 3"]);
+    follower.receive(reply(4, { Acked: 2 }));
+    assert.deepEqual(types(follower.request(true)), ["roll 3"]);
+    assert.equal(follower.unacknowledged, 1);
+  },
+
+  "on one connection an event is sent once, and again on the next one"() {
+    const { driver, follower } = following();
+    driver.sendEvent("jump");
+    assert.ok(follower.hasNews);
+    assert.deepEqual(types(follower.request(false)), ["jump 1"]);
+    assert.ok(!follower.hasNews);
+    assert.deepEqual(types(follower.request(false)), []);
+    assert.deepEqual(types(follower.request(true)), ["jump 1"]);
+  },
+
+  "a request has at most 16 events, and bytes that the server takes"() {
+    const { driver, follower } = following();
+    for (let i = 0; i < 40; i++) driver.sendEvent("jump");
+    assert.equal(follower.request(true).Events.length, 16);
+    follower.receive(reply(4, { Acked: 40 }));
+    for (let i = 0; i < 5; i++) driver.sendEvent("say", "é".repeat(2500));
+    assert.equal(follower.request(true).Events.length, 2);
+    assert.throws(() => driver.sendEvent("say", "é".repeat(7000)), /at most 12288/);
+  },
+
+  "a thousand events wait at most"() {
+    const { driver } = following();
+    for (let i = 0; i < 1000; i++) driver.sendEvent("jump");
+    assert.throws(() => driver.sendEvent("jump"), SimError);
+  },
+
+  "it never plays a tick that the server has not told of"() {
+    const { driver, follower } = following(3);
+    for (let i = 0; i < 10; i++) follower.play(1000);
+    assert.equal(driver.tick, 3);
+  },
+
+  "an event acts at its tick, and its own sender's too, only when it comes back"() {
+    const { driver, follower } = following(6, { Events: [first, { T: 4, Type: "jump", Origin: "1", Body: "" }] });
+    driver.sendEvent("jump");
+    const heard = [];
+    while (driver.tick < 6) {
+      follower.play(50);
+      heard.push(driver.entities(Counter)[0].heard);
+    }
+    assert.deepEqual(heard, [0, 1, 2, 103, 104, 105]);
+  },
+
+  "hashes are told with the next request, and again until it is answered"() {
+    const { driver, follower } = following(2);
+    while (driver.tick < 2) follower.play(50);
+    const told = follower.request(true).Hashes;
+    assert.deepEqual(told.map(([tick]) => tick), [1, 2]);
+    assert.equal(told[1][1], driver.hash);
+    assert.deepEqual(follower.request(true).Hashes, told);
+    follower.receive(reply(3));
+    assert.equal(follower.request(true).Hashes, undefined);
+  },
+
+  "a reset begins anew, with the events of the new history"() {
+    const { driver, follower } = following(9);
+    while (driver.tick < 9) follower.play(50);
+    const seed = { ...first, Body: OTHER };
+    assert.equal(follower.receive(reply(2, { Incarnation: OTHER, Reset: true, Events: [seed] })), "reset");
+    assert.equal(driver.tick, 0);
+    while (driver.tick < 2) follower.play(50);
+    const fresh = new Counting();
+    fresh.step([seed]);
+    fresh.step([]);
+    assert.equal(driver.hash, fresh.hash);
+  },
+
+  "an answer of another incarnation, or below what is known, is not taken, and all is asked for again"() {
+    for (const stale of [reply(20, { Incarnation: OTHER }), reply(2)]) {
+      const { driver, follower } = following(9);
+      driver.sendEvent("jump");
+      follower.request(true);
+      assert.equal(follower.receive(stale), "stale");
+      assert.equal(follower.known, 0);
+      assert.deepEqual(follower.request(true), {});
+      assert.equal(follower.unacknowledged, 1);
+    }
+  },
+
+  "what no stream answers is refused"() {
+    const { follower } = following();
+    const bad = [null, {}, "x", reply(-1), reply(1.5), reply(5, { Events: [{ T: 4 }] }), reply(5, { Acked: "1" }), reply(5, { Incarnation: 3 })];
+    for (const answer of bad) assert.throws(() => follower.receive(answer), SimError, JSON.stringify(answer));
+    assert.equal(follower.known, 3);
+  },
+
+  "it jumps by a snapshot of which the hash is right, and goes on from there"() {
+    const { driver, follower } = following(5000);
+    follower.jump(snapshotAt(4990));
+    assert.equal(driver.tick, 4990);
+    for (let i = 0; i < 20; i++) follower.play(50);
+    assert.equal(driver.hash, hex(sha256(Buffer.from(snapshotAt(5000).State, "base64"))));
+  },
+
+  "a snapshot with another hash, of another stream, or with one vote is refused"() {
+    const { driver, follower } = following(100);
+    const good = snapshotAt(50);
+    const bad = [{ ...good, Hash: "0".repeat(64) }, { ...good, Incarnation: OTHER }, { ...good, Votes: [{ ProxyId: "1" }, { ProxyId: "1" }] }, {}, null];
+    for (const snapshot of bad) assert.throws(() => follower.jump(snapshot), SimError);
+    assert.equal(driver.tick, 0);
+  },
+
+  async "a poll that failed is repeated with what it told, and its event is acknowledged once"() {
+    const driver = new Counting();
+    const asked = playServer([reply(1, { Events: [first] }), new TypeError("no network"), { status: 502 }, reply(2, { Acked: 1 })]);
+    const player = client(driver);
+    player.start();
+    await until(() => player.state === "polling");
+    player.sendEvent("jump");
+    await until(() => player.known === 2);
+    player.stop();
+    const polls = asked.filter((one) => one.method === "POST");
+    assert.deepEqual(polls.map((one) => one.path), ["/a%20game/me/0", "/a%20game/me/1", "/a%20game/me/1", "/a%20game/me/1", "/a%20game/me/2"].slice(0, polls.length));
+    assert.deepEqual(polls.slice(1, 4).map((one) => types(one.body)), [["jump 1"], ["jump 1"], ["jump 1"]]);
+    assert.ok(polls.slice(1).every((one) => one.body.Wait > 0));
+    assert.deepEqual(asked.at(-1), { method: "DELETE", path: "/a%20game/me", body: undefined });
+  },
+
+  async "a refusal that no repetition mends ends it with the server's sentence"() {
+    playServer([{ status: 400, reply: { code: "bad_body", message: "the body is no JSON" } }]);
+    const player = client(new Counting());
+    await player.start();
+    assert.equal(player.state, "refused");
+    assert.equal(player.error.message, "the body is no JSON");
+  },
+
+  async "a game that fails says so and stops"() {
+    class Failing extends Counting {
+      onTick() {
+        throw new Error("a fault of the game");
+      }
+    }
+    playServer([reply(5, { Events: [first] })]);
+    const player = client(new Failing());
+    player.play(0);
+    player.start();
+    await until(() => player.known === 5);
+    player.play(1000);
+    assert.equal(player.state, "failed");
+    assert.equal(player.error.message, "a fault of the game");
+    player.stop();
+  },
+
+  async "without WebSockets it polls"() {
+    let tried = 0;
+    globalThis.WebSocket = class {
+      constructor(address) {
+        tried += 1;
+        assert.equal(String(address), "ws://stream.test/a%20game/me/0");
+        setTimeout(() => this.onclose());
+      }
+
+      close() {}
+    };
+    playServer([reply(1, { Events: [first] })]);
+    const player = client(new Counting(), { useWebSocket: true });
+    player.start();
+    await until(() => player.state === "polling");
+    player.stop();
+    assert.equal(tried, 1);
+  },
+
+  async "a WebSocket that broke is opened again, and tells again what was not acknowledged"() {
+    const sockets = [];
+    globalThis.WebSocket = class {
+      readyState = 1;
+      sent = [];
+
+      constructor(address) {
+        this.path = new URL(address).pathname;
+        sockets.push(this);
+        setTimeout(() => this.onopen());
+      }
+
+      send(text) {
+        this.sent.push(JSON.parse(text));
+      }
+
+      close() {}
+    };
+    playServer([]);
+    const player = client(new Counting(), { useWebSocket: true });
+    player.start();
+    await until(() => sockets.length === 1 && sockets[0].sent.length === 1);
+    const say = (socket, answer) => socket.onmessage({ data: JSON.stringify(answer) });
+    say(sockets[0], reply(3, { Events: [first] }));
+    assert.equal(player.state, "websocket");
+    player.sendEvent("jump");
+    player.sendEvent("duck");
+    assert.deepEqual(sockets[0].sent.slice(1).map(types), [["jump 1"], ["duck 2"]]);
+    say(sockets[0], reply(4, { Acked: 1 }));
+    sockets[0].onclose();
+    await until(() => sockets.length === 2 && sockets[1].sent.length === 1);
+    assert.equal(sockets[1].path, "/a%20game/me/4");
+    assert.deepEqual(types(sockets[1].sent[0]), ["duck 2"]);
+    player.stop();
+    assert.equal(player.state, "stopped");
+  },
+
+  async "of a desync it shows the server its state, once"() {
+    const driver = new Counting({ trace: true });
+    const Desync = { T: 1, Hashes: { a: ["1"], b: ["2"] } };
+    const asked = playServer([reply(3, { Events: [first] }), reply(4, { Desync }), {}, reply(5, { Desync })]);
+    const player = client(driver);
+    player.play(0);
+    player.start();
+    await until(() => player.known === 3);
+    while (driver.tick < 3) player.play(performance.now() + 1e6 * (driver.tick + 1));
+    await until(() => player.known === 5);
+    player.stop();
+    const shown = asked.filter((one) => one.method === "PUT");
+    assert.deepEqual(shown.map((one) => one.path), ["/a%20game/me/desync/1"]);
+    assert.equal(shown[0].body.tick, 1);
+    assert.equal(shown[0].body.hash, driver.record(1).hash);
+    assert.equal(player.desync.T, 1);
+  },
+};

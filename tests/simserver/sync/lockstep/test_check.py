@@ -1,0 +1,78 @@
+"""Check mode finds on one machine what would make several differ, and says where."""
+
+import math
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from batonpass.simserver.sync.lockstep.check import check
+from batonpass.simserver.sync.lockstep.driver import SimDriver
+from batonpass.simserver.sync.lockstep.rules import NotDeterministic
+from tests.simserver.sync.lockstep.bouncers import Board, Bouncers
+from tests.simserver.sync.lockstep.games import RESET, SCRIPT, Yard, steps_of
+
+
+def test_a_game_that_keeps_all_its_state_in_entities_passes() -> None:
+    assert check(Bouncers, steps_of(SCRIPT, 40)) is None
+
+
+class Remembering(Bouncers):
+    """Counts in an object that no snapshot has."""
+
+    def __init__(self, **options: Any) -> None:
+        self.counted = [0]
+        super().__init__(**options)
+
+    def on_tick(self, tick: int) -> None:
+        self.counted[0] += 1
+        if self.counted[0] == 8:
+            self.entities(Board)[0].best = "8"
+
+
+def test_state_outside_of_entities_is_found_with_the_field_that_it_reaches() -> None:
+    report = check(Remembering, steps_of(SCRIPT, 40))
+    assert report is not None
+    assert report.tick <= 15
+    assert str(report.differences[0]).startswith("Board 1.best: ")
+    assert report.act is not None
+
+
+POWER = 0.5
+
+
+def helper(x: float) -> float:
+    return float(x**POWER)
+
+
+@pytest.mark.parametrize(
+    ("doing", "said"),
+    [
+        (lambda: math.sin(1.0), r"math\.sin in a simulation: .* use lockstep.turns"),
+        (lambda: math.pow(2.0, 0.5), r"math\.pow"),
+        (lambda: helper(2.0), r"test_check\.py:\d+ helper: \*\* in a simulation: .* multiply"),
+        (random.Random(1).random, r"random\.random"),
+        (time.monotonic, r"time\.monotonic"),
+        (lambda: hash("a"), r"hash\(…\)"),
+        (lambda: id(1), r"id\(…\)"),
+        (lambda: list({POWER, 1.0}), r"a set .* no order"),
+        (lambda: {x + x for x in "ab"}, r"a set"),
+        (lambda: sorted(set("ab")), r"set\(…\)"),
+    ],
+)
+def test_what_machines_do_not_agree_on_is_refused_with_its_place(doing: Callable[[], object], said: str) -> None:
+    with pytest.raises(NotDeterministic, match=said):
+        check(lambda **options: Yard(lambda sim, *_: doing(), **options), [[RESET]])
+
+
+def exact() -> object:
+    return math.sqrt(2.0), math.floor(0.5), math.isqrt(9), 1.5 * 2.0 / 3.0 - 1.0, "b" in {"a", "b"}, sorted({"a": 1})
+
+
+def test_what_machines_agree_on_is_not_refused() -> None:
+    def make(**options: Any) -> SimDriver:
+        return Yard(lambda *_: exact(), **options)
+
+    assert check(make, [[RESET], []]) is None

@@ -1,0 +1,55 @@
+"""The game in docs/lockstep.md is a game: it runs, is equal on two clients, and passes check mode."""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from batonpass.simserver.sync.lockstep.canonical import encode, state_hash
+from batonpass.simserver.sync.lockstep.check import check
+from batonpass.simserver.sync.lockstep.follower import StreamFollower
+from batonpass.simserver.sync.lockstep.generator import Xoshiro128
+from batonpass.simserver.sync.lockstep.offline import OfflineStream
+from batonpass.simserver.sync.lockstep.recording import StreamRecording
+
+PAGE: Final = (Path(__file__).parents[4] / "docs" / "lockstep.md").read_text(encoding="utf-8")
+
+
+def guide() -> tuple[str, dict[str, Any]]:
+    (source,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    names: dict[str, Any] = {"__name__": "coins"}
+    exec(compile(source, "coins.py", "exec"), names)  # noqa: S102 — the example from our own page
+    return source, names
+
+
+def test_the_game_of_the_guide_has_at_most_60_lines_and_two_clients_play_it_equally() -> None:
+    source, names = guide()
+    assert len([line for line in source.splitlines() if line.strip()]) <= 60
+    stream = OfflineStream("coins")
+    followers = [StreamFollower(names["Coins"](), "coins", who, join_by_snapshot=False) for who in ("ada", "bob")]
+    for turn in range(60):
+        stream.advance(4)
+        followers[turn % 2].driver.send_event("walk", str(turn // 2 % 5 - 1))
+        for follower, who in zip(followers, ("ada", "bob"), strict=True):
+            request = follower.next_request()
+            assert request.body is not None
+            follower.take_answer(request, stream.answer(who, follower.known, dict(request.body)))
+            while follower.behind:
+                follower.run(1000)
+    one, other = (follower.driver for follower in followers)
+    assert one.state_hash() == other.state_hash()
+    walkers = one.entities(names["Walker"])
+    assert [walker.public_id for walker in walkers] == ["1", "2"]
+    assert sum(walker.coins for walker in walkers) > 0
+    log = tuple(event for event in stream.log if event.tick <= 60)
+    assert check(names["Coins"], StreamRecording("coins", "", 60, log).steps()) is None
+
+
+def test_what_the_reference_gives_as_bytes_and_numbers_is_so() -> None:
+    _, names = guide()
+    (shown,) = re.findall(r'`\{"b": 1\.0, "a": 0\.5\}` is `([0-9a-f ]+)`', PAGE)
+    assert encode({"b": 1.0, "a": 0.5}) == bytes.fromhex(shown)
+    drawn = Xoshiro128((1, 2, 3, 4))
+    assert ", ".join(str(drawn.next()) for _ in range(5)) in PAGE
+    random = Xoshiro128.seeded("").state
+    form = {"Next": 1, "Tick": 0, "Random": random, "Pending": [], "Entities": []}
+    assert names["Coins"]().state_hash() == state_hash(encode(form))
