@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
+from math import inf
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -181,17 +182,18 @@ class ConnectionSeat:
         self.says_goodbye = False
 
     @contextmanager
-    def waiting(self, *, anew: bool = False) -> Iterator[None]:
+    def waiting(self, *, anew: bool = False, patience_s: float = inf) -> Iterator[None]:
         """Around a wait for the peer, which began earlier if not `anew`.
 
         Raises:
             CrowdedOut: the place is somebody else's; whatever has come meanwhile counts no more.
+            TooSlowError: it took longer than `patience_s`.
         """
         if anew:
             self._room.crowd.waits(self)
         if self.is_lost:
             raise CrowdedOut
-        with trio.CancelScope() as scope:
+        with trio.CancelScope(deadline=trio.current_time() + patience_s) as scope:
             self._waits.append(scope)
             try:
                 yield
@@ -199,6 +201,8 @@ class ConnectionSeat:
                 self._waits.remove(scope)
         if self.is_lost:
             raise CrowdedOut
+        if scope.cancelled_caught:
+            raise trio.TooSlowError
 
     def waits_anew(self) -> None:
         """What it waited for has come, and it waits for the rest."""
@@ -339,7 +343,7 @@ class _Conversation:
         Raises:
             TooSlowError: the peer does not take them.
         """
-        with self.seat.waiting(anew=True), trio.fail_after(patience_s):
+        with self.seat.waiting(anew=True, patience_s=patience_s):
             await self._stream.send_all(data)
         self.seat.works()
 
@@ -367,7 +371,7 @@ class _Conversation:
             return
         self.unread = True
         data = self._error(status, code, message, headers)
-        with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
+        with self.seat.waiting(anew=True, patience_s=self.limits.send_s):
             await self._stream.send_all(data)
 
     def _error(self, status: int, code: str, message: str, more: Sequence[tuple[str, str]] = ()) -> bytes:

@@ -216,6 +216,12 @@ class TestIncarnations:
         # Others see true ticks.
         assert told(game.ask("b", 3)) == ["4 _c 2"]
 
+    def test_an_old_client_is_not_known_though_the_new_stream_is_older_than_its_lost_one(self) -> None:
+        game = Game()
+        game.ask("b")
+        reply = game.wait(100).ask("a", 7)
+        assert (reply.tick, told(reply)) == (107, [f"8 _a {ONE}", "8 _c 1", "8 _c 2"])
+
     def test_an_old_client_whose_first_reply_was_lost_is_told_it_again(self) -> None:
         game = Game()
         first = game.ask("a", 500)

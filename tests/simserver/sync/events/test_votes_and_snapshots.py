@@ -42,7 +42,7 @@ def playing(*names: str, limits: StreamLimits | None = None, ticks: int = 10) ->
 
 
 def say(game: Game, me: str, tick: int, state_hash: str) -> Any:
-    return game.ask(me, game.stream.tick, hashes=((tick, state_hash),)).desync
+    return game.ask(me, game.stream.tick, incarnation=ONE, hashes=((tick, state_hash),)).desync
 
 
 def offer(tick: int, *, state: bytes = STATE, incarnation: str = ONE, **others: bytes) -> SnapshotOffer:
@@ -189,7 +189,7 @@ class TestSnapshots:
     def test_clients_that_came_after_the_tick_have_no_say(self) -> None:
         game = playing("a", "b", "c")
         for me in "xyz":
-            game.ask(me, 10)
+            game.ask(me, 10, incarnation=ONE)
             say(game, me, 5, GOOD)
         say(game, "a", 5, GOOD)
         assert offer_refused(game, "a", offer(5)) is RefusalCode.NO_QUORUM
