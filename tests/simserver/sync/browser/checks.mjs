@@ -216,6 +216,21 @@ export const checks = {
     assert.deepEqual(asked.at(-1), { method: "DELETE", path: "/a%20game/me", body: undefined });
   },
 
+  async "events that are too many for now are held back, and nothing else is"() {
+    const driver = new Counting();
+    const refused = { status: 429, reply: { code: "too_many_events", message: "send fewer" } };
+    const asked = playServer([reply(1, { Events: [first] }), refused, reply(2), reply(3), ...Array(20).fill(reply(3))]);
+    const player = client(driver);
+    player.start();
+    await until(() => player.state === "polling");
+    player.sendEvent("jump");
+    const polls = () => asked.filter((one) => one.method === "POST").map((one) => types(one.body));
+    await until(() => polls().length > 3 && polls().slice(3).some((events) => events.length > 0));
+    player.stop();
+    assert.deepEqual(polls().slice(0, 4), [[], ["jump 1"], [], []]);
+    assert.equal(player.error, null);
+  },
+
   async "a refusal that no repetition mends ends it with the server's sentence"() {
     playServer([{ status: 400, reply: { code: "bad_body", message: "the body is no JSON" } }]);
     const player = client(new Counting());
