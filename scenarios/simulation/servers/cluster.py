@@ -54,7 +54,9 @@ class ServersCluster:
         )
         self.absences: Final = Absences(self)
         self.births: Final = BirthWatcher(self)
-        self._watching: Final[list[Families | Absences | BirthWatcher | Apart | Ownerships | SimulatedStreamClients]] = []
+        self._watching: Final[
+            list[Families | Absences | BirthWatcher | Apart | Ownerships | SimulatedStreamClients]
+        ] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = SimulatedMail(self.schedule, dice)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)

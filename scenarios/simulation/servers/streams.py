@@ -14,7 +14,7 @@ from batonpass.simserver.sync.events.refusals import RefusalCode
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
-__all__ = ["StreamAnswer", "StreamAsked", "StreamClient", "SimulatedStreamClients"]
+__all__ = ["SimulatedStreamClients", "StreamAnswer", "StreamAsked", "StreamClient"]
 
 _ASKS_EVERY_S: Final = (0.05, 0.3)
 _PATIENCE_S: Final = 1.0
