@@ -5,6 +5,7 @@
     players       players, masters and a REST client as programs
     cases         `baton run cases`: the three transfer cases on the wire
     sectors       `baton run sectors`: aircraft crossing borders
+    lockstep      `baton run lockstep`: clients of one event stream that compute the same
     judge         custody logs judged, latencies measured
     report        as table, JSON and HTML
     remote, keys  commands that talk to a running instance; keys of servers

@@ -90,6 +90,10 @@ def cli() -> None:
             "batonpass.scenarios.cases.cases",
             "the transfer cases: hops on the wire against the formula, latency, invariants",
         ),
+        "lockstep": (
+            "batonpass.scenarios.lockstep.run",
+            "clients that compute the same game, while its event stream moves and loses its server",
+        ),
         "sectors": ("batonpass.scenarios.sectors.run", "aircraft crossing sector borders: every border is a hand-over"),
     },
     short_help="Run a scenario on a fresh cluster and report.",

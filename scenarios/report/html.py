@@ -36,22 +36,23 @@ def cases_page(report: CasesReport) -> str:
     }
     for section in sections:
         figures |= section["figures"]
-    return (
-        _environment()
-        .get_template("page.html.jinja")
-        .render(
-            report=report,
-            problems=report_problems(report),
-            hop_sentence=HOP_SENTENCE,
-            again_means=AGAIN_MEANS,
-            sections=sections,
-            hops_described=charts.describe_hops(report.cases),
-            invariants=report.invariants.model_dump(),
-            transfers=sum(case.transfers for case in report.cases),
-            figures=figures,
-            plotly_js=_plotly_js(),
-        )
+    return render_page(
+        "page.html.jinja",
+        report=report,
+        problems=report_problems(report),
+        hop_sentence=HOP_SENTENCE,
+        again_means=AGAIN_MEANS,
+        sections=sections,
+        hops_described=charts.describe_hops(report.cases),
+        invariants=report.invariants.model_dump(),
+        transfers=sum(case.transfers for case in report.cases),
+        figures=figures,
     )
+
+
+def render_page(template: str, **values: Any) -> str:
+    """A page of this room, as HTML text. All have the frame `frame.html.jinja`, which says what it needs."""
+    return _environment().get_template(template).render(plotly_js=_plotly_js(), **values)
 
 
 def write_cases_page(path: Path, report: CasesReport) -> None:

@@ -14,11 +14,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from batonpass.scenarios.report.files import write_atomically
-from batonpass.scenarios.report.model import CasesReport, SectorsReport
-from batonpass.scenarios.report.verdict import report_problems, sectors_problems
+from batonpass.scenarios.report.model import CasesReport, LockstepReport, SectorsReport
+from batonpass.scenarios.report.verdict import lockstep_problems, report_problems, sectors_problems
 
 CASES_KIND = "batonpass.cases"
 SECTORS_KIND = "batonpass.sectors"
+LOCKSTEP_KIND = "batonpass.lockstep"
 
 
 class ReportFileError(Exception):
@@ -40,6 +41,11 @@ def sectors_data(report: SectorsReport) -> dict[str, Any]:
     return _headed(SECTORS_KIND, sectors_problems(report), report.model_dump(mode="json"))
 
 
+def lockstep_data(report: LockstepReport) -> dict[str, Any]:
+    """The report of a run of clients in lockstep as JSON data."""
+    return _headed(LOCKSTEP_KIND, lockstep_problems(report), report.model_dump(mode="json"))
+
+
 def write_cases(path: Path, report: CasesReport, *, with_samples: bool = False) -> None:
     """Write the report of the transfer cases to `path`, atomically. Raises OSError."""
     write_atomically(path, _text(cases_data(report, with_samples=with_samples)))
@@ -48,6 +54,11 @@ def write_cases(path: Path, report: CasesReport, *, with_samples: bool = False) 
 def write_sectors(path: Path, report: SectorsReport) -> None:
     """Write the report of a run over sectors to `path`, atomically. Raises OSError."""
     write_atomically(path, _text(sectors_data(report)))
+
+
+def write_lockstep(path: Path, report: LockstepReport) -> None:
+    """Write the report of a run of clients in lockstep to `path`, atomically. Raises OSError."""
+    write_atomically(path, _text(lockstep_data(report)))
 
 
 def read_cases(path: Path) -> CasesReport:
@@ -67,6 +78,14 @@ def read_sectors(path: Path) -> SectorsReport:
     """Read what `write_sectors` wrote. Raises ReportFileError, or OSError when the file cannot be read."""
     try:
         return SectorsReport.model_validate(_read_headed(path, SECTORS_KIND))
+    except ValidationError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_lockstep(path: Path) -> LockstepReport:
+    """Read what `write_lockstep` wrote. Raises ReportFileError, or OSError when the file cannot be read."""
+    try:
+        return LockstepReport.model_validate(_read_headed(path, LOCKSTEP_KIND))
     except ValidationError as error:
         raise _unreadable(path, error) from error
 

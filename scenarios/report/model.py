@@ -173,7 +173,6 @@ class ServerEntry(ReportModel):
 class RunFacts(ReportModel):
     """What a reader needs in order to repeat a run or to doubt it."""
 
-    invariants: Invariants
     versions: dict[str, str]
     seed: int
     machine: dict[str, str | int | float]
@@ -181,7 +180,13 @@ class RunFacts(ReportModel):
     cluster: tuple[ServerEntry, ...] = ()
 
 
-class CasesReport(RunFacts):
+class TransfersFacts(RunFacts):
+    """The same of a run that moves entities about."""
+
+    invariants: Invariants
+
+
+class CasesReport(TransfersFacts):
     """The result of `baton run cases`."""
 
     cases: tuple[CaseResult, ...]
@@ -212,7 +217,7 @@ class SectorRow(ReportModel):
     inputs_applied: Count
 
 
-class SectorsReport(RunFacts):
+class SectorsReport(TransfersFacts):
     """The result of `baton run sectors`."""
 
     source: str
@@ -243,3 +248,81 @@ class SectorsReport(RunFacts):
     """How much of the flights' time was flown, in seconds of that time."""
     lateness_ms: Percentiles = Percentiles()
     """From the moment at which a position was due, by the clock, to the word of a server that it has been applied."""
+
+
+class LockstepMove(ReportModel):
+    """A hand-over of a stream, or the loss of its server."""
+
+    kind: Literal["hand-over", "failover"]
+    at_s: Quantity
+    """Since the run began."""
+    source: str
+    target: str
+    """The server that has the stream afterwards."""
+    took_ms: Quantity
+    """Until the home instance's log said so."""
+    gap_ms: Percentiles
+    """Over the clients: the longest time without a new tick around it."""
+
+
+class LockstepViolations(ReportModel):
+    """How often each rule was seen broken. A good run has zeros only."""
+
+    divergences: Count = 0
+    """Ticks at which two clients had different hashes, or applied different events."""
+    lost: Count = 0
+    doubled: Count = 0
+    reordered: Count = 0
+    refused: Count = 0
+    went_back: Count = 0
+    """Times that a client was told a lower tick than before, or to begin anew."""
+    unfinished: Count = 0
+    """Clients that did not come to the last tick, or whose events were not all acknowledged."""
+
+
+class LockstepSecond(ReportModel):
+    """One second of a run."""
+
+    at_s: Count
+    syncs: Count
+    tick: Count
+    """The highest that was told by its end."""
+    lead_ticks: Quantity
+    """Median over clients and looks."""
+    interval_ms: Quantity
+    """The longest that a client has waited for a new tick which came in this second."""
+
+
+class LockstepReport(RunFacts):
+    """The result of `baton run lockstep`."""
+
+    violations: LockstepViolations
+    clients: Count
+    late_joiners: Count
+    joined_by_snapshot: Count
+    seconds: Quantity
+    loss: Quantity
+    jitter_ms: Quantity
+    ticks: Count
+    """To which all clients came."""
+    compared_ticks: Count
+    """At which two clients or more had a hash."""
+    events_posted: Count
+    events_applied: Count
+    syncs: Count
+    syncs_lost: Count
+    syncs_per_s: Quantity
+    lead_ticks: Percentiles
+    """Known ticks that were not computed yet, after each tick."""
+    interval_ms: Percentiles
+    """Between two answers with new ticks, at one client."""
+    catch_ups: Count
+    catch_up_ms: Percentiles
+    """How long a client was more than 4 ticks behind."""
+    jumps: Count
+    """By snapshots, of clients that had joined before."""
+    moves: tuple[LockstepMove, ...] = ()
+    timeline: tuple[LockstepSecond, ...] = ()
+    last_hash: str = ""
+    """Of the state at the last tick."""
+    findings: tuple[str, ...] = ()

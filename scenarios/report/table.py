@@ -5,9 +5,27 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from batonpass.scenarios.report.model import CaseResult, CasesReport, HopRange, Invariants, RunFacts, SectorsReport
-from batonpass.scenarios.report.verdict import hops_as_expected, measured_text, report_problems, sectors_problems
+from batonpass.scenarios.report.model import (
+    CaseResult,
+    CasesReport,
+    HopRange,
+    Invariants,
+    LockstepReport,
+    LockstepViolations,
+    Percentiles,
+    RunFacts,
+    SectorsReport,
+)
+from batonpass.scenarios.report.verdict import (
+    hops_as_expected,
+    lockstep_problems,
+    measured_text,
+    report_problems,
+    sectors_problems,
+)
 from batonpass.scenarios.report.words import AGAIN_MEANS, case_title, counted, number_text, whole_text
+
+_AS_EXPECTED = "every hop count is as expected, and no invariant was broken"
 
 TABLE_WIDTH = 100
 """The tables fit a terminal this many columns wide."""
@@ -18,7 +36,7 @@ def cases_table(report: CasesReport) -> RenderableType:
     return Group(
         _hops_table(report),
         _phases_table(report),
-        _invariants_line(report.invariants),
+        _broken_line(report.invariants),
         _verdict_lines(report_problems(report)),
         _facts_line(report),
     )
@@ -30,10 +48,71 @@ def sectors_table(report: SectorsReport) -> RenderableType:
         _traffic_table(report),
         _crossings_table(report),
         _sector_rows_table(report),
-        _invariants_line(report.invariants),
+        _broken_line(report.invariants),
         _verdict_lines(sectors_problems(report)),
         _facts_line(report),
     )
+
+
+def lockstep_table(report: LockstepReport) -> RenderableType:
+    """Everything `baton run lockstep` shows when it is done; print it with a rich Console."""
+    return Group(
+        _lockstep_run_table(report),
+        _lockstep_times_table(report),
+        _broken_line(report.violations),
+        _verdict_lines(lockstep_problems(report), "all clients computed the same states, and no event was lost"),
+        _facts_line(report),
+    )
+
+
+def _lockstep_run_table(report: LockstepReport) -> Table:
+    table = _table(
+        f"Lockstep: one stream for {report.seconds:g} s, {report.loss:.0%} lost, {report.jitter_ms:g} ms late"
+    )
+    for name in ("clients", "late", "ticks", "compared", "events posted/applied", "syncs/s", "syncs lost", "jumps"):
+        table.add_column(name, justify="right")
+    table.add_row(
+        f"{report.clients:,}",
+        f"{report.late_joiners:,}",
+        f"{report.ticks:,}",
+        f"{report.compared_ticks:,}",
+        f"{report.events_posted:,}/{report.events_applied:,}",
+        number_text(report.syncs_per_s),
+        f"{report.syncs_lost:,}",
+        f"{report.jumps:,}",
+    )
+    table.caption = (
+        f"{counted(report.joined_by_snapshot, 'client')} joined by a snapshot; "
+        f"state at the last tick: {report.last_hash[:16]}"
+    )
+    return table
+
+
+def noticed_rows(report: LockstepReport) -> list[tuple[str, Percentiles]]:
+    """What clients noticed, with its titles: the rows of a table."""
+    rows: list[tuple[str, Percentiles]] = [
+        ("known and not computed yet, ticks", report.lead_ticks),
+        ("between answers with new ticks, ms", report.interval_ms),
+        (f"catching up ({counted(report.catch_ups, 'time')}), ms", report.catch_up_ms),
+    ]
+    rows += [
+        (
+            f"gap of the {move.kind} {move.source} to {move.target} (log: {number_text(move.took_ms)} ms), ms",
+            move.gap_ms,
+        )
+        for move in report.moves
+    ]
+    return rows
+
+
+def _lockstep_times_table(report: LockstepReport) -> Table:
+    table = _table("What clients noticed")
+    table.add_column("")
+    for name in ("p50", "p95", "p99", "max"):
+        table.add_column(name, justify="right")
+    for title, times in noticed_rows(report):
+        table.add_row(title, *(number_text(value) for value in (times.p50, times.p95, times.p99, times.max)))
+    return table
 
 
 def _hops_table(report: CasesReport) -> Table:
@@ -170,18 +249,18 @@ def _measured_cell(expected_hops: int, measured: HopRange) -> Text:
     return Text(measured_text(expected_hops, measured), style=style)
 
 
-def _invariants_line(invariants: Invariants) -> Text:
+def _broken_line(rules: Invariants | LockstepViolations) -> Text:
     line = Text("\ninvariants, times broken:\n  ")
-    for position, (name, count) in enumerate(invariants.model_dump().items()):
+    for position, (name, count) in enumerate(rules.model_dump().items()):
         if position:
             line.append(", ")
         line.append(f"{name} {count}", style="bold red" if count else "green")
     return line
 
 
-def _verdict_lines(problems: tuple[str, ...]) -> Text:
+def _verdict_lines(problems: tuple[str, ...], passed: str = _AS_EXPECTED) -> Text:
     if not problems:
-        return Text("PASSED: every hop count is as expected, and no invariant was broken", style="bold green")
+        return Text(f"PASSED: {passed}", style="bold green")
     lines = Text(f"FAILED: {counted(len(problems), 'problem')}", style="bold red")
     for problem in problems:
         lines.append(f"\n  - {problem}", style="red")

@@ -1,6 +1,13 @@
 """What is wrong with a report, in sentences a user reads. A report with no problems passed. Pure."""
 
-from batonpass.scenarios.report.model import CaseResult, CasesReport, HopRange, Invariants, SectorsReport
+from batonpass.scenarios.report.model import (
+    CaseResult,
+    CasesReport,
+    HopRange,
+    Invariants,
+    LockstepReport,
+    SectorsReport,
+)
 from batonpass.scenarios.report.words import case_title, counted, hop_range_text
 
 _BROKEN = {
@@ -88,6 +95,26 @@ def sectors_problems(report: SectorsReport) -> tuple[str, ...]:
     if report.inputs_applied != report.inputs_sent:
         problems.append(f"{counted(report.inputs_sent, 'input')} sent, {report.inputs_applied:,} applied")
     return tuple(problems) + invariant_problems(report.invariants)
+
+
+_UNLIKE: dict[str, tuple[str, str, str]] = {
+    "divergences": ("tick", "ticks", "differed between clients"),
+    "lost": ("event", "events", "never applied"),
+    "doubled": ("event", "events", "applied more than once"),
+    "reordered": ("client", "clients", "had events applied in another order than that of posting"),
+    "refused": ("request", "requests", "refused"),
+    "went_back": ("time", "times", "a client was told an earlier tick than before"),
+    "unfinished": ("client", "clients", "did not come to the last tick with all events acknowledged"),
+}
+
+
+def lockstep_problems(report: LockstepReport) -> tuple[str, ...]:
+    """What is wrong with a run of clients in lockstep; empty when it passed."""
+    counts: dict[str, int] = report.violations.model_dump()
+    problems = [f"{counted(count, *_UNLIKE[name][:2])}: {_UNLIKE[name][2]}" for name, count in counts.items() if count]
+    if not report.compared_ticks:
+        problems.append("no tick was computed by two clients, so nothing was compared")
+    return tuple(problems) + report.findings
 
 
 def _reasons(failures: dict[str, int]) -> str:

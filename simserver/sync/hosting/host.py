@@ -266,11 +266,10 @@ class HostedStreams:
 
     async def _stream(self, stream: str) -> StreamMachine:
         entity = entity_of(self._instance, stream)
-        await self._here(entity)
+        holding = await self._here(entity)
         live = self._world.stream_of(entity)
-        if live is None:
-            raise _unavailable(f"{stream} has not had its first tick here: ask again")
-        return live
+        # One that nobody uses sleeps from the beginning, and clients ask for its snapshot before they use it.
+        return StreamMachine.from_data(holding.life.seen, self.limits) if live is None else live
 
     def _changes_nothing(self, entity: str, hosted: _Hosted, request: StreamRequest) -> bool:
         """Whether this is a question of a client that is connected, and of nothing but what may be told."""

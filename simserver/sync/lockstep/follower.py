@@ -23,7 +23,7 @@ from batonpass.simserver.sync.lockstep.desync import DumpRefused, dump_of
 from batonpass.simserver.sync.lockstep.driver import SimDriver, SimEvent, TickRecord
 from batonpass.simserver.sync.lockstep.outbox import EventOutbox
 from batonpass.simserver.sync.lockstep.scene import SnapshotRefused
-from batonpass.simserver.sync.lockstep.schedule import TOLERANCE, Connection, FaultWindow, frames_due
+from batonpass.simserver.sync.lockstep.schedule import FAULT_WINDOW_MS, TOLERANCE, Connection, FaultWindow, frames_due
 
 __all__ = ["AnswerRefused", "StreamFollower", "SyncPurpose", "SyncRequest"]
 
@@ -75,6 +75,7 @@ class StreamFollower:
         join_by_snapshot: whether it asks for one before all else.
         sign: makes the public key and the signature (Ed25519) of a text. With it, snapshots are offered to the stream.
         offer_every: at which ticks that is done: the multiples of this.
+        fault_window_ms: for how long it bears a server that does not answer, before that is lost.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class StreamFollower:
         join_by_snapshot: bool = True,
         sign: Callable[[bytes], tuple[bytes, bytes]] | None = None,
         offer_every: int = JUMP_AFTER,
+        fault_window_ms: int = FAULT_WINDOW_MS,
     ) -> None:
         if driver.tick != 0:
             raise ValueError(f"the driver is at tick {driver.tick}: a follower begins at 0; call start_over first")
@@ -105,7 +107,7 @@ class StreamFollower:
         self._events: Final[deque[SimEvent]] = deque()
         self._outbox: Final = EventOutbox()
         self._hashes: Final[deque[tuple[int, str]]] = deque(maxlen=MAX_HASHES)
-        self._window: Final = FaultWindow()
+        self._window: Final = FaultWindow(window_ms=fault_window_ms)
         # The tick of the snapshot that is wanted; 0: any that there is.
         self._wanted: int | None = 0 if join_by_snapshot else None
         self._looked_at = 0

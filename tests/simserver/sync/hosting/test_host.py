@@ -233,6 +233,17 @@ async def test_where_a_stream_is_that_is_not_here_is_said(place: Place, autojump
             await place.streams.request("other", asks("ada"))
 
 
+async def test_a_stream_that_has_never_ticked_has_no_snapshot_rather_than_no_answer(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with served(place):
+        place.ticks = False
+        place.open()
+        with pytest.raises(StreamRefusal) as refused:
+            await place.streams.snapshot("game")
+        assert refused.value.code is RefusalCode.NO_SNAPSHOT
+
+
 async def test_a_stream_that_leaves_while_a_request_waits_ends_the_request(
     place: Place, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -1,0 +1,115 @@
+"""The network of one client: requests and answers are lost and late on it, as the dice say.
+
+It finds the door that has the stream by itself: where one is sent on, it asks there from then on, and where nobody
+answers, it asks the next one.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+import httpx
+import trio
+
+__all__ = ["LossyWay", "WayLog"]
+
+NOTICED_S: Final = 0.4
+"""After so long a client takes a request for lost."""
+_MAX_SENT_ON: Final = 4
+_TICK: Final = re.compile(rb'\{"T":\s*(\d+)')
+_RESET: Final = re.compile(rb'"Reset":\s*true')
+
+
+@dataclass
+class WayLog:
+    """What went over the way of one client."""
+
+    told: list[tuple[float, int]] = field(default_factory=list)
+    """When a door told a tick, and which, also in answers that were lost then."""
+    lost: int = 0
+    sent_on: int = 0
+    unavailable: int = 0
+    resets: int = 0
+    refused: list[str] = field(default_factory=list)
+    """Answers that say no for good, to what clients post."""
+
+
+class LossyWay(httpx.AsyncBaseTransport):
+    """A way to the doors of a cluster, for `HttpClient`; the host in a request's URL is not looked at.
+
+    Args:
+        doors: their URLs.
+        inner: the real network, which others use, too.
+        dice: what decides.
+        loss: the share of requests that are lost; half of these arrive, and their answers are lost.
+        jitter_s: by which each is late at most, on either way.
+    """
+
+    def __init__(
+        self, doors: Sequence[str], inner: httpx.AsyncBaseTransport, dice: Random, loss: float, jitter_s: float
+    ) -> None:
+        self._doors: Final = list(doors)
+        self._inner: Final = inner
+        self._dice: Final = dice
+        self._loss: Final = loss
+        self._jitter_s: Final = jitter_s
+        self.log: Final = WayLog()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """As of httpx. Raises `httpx.TransportError`: it was lost, or nobody answers."""
+        is_lost, arrives = self._dice.random() < self._loss, self._dice.random() < 0.5
+        there_s, back_s = (self._dice.uniform(0.0, self._jitter_s) for _ in range(2))
+        await trio.sleep(there_s)
+        answer = None if is_lost and not arrives else await self._asked(request)
+        if answer is None or is_lost:
+            self.log.lost += 1
+            await trio.sleep(NOTICED_S)
+            raise httpx.ReadTimeout("lost on the way", request=request)
+        await trio.sleep(back_s)
+        return answer
+
+    async def _asked(self, request: httpx.Request) -> httpx.Response:
+        """Ask the door that is known, and where that sends one on."""
+        for _ in range(_MAX_SENT_ON):
+            try:
+                answer = await self._ask(self._doors[0], request)
+            except httpx.TransportError:
+                self._doors.append(self._doors.pop(0))
+                raise
+            if answer.status_code != httpx.codes.TEMPORARY_REDIRECT:
+                self._note(request, answer)
+                return answer
+            self.log.sent_on += 1
+            there = httpx.URL(answer.headers["location"])
+            door = f"{there.scheme}://{there.netloc.decode()}"
+            self._doors[:] = [door, *(other for other in self._doors if other != door)]
+        raise httpx.ReadError("sent on and on: no door has the stream", request=request)
+
+    async def _ask(self, door: str, request: httpx.Request) -> httpx.Response:
+        asked = httpx.Request(
+            request.method,
+            door + request.url.raw_path.decode(),
+            content=request.content,
+            headers={"content-type": "application/json"},
+            extensions=request.extensions,
+        )
+        answer = await self._inner.handle_async_request(asked)
+        try:
+            body = await answer.aread()
+        finally:
+            await answer.aclose()
+        return httpx.Response(answer.status_code, headers=answer.headers, content=body)
+
+    def _note(self, request: httpx.Request, answer: httpx.Response) -> None:
+        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            self.log.unavailable += 1
+        elif request.method != "POST":
+            # Snapshots and dumps may be refused: others have given theirs already.
+            return
+        elif not answer.is_success:
+            self.log.refused.append(f"{answer.status_code} {answer.text[:200]}")
+        elif (found := _TICK.match(answer.content)) is not None:
+            self.log.told.append((trio.current_time(), int(found[1])))
+            self.log.resets += _RESET.search(answer.content) is not None

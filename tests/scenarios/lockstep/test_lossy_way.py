@@ -1,0 +1,88 @@
+"""The network of one client of `baton run lockstep`."""
+
+from collections.abc import Callable
+from random import Random
+
+import httpx
+import pytest
+import trio.testing
+
+from batonpass.scenarios.lockstep.way import LossyWay
+
+Answers = Callable[[httpx.Request], httpx.Response]
+
+
+def tick(number: int, **more: object) -> httpx.Response:
+    return httpx.Response(200, json={"T": number, **more})
+
+
+def way(answers: Answers, *, loss: float = 0.0, jitter_s: float = 0.0) -> LossyWay:
+    return LossyWay(["http://a", "http://b"], httpx.MockTransport(answers), Random(7), loss, jitter_s)
+
+
+async def ask(over: LossyWay, method: str = "POST") -> httpx.Response:
+    return await over.handle_async_request(httpx.Request(method, "http://x.invalid/game/me/3", json={}))
+
+
+async def test_a_client_asks_where_it_was_sent_on_to_from_then_on(autojump_clock: trio.testing.MockClock) -> None:
+    asked: list[str] = []
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        if request.url.host == "a":
+            return httpx.Response(307, headers={"location": "http://c:7/game/me/3"})
+        return tick(5)
+
+    over = way(answers)
+    assert ((await ask(over)).json(), (await ask(over)).json()) == ({"T": 5}, {"T": 5})
+    assert asked == ["http://a/game/me/3", "http://c:7/game/me/3", "http://c:7/game/me/3"]
+    assert [told for _, told in over.log.told] == [5, 5]
+
+
+async def test_where_nobody_answers_the_next_door_is_asked(autojump_clock: trio.testing.MockClock) -> None:
+    def answers(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "a":
+            raise httpx.ConnectError("it is dead")
+        return tick(1)
+
+    over = way(answers)
+    with pytest.raises(httpx.ConnectError):
+        await ask(over)
+    assert (await ask(over)).json() == {"T": 1}
+
+
+async def test_of_what_is_lost_half_has_arrived_and_its_ticks_count_as_told(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    arrived: list[int] = []
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        arrived.append(1)
+        return tick(len(arrived))
+
+    over = way(answers, loss=0.5, jitter_s=0.1)
+    answered = 0
+    for _ in range(400):
+        try:
+            await ask(over)
+        except httpx.ReadTimeout:
+            continue
+        answered += 1
+    assert answered == 400 - over.log.lost
+    assert 150 < answered < 250
+    assert answered + 50 < len(arrived) < 400 - 50
+    assert len(over.log.told) == len(arrived)
+
+
+async def test_resets_and_refusals_of_what_clients_post_are_kept(autojump_clock: trio.testing.MockClock) -> None:
+    rows = [
+        tick(1, Reset=True),
+        httpx.Response(429, json={"code": "too_many_events"}),
+        httpx.Response(503, json={"code": "unavailable"}),
+    ]
+    over = way(lambda _: rows.pop(0))
+    for _ in range(3):
+        await ask(over)
+    rows.append(httpx.Response(404, json={"code": "no_snapshot"}))
+    await ask(over, "GET")
+    assert (over.log.resets, over.log.unavailable, len(over.log.refused)) == (1, 1, 1)
