@@ -11,11 +11,13 @@ proxy, and what is not there cannot be attacked. Nor are there WebSockets, unles
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
+from math import inf
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -181,17 +183,18 @@ class ConnectionSeat:
         self.says_goodbye = False
 
     @contextmanager
-    def waiting(self, *, anew: bool = False) -> Iterator[None]:
+    def waiting(self, *, anew: bool = False, patience_s: float = inf) -> Iterator[None]:
         """Around a wait for the peer, which began earlier if not `anew`.
 
         Raises:
             CrowdedOut: the place is somebody else's; whatever has come meanwhile counts no more.
+            TooSlowError: it took longer than `patience_s`.
         """
         if anew:
             self._room.crowd.waits(self)
         if self.is_lost:
             raise CrowdedOut
-        with trio.CancelScope() as scope:
+        with trio.CancelScope(deadline=trio.current_time() + patience_s) as scope:
             self._waits.append(scope)
             try:
                 yield
@@ -199,6 +202,8 @@ class ConnectionSeat:
                 self._waits.remove(scope)
         if self.is_lost:
             raise CrowdedOut
+        if scope.cancelled_caught:
+            raise trio.TooSlowError
 
     def waits_anew(self) -> None:
         """What it waited for has come, and it waits for the rest."""
@@ -339,9 +344,22 @@ class _Conversation:
         Raises:
             TooSlowError: the peer does not take them.
         """
-        with self.seat.waiting(anew=True), trio.fail_after(patience_s):
-            await self._stream.send_all(data)
+        if (taken := self._send_now(data)) == len(data):
+            # All of it is sent: who is cancelled learns so later.
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        else:
+            with self.seat.waiting(anew=True, patience_s=patience_s):
+                await self._stream.send_all(data[taken:])
         self.seat.works()
+
+    def _send_now(self, data: bytes) -> int:
+        """How many bytes the operating system takes without a wait, which is nearly always all of them."""
+        if not isinstance(self._stream, trio.SocketStream) or self.seat.is_lost:
+            return 0
+        try:
+            return os.write(self._stream.socket.fileno(), data)
+        except OSError:
+            return 0  # what waits for the peer finds out why
 
     async def switch(self, response: h11.InformationalResponse) -> bytes:
         """Send the answer after which this is no HTTP any more; what the peer has sent after its request.
@@ -367,7 +385,7 @@ class _Conversation:
             return
         self.unread = True
         data = self._error(status, code, message, headers)
-        with self.seat.waiting(anew=True), trio.fail_after(self.limits.send_s):
+        with self.seat.waiting(anew=True, patience_s=self.limits.send_s):
             await self._stream.send_all(data)
 
     def _error(self, status: int, code: str, message: str, more: Sequence[tuple[str, str]] = ()) -> bytes:

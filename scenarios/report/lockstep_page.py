@@ -24,7 +24,7 @@ _CHARTS: Final = {
 def lockstep_page(report: LockstepReport) -> str:
     """The whole page, as HTML text."""
     rows = report.timeline
-    values = {
+    values: dict[str, Sequence[float]] = {
         "syncs": [row.syncs for row in rows],
         "tick": [row.tick for row in rows],
         "lead": [row.lead_ticks for row in rows],

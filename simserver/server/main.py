@@ -53,7 +53,7 @@ from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
-from batonpass.simserver.sync.browser.files import browser_files
+from batonpass.simserver.sync.browser.pages import browser_pages
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.whereabouts import HomeWhereabouts
@@ -220,7 +220,7 @@ async def _serve_door(
 ) -> None:
     """The door for clients of event streams, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.stream_door or Address()
-    pages = {path: StaticPage(*file) for path, file in browser_files().items()}
+    pages = {path: StaticPage(*file) for path, file in browser_pages().items()}
     door = StreamDoor(streams, origins=node.config.stream_origins, pages=pages)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)

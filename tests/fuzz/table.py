@@ -9,6 +9,7 @@ from tests.fuzz.targets import (
     for_authority,
     for_crypto,
     for_etcd,
+    for_events,
     for_homeserver,
     for_scenarios,
     for_simserver,
@@ -19,7 +20,17 @@ PACKAGES = ("actors", "authority", "crypto", "homeserver", "scenarios", "simserv
 ROOT = Path(__file__).parent.parent.parent
 CORPUS = Path(__file__).parent / "corpus"
 
-_MODULES = (for_crypto, for_actors, for_authority, for_tree, for_etcd, for_homeserver, for_simserver, for_scenarios)
+_MODULES = (
+    for_crypto,
+    for_actors,
+    for_authority,
+    for_tree,
+    for_etcd,
+    for_homeserver,
+    for_simserver,
+    for_events,
+    for_scenarios,
+)
 TARGETS: dict[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}
 
 

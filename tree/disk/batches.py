@@ -23,7 +23,16 @@ from typing import Final
 
 from batonpass.tree.disk.disk import Disk, DiskFile, replacing_file
 
-__all__ = ["ALLOCATE_BYTES", "NONCE_BYTES", "REMEDY", "BatchFile", "JournalDamaged", "JournalForeign", "lost_end"]
+__all__ = [
+    "ALLOCATE_BYTES",
+    "NONCE_BYTES",
+    "REMEDY",
+    "BatchFile",
+    "JournalDamaged",
+    "JournalForeign",
+    "length_without_zeros",
+    "lost_end",
+]
 
 _FILE_MAGIC: Final = b"batonpass journal 2\n"
 _EARLIER_FILE_MAGIC: Final = b"batonpass journal 1\n"  # does not say how many bytes the file has at least
@@ -33,6 +42,7 @@ NONCE_BYTES: Final = 8
 _SIZE_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 ALLOCATE_BYTES: Final = 4 * 1024 * 1024
+_ZEROS: Final = bytes(64 * 1024)
 # A member that forgot what it acknowledged and for whom it voted is harmless only as a new one.
 REMEDY: Final = (
     "remove this member from its instance (`baton cluster remove`), move {} away, add it again (`baton cluster add`) "
@@ -54,6 +64,17 @@ def lost_end(path: Path, wrong: str) -> JournalDamaged:
         f"{path} {wrong}, and with it perhaps what was acknowledged. Put it back as it was last; or "
         f"{REMEDY.format(path.parent)}"
     )
+
+
+def length_without_zeros(contents: bytes, start: int) -> int:
+    """How many bytes there are from `start` to the last one that is not zero.
+
+    As `len(contents[start:].rstrip(b"\\0"))`, which looks at each zero by itself: 16 ms for what a new file reserves.
+    """
+    end = len(contents)
+    while end - start >= len(_ZEROS) and contents[end - len(_ZEROS) : end] == _ZEROS:
+        end -= len(_ZEROS)
+    return len(contents[start:end].rstrip(b"\0"))
 
 
 class BatchFile:
@@ -179,7 +200,7 @@ class BatchFile:
         check(self, len(contents))
         # What follows is a seal, zeros or a torn write; overwritten, so that it can never be taken for something. From
         # now on the last batch counts as durable, so it is sealed. What was reserved stays reserved.
-        rest = len(contents[self._end :].rstrip(b"\0"))
+        rest = length_without_zeros(contents, self._end)
         self._file.write(_batch(self._nonce, self._sequence, b"").ljust(rest, b"\0"), self._end)
         self._file.sync()
         self._allocated = max(len(contents), self._end + _BATCH.size)

@@ -27,7 +27,7 @@ from batonpass.scenarios.simulation.servers.promises.families import Families
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
-from batonpass.scenarios.simulation.servers.streams import StreamClients
+from batonpass.scenarios.simulation.servers.streams import SimulatedStreamClients
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.world import LARGE
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
@@ -54,7 +54,9 @@ class ServersCluster:
         )
         self.absences: Final = Absences(self)
         self.births: Final = BirthWatcher(self)
-        self._watching: Final[list[Families | Absences | BirthWatcher | Apart | Ownerships | StreamClients]] = []
+        self._watching: Final[
+            list[Families | Absences | BirthWatcher | Apart | Ownerships | SimulatedStreamClients]
+        ] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = SimulatedMail(self.schedule, dice)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
@@ -112,7 +114,7 @@ class ServersCluster:
         self._watching.extend([self.births] if mix.create else [])
         self._watching.extend([Apart(self)] if mix.move_apart else [])
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
-        self._watching.extend([StreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
+        self._watching.extend([SimulatedStreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:

@@ -14,11 +14,11 @@ from batonpass.simserver.sync.events.refusals import RefusalCode
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
-__all__ = ["StreamAnswer", "StreamAsked", "StreamClient", "StreamClients"]
+__all__ = ["SimulatedStreamClients", "StreamAnswer", "StreamAsked", "StreamClient"]
 
 _ASKS_EVERY_S: Final = (0.05, 0.3)
 _PATIENCE_S: Final = 1.0
-_POSTS_SHARE: Final = 0.5
+_POSTS_SHARE: Final = 0.15
 _MOST: Final = 10
 """Events in one request."""
 
@@ -105,7 +105,7 @@ class StreamClient:
         self.log.extend(reply.events)
 
 
-class StreamClients:
+class SimulatedStreamClients:
     """All of them, and what they must have in the end."""
 
     def __init__(self, cluster: "ServersCluster", entities: list[str]) -> None:

@@ -993,6 +993,8 @@ export class StreamFollower {
     this.incarnation = null;
     /** This client in events, once the server has said it. */
     this.publicId = "";
+    /** Whether events wait, because the server takes no more of them just now; the next request then has none. */
+    this.holdsEvents = false;
   }
 
   /** How many known ticks are not computed yet. */
@@ -1009,8 +1011,8 @@ export class StreamFollower {
   /** Whether there is something to tell that was not told on this connection. */
   get hasNews() {
     this.#collect();
-    const isNew = this.#first + this.#waiting.length - 1 > this.#told.event || (this.#hashes.at(-1)?.[0] ?? 0) > this.#told.hash;
-    return this.incarnation !== null && isNew;
+    const hasEvents = !this.holdsEvents && this.#first + this.#waiting.length - 1 > this.#told.event;
+    return this.incarnation !== null && (hasEvents || (this.#hashes.at(-1)?.[0] ?? 0) > this.#told.hash);
   }
 
   /** Compute the ticks that are due when `elapsedMs` more have passed. @returns {number} how many these were */
@@ -1037,11 +1039,12 @@ export class StreamFollower {
   request(anew) {
     this.#collect();
     if (anew) this.#told = { event: 0, hash: 0 };
+    if (this.holdsEvents) this.#told.event = 0;
     if (this.incarnation === null) return {}; // which numbers are taken is in the first answer
     const body = { Incarnation: this.incarnation };
     const events = [];
     let room = MOST_EVENT_BYTES;
-    for (const [at, [Type, Body]] of this.#waiting.entries()) {
+    for (const [at, [Type, Body]] of (this.holdsEvents ? [] : this.#waiting).entries()) {
       const Id = this.#first + at;
       if (Id <= this.#told.event) continue;
       room -= eventBytes(Type, Body);
@@ -1125,6 +1128,7 @@ const POLL_MS = 200;
 const POLL_WAIT_S = 20;
 const ANSWER_MS = 30_000;
 const SILENCE_MS = 5_000;
+const HOLD_MS = 1_000;
 const OPEN_MS = 3_000;
 const FIRST_RETRY_MS = 250;
 const LONGEST_RETRY_MS = 8_000;
@@ -1226,6 +1230,13 @@ export class StreamClient extends EventTarget {
     }
   }
 
+  /** More events than the server takes of a client in a second wait for a second; nothing else does. */
+  #holdOrThrow(error) {
+    if (error.code !== "too_many_events") throw error;
+    this.#follower.holdsEvents = true;
+    setTimeout(() => (this.#follower.holdsEvents = false), HOLD_MS);
+  }
+
   /** Whether to go on after an error; waits before that, longer each time. */
   async #recovers(error) {
     this.error = error;
@@ -1316,9 +1327,13 @@ export class StreamClient extends EventTarget {
   async #poll() {
     const began = performance.now();
     const body = { ...this.#follower.request(true), Wait: POLL_WAIT_S };
-    const reply = await this.#ask(this.#address(this.#follower.known), { method: "POST", body: JSON.stringify(body) });
-    this.#become("polling");
-    this.#take(reply);
+    try {
+      const reply = await this.#ask(this.#address(this.#follower.known), { method: "POST", body: JSON.stringify(body) });
+      this.#become("polling");
+      this.#take(reply);
+    } catch (error) {
+      this.#holdOrThrow(error);
+    }
     await this.#sleep(Math.max(0, POLL_MS - (performance.now() - began)));
   }
 
@@ -1343,7 +1358,10 @@ export class StreamClient extends EventTarget {
           wait(SILENCE_MS);
           try {
             const reply = JSON.parse(data);
-            if (typeof reply.code === "string") throw new StreamRefused(0, reply.code, reply.message);
+            if (typeof reply.code === "string") {
+              this.#holdOrThrow(new StreamRefused(0, reply.code, reply.message));
+              return;
+            }
             hasAnswered = true;
             this.#become("websocket");
             if (this.#take(reply) === "stale") resolve();

@@ -13,5 +13,4 @@ docs/event-stream.md; they are those of GoEventStream (seed document: event stre
     stream       the stream machine: `advance`, `apply`, `reply_for`, and its plain data; start here
     json_form    paths and bodies to requests, replies to JSON
     polled       many streams by name, on a monotonic clock
-    answers      what every path answers: all of the above put together, but for waiting
 """

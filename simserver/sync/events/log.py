@@ -21,6 +21,8 @@ class StreamLog:
     def __init__(self, events: Iterable[StreamEvent] = (), oldest: int = 0) -> None:
         self.oldest = oldest
         self._events: Final = list(events)
+        # The same as plain data, made once: the data of a stream that is an entity is asked for with every tick.
+        self._rows: Final[list[list[Any]]] = [list(event) for event in self._events]
         self.size_bytes = sum(map(_size_bytes, self._events))
 
     def __len__(self) -> int:
@@ -29,6 +31,7 @@ class StreamLog:
     def append(self, event: StreamEvent) -> None:
         """Put an event last; its tick is not below that of any other."""
         self._events.append(event)
+        self._rows.append(list(event))
         self.size_bytes += _size_bytes(event)
 
     def between(self, known: int, tick: int) -> tuple[StreamEvent, ...]:
@@ -40,12 +43,12 @@ class StreamLog:
         """Forget the events up to and at `tick`: what somebody has who has a snapshot of it."""
         gone = bisect_right(self._events, tick, key=_TICK)
         self.size_bytes -= sum(map(_size_bytes, self._events[:gone]))
-        del self._events[:gone]
+        del self._events[:gone], self._rows[:gone]
         self.oldest = max(self.oldest, tick)
 
     def as_data(self) -> list[Any]:
-        """The events as plain data."""
-        return [list(event) for event in self._events]
+        """The events as plain data, which is not to be changed."""
+        return self._rows.copy()
 
 
 def event_bytes(kind: str, body: str) -> int:

@@ -38,7 +38,7 @@ from batonpass.simserver.sync.hosting.inputs import (
     encoded_input,
 )
 from batonpass.simserver.sync.hosting.publication import StreamPublication
-from batonpass.simserver.sync.hosting.world import KIND, EventStreams, Outcome
+from batonpass.simserver.sync.hosting.world import KIND, EventStreams, InputOutcome
 
 __all__ = ["HostedStreams", "entity_of"]
 
@@ -73,7 +73,7 @@ class _Waiting:
     """A request whose input waits for its tick."""
 
     tick: int | None = None
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: InputOutcome = field(default_factory=InputOutcome)
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ class HostedStreams:
         hosted.publication.committed(tick, max(numbers, default=None), changed=changed)
         waiting = self._waiting.get(event.entity, {})
         for number in numbers:
-            outcome = self._world.outcomes.pop((event.entity, number), Outcome())
+            outcome = self._world.outcomes.pop((event.entity, number), InputOutcome())
             if (one := waiting.pop(number, None)) is not None:
                 one.outcome, one.tick = outcome, tick
         if hosted.publication.owes_number:

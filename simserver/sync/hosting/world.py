@@ -19,7 +19,7 @@ from batonpass.simserver.sync.hosting.inputs import DumpGiven, Heard, SnapshotGi
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["EVENT_STREAMS", "KIND", "LEAD_TICKS", "EventStreams", "Outcome", "streams_of"]
+__all__ = ["EVENT_STREAMS", "KIND", "LEAD_TICKS", "EventStreams", "InputOutcome", "streams_of"]
 
 EVENT_STREAMS: Final = "batonpass.simserver.sync.hosting.world:EventStreams"
 """How a configuration names this world."""
@@ -37,7 +37,7 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class InputOutcome:
     """What became of an input: refused or not, and up to which number the client's events were taken then."""
 
     refusal: StreamRefusal | None = None
@@ -95,7 +95,7 @@ class EventStreams:
             if type(value) is not type(known[name]) or value < 0:
                 raise ValueError(f"{name} is {value!r}: give a {type(known[name]).__name__}")
         self.limits: Final = StreamLimits(**known | limits)
-        self.outcomes: Final[LruTable[tuple[str, int], Outcome]] = LruTable(MAX_OUTCOMES)
+        self.outcomes: Final[LruTable[tuple[str, int], InputOutcome]] = LruTable(MAX_OUTCOMES)
         """By entity and number of the input; the host takes them out."""
         self._live: Final[dict[str, _Live]] = {}
         self._continued: Final[set[str]] = set()
@@ -158,11 +158,11 @@ def streams_of(world: object) -> EventStreams | None:
     return found if isinstance(found, EventStreams) else None
 
 
-def _applied(stream: StreamMachine, given: StreamInput) -> Outcome:
+def _applied(stream: StreamMachine, given: StreamInput) -> InputOutcome:
     try:
         match given:
             case StreamRequest():
-                return Outcome(acked=stream.take(given, stream.now_ms))
+                return InputOutcome(acked=stream.take(given, stream.now_ms))
             case Heard(clients):
                 for client in clients:
                     stream.hear(client, stream.now_ms)
@@ -171,5 +171,5 @@ def _applied(stream: StreamMachine, given: StreamInput) -> Outcome:
             case DumpGiven(client, tick, dump):
                 stream.store_dump(client, tick, dump)
     except StreamRefusal as refusal:
-        return Outcome(refusal)
-    return Outcome()
+        return InputOutcome(refusal)
+    return InputOutcome()

@@ -4,6 +4,7 @@ Start with `driver`. Nothing here waits, reads a clock, or opens a connection: t
 
     driver      `SimDriver`, which a game is a class of: callbacks, spawning, ticks, snapshots, a hash for each tick
     entity      `SimEntity`: declared fields that hold values, and can be written in a tick only
+    scene       the state: all that a snapshot holds, and nothing else
     generator   xoshiro128**, the one source of chance
     canonical   the one encoding of values, of which hashes are taken
     turns       sine and cosine in whole numbers

@@ -83,7 +83,7 @@ class SimDriver:
     written outside of ticks only, and callbacks must not read what is not in entities.
 
     Args:
-        trace: whether draws and writes are kept with their call sites, at two to four times the cost of a tick.
+        trace: whether draws and writes are kept with their call sites, at three times the cost of a tick.
         kept_ticks: how many ticks are kept for desync reports.
     """
 

@@ -28,8 +28,8 @@ class StreamLost(Exception):
 async def follow_stream(
     follower: StreamFollower,
     url: str,
-    *,
     http: HttpClient | None = None,
+    *,
     sync_s: float = SYNC_S,
     long_poll: bool = False,
     frame_s: float = FRAME_S,

@@ -76,7 +76,64 @@ async function until(condition) {
   assert.fail(`not within 10 s: ${condition}`);
 }
 
+/** A thing whose tick is `act`, after one tick in the scene. */
+function thing(act) {
+  class Thing extends SimEntity {
+    value = [1];
+
+    simTick() {
+      act(this);
+    }
+  }
+  class Things extends SimDriver {
+    static kinds = [Thing];
+
+    onReset() {
+      this.spawn(Thing);
+    }
+  }
+  const driver = new Things();
+  driver.step([first]);
+  return { driver, entity: driver.entities()[0], Thing };
+}
+
 export const checks = {
+  "outside of ticks nothing is written, spawned, removed or drawn"() {
+    const { driver, entity, Thing } = thing(() => {});
+    const acts = [() => (entity.value = 2), () => driver.spawn(Thing), () => driver.remove(entity), () => driver.random.next(), () => new Thing()];
+    const before = driver.hash;
+    for (const act of acts) assert.throws(act, SimError, String(act));
+    driver.load(driver.save());
+    assert.equal(driver.hash, before);
+  },
+
+  "a field is declared, and takes only what can be encoded"() {
+    for (const act of [(one) => (one.speed = 1), (one) => (one.value = undefined), (one) => (one.value = NaN), (one) => delete one.value]) {
+      assert.throws(() => thing(act).driver.step([]), SimError, String(act));
+    }
+    assert.throws(() => thing((one) => one.value.push(2)).driver.step([]), TypeError);
+  },
+
+  "a field never holds -0, which a snapshot would not give back"() {
+    const { driver, entity } = thing((one) => (one.value = -0));
+    driver.step([]);
+    assert.ok(Object.is(entity.value, 0));
+  },
+
+  "what is spawned enters at the end of the tick, and what was removed leaves then"() {
+    const seen = [];
+    const { driver, entity, Thing } = thing((one) => {
+      if (one.id > 1) return;
+      one.sim.spawn(Thing, { value: [2] });
+      one.sim.remove(one);
+      seen.push(one.sim.entities().length);
+    });
+    driver.step([]);
+    assert.deepEqual(seen, [1]);
+    assert.deepEqual(driver.entities().map((one) => [one.id, one.value[0]]), [[2, 2]]);
+    assert.equal(driver.entity(entity.id), undefined);
+  },
+
   "it asks nothing of its own before the first answer, which says the numbers that are taken"() {
     const driver = new Counting();
     const follower = new StreamFollower(driver);
@@ -214,6 +271,21 @@ export const checks = {
     assert.deepEqual(polls.slice(1, 4).map((one) => types(one.body)), [["jump 1"], ["jump 1"], ["jump 1"]]);
     assert.ok(polls.slice(1).every((one) => one.body.Wait > 0));
     assert.deepEqual(asked.at(-1), { method: "DELETE", path: "/a%20game/me", body: undefined });
+  },
+
+  async "events that are too many for now are held back, and nothing else is"() {
+    const driver = new Counting();
+    const refused = { status: 429, reply: { code: "too_many_events", message: "send fewer" } };
+    const asked = playServer([reply(1, { Events: [first] }), refused, reply(2), reply(3), ...Array(20).fill(reply(3))]);
+    const player = client(driver);
+    player.start();
+    await until(() => player.state === "polling");
+    player.sendEvent("jump");
+    const polls = () => asked.filter((one) => one.method === "POST").map((one) => types(one.body));
+    await until(() => polls().length > 3 && polls().slice(3).some((events) => events.length > 0));
+    player.stop();
+    assert.deepEqual(polls().slice(0, 4), [[], ["jump 1"], [], []]);
+    assert.equal(player.error, null);
   },
 
   async "a refusal that no repetition mends ends it with the server's sentence"() {

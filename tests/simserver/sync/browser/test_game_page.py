@@ -12,7 +12,6 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from batonpass.actors.http.client import HttpClient
 from batonpass.simserver.sync.browser.fireflies import Boat, Fireflies
 from batonpass.simserver.sync.browser.pages import browser_pages
 from batonpass.simserver.sync.door.polled_host import PolledHost
@@ -74,10 +73,10 @@ async def test_a_browser_and_a_python_client_play_the_same_game_tick_for_tick(br
     pages = {path: StaticPage(*page) for path, page in browser_pages().items()}
     door = StreamDoor(host, pages=pages)
     follower = StreamFollower(game, "fireflies", "the one in Python")
-    async with HttpClient() as http, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: door.serve("127.0.0.1", 0, task_status=task_status))
         nursery.start_soon(host.serve)
-        nursery.start_soon(lambda: follow_stream(follower, url, http, long_poll=True))
+        nursery.start_soon(lambda: follow_stream(follower, url, long_poll=True))
         await until(lambda: game.tick > 5, "the Python client plays")
         await in_page(browser.get, f"{url}/game.html")
 

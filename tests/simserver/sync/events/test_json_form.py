@@ -196,7 +196,13 @@ class TestBodies:
     def test_a_refusal_says_its_code_and_what_to_do(self) -> None:
         refusal = StreamRefusal(RefusalCode.BAD_BODY, "a <body>")
         assert write_refusal(refusal) == '{"code":"bad_body","message":"a \\u003cbody\\u003e"}'
-        assert all(400 <= StreamRefusal(code, "").status < 500 for code in RefusalCode)
+        of_hosts = {RefusalCode.ELSEWHERE: 307, RefusalCode.UNAVAILABLE: 503}
+        assert all(400 <= StreamRefusal(code, "").status < 500 for code in RefusalCode if code not in of_hosts)
+        assert {code: StreamRefusal(code, "").status for code in of_hosts} == of_hosts
+
+    def test_a_refusal_that_sends_a_client_elsewhere_says_where(self) -> None:
+        text = write_refusal(StreamRefusal(RefusalCode.ELSEWHERE, "it is there", "http://s2/game"))
+        assert text == '{"code":"elsewhere","message":"it is there","url":"http://s2/game"}'
 
 
 class TestReplies:

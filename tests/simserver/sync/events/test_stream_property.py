@@ -61,8 +61,10 @@ class EventStreams(RuleBasedStateMachine):
         for _ in range(events):
             player.made += 1
             player.pending.append(PostedEvent("move", f"{name} {player.made}", player.made if is_new else None))
+        # No client of before there were incarnations can leave but by its silence, if the stream does not know it.
+        leaves = leave and (is_new or name in self.public_ids)
         request = StreamRequest(
-            name, player.known, tuple(player.pending[:6]), incarnation=ONE if is_new else None, leave=leave
+            name, player.known, tuple(player.pending[:6]), incarnation=ONE if is_new else None, leave=leaves
         )
         self.stream.expire(self.now_ms)
         before = self.stream.as_data()

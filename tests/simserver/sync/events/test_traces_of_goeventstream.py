@@ -12,12 +12,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from batonpass.simserver.sync.events.answers import answer
 from batonpass.simserver.sync.events.json_form import read_path_untrusted
 from batonpass.simserver.sync.events.limits import TICK_MS, StreamLimits
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.polled import PolledStreams
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
+from tests.simserver.sync.events.answers import answer
 
 VECTORS: Final = Path(__file__).parent / "vectors"
 TRACES: Final[list[dict[str, Any]]] = json.loads((VECTORS / "process_traces.json").read_text(encoding="utf-8"))

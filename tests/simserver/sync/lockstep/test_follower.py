@@ -325,6 +325,37 @@ def test_a_tick_that_goes_back_and_an_answer_of_another_incarnation_are_ignored_
         assert (follower.known, follower.incarnation) == (9, stream.incarnation)
 
 
+def test_two_answers_to_requests_of_the_same_tick_apply_each_event_once() -> None:
+    stream, follower = OfflineStream("one"), follower_of()
+    stream.advance(3)
+    synced(stream, follower)
+    follower.driver.send_event("throw", "1")
+    first, second = follower.next_request(), follower.next_request()
+    asked(stream, first)
+    stream.advance(5)
+    follower.take_answer(first, asked(stream, first))
+    stream.advance(5)
+    follower.take_answer(second, asked(stream, second))
+    caught_up(follower)
+    assert follower.driver.state_hash() == replayed(stream, 13, Bouncers())[13]
+
+
+def test_a_reset_that_comes_again_resets_nothing() -> None:
+    lost, stream, follower = OfflineStream("one"), OfflineStream("two"), follower_of()
+    synced(lost, follower)
+    stream.advance(4)
+    request = follower.next_request()
+    reset = asked(stream, request)
+    follower.take_answer(request, reset)
+    stream.advance(4)
+    synced(stream, follower)
+    caught_up(follower)
+    follower.take_answer(request, reset)
+    follower.take_refusal(request, 410, 0)
+    assert (follower.known, follower.driver.tick) == (8, 8)
+    assert follower.next_request().ask is SyncPurpose.SYNC
+
+
 def test_hashes_are_told_until_a_request_that_had_them_is_answered() -> None:
     stream, follower = OfflineStream("one"), follower_of()
     stream.advance(50)

@@ -13,7 +13,6 @@ import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from batonpass.actors.http.client import HttpClient
-from batonpass.simserver.sync.events.answers import answer
 from batonpass.simserver.sync.events.json_form import read_path_untrusted, write_refusal
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.polled import PolledStreams
@@ -22,6 +21,7 @@ from batonpass.simserver.sync.lockstep.desync import explain
 from batonpass.simserver.sync.lockstep.driver import SimDriver
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.play.session import follow_stream
+from tests.simserver.sync.events.answers import answer
 from tests.simserver.sync.lockstep.bouncers import Board, Bouncers
 
 

@@ -1,6 +1,4 @@
-"""What every path of an event stream answers at once. Waiting and pushing are a door's: `POST` with `Wait` is this, and
-then `PolledStreams.reply_for` after the next tick.
-"""
+"""A door without a network: what every path of an event stream answers at once, as `simserver.sync.door` does."""
 
 from batonpass.simserver.sync.events.json_form import (
     StreamAction,
@@ -27,22 +25,21 @@ def answer(streams: PolledStreams, target: StreamTarget, body: bytes, now_ns: in
             request = read_request_untrusted(target, body, streams.limits)
             return write_reply(streams.request(target.stream, request, now_ns))
         case StreamAction.LEAVE:
-            # Not to begin a stream that there is none of.
-            streams.find(target.stream, now_ns)
-            request = StreamRequest(target.private_id, 0, leave=True)
+            found = streams.find(target.stream, now_ns)
+            request = StreamRequest(target.private_id, found.tick, incarnation=found.incarnation, leave=True)
             return write_reply(streams.request(target.stream, request, now_ns))
         case StreamAction.PUT_SNAPSHOT:
             offer = read_snapshot_untrusted(target, body, streams.limits)
             streams.find(target.stream, now_ns).offer_snapshot(target.private_id, offer)
+            return "{}"
         case StreamAction.PUT_DESYNC:
             dump = read_text_untrusted(body, streams.limits.max_dump_bytes)
             streams.find(target.stream, now_ns).store_dump(target.private_id, target.tick, dump)
-        case StreamAction.GET_SNAPSHOT | StreamAction.GET_DESYNC:
-            pass
-    stream = streams.find(target.stream, now_ns)
-    if target.action in {StreamAction.GET_SNAPSHOT, StreamAction.PUT_SNAPSHOT}:
-        return _snapshot(stream)
-    return _desync(stream)
+            return "{}"
+        case StreamAction.GET_SNAPSHOT:
+            return _snapshot(streams.find(target.stream, now_ns))
+        case StreamAction.GET_DESYNC:
+            return _desync(streams.find(target.stream, now_ns))
 
 
 def _snapshot(stream: StreamMachine) -> str:
