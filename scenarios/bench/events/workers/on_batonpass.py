@@ -15,11 +15,17 @@ from batonpass.scenarios.bench.loops import arguments, expect, tell_all
 from batonpass.scenarios.lockstep.game import TALLIED, WatchedGame
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StreamDoor
-from batonpass.simserver.sync.events.answers import answer
-from batonpass.simserver.sync.events.json_form import read_path_untrusted
+from batonpass.simserver.sync.events.json_form import (
+    StreamAction,
+    read_path_untrusted,
+    read_request_untrusted,
+    read_snapshot_untrusted,
+    write_reply,
+    write_snapshot,
+)
 from batonpass.simserver.sync.events.limits import TICK_MS
 from batonpass.simserver.sync.events.polled import PolledStreams
-from batonpass.simserver.sync.events.refusals import StreamRefusal
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import signed_text
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 
@@ -85,9 +91,19 @@ class _OldStream:
         return self._ask("POST", f"/game/{client}/{known}", body)
 
     def _ask(self, method: str, path: str, body: Any) -> Any:
-        target = read_path_untrusted(method, path, self._streams.limits)
+        """What a door does with these, but for HTTP."""
+        streams, limits = self._streams, self._streams.limits
+        target = read_path_untrusted(method, path, limits)
         data = b"" if body is None else json.dumps(body).encode()
-        return json.loads(answer(self._streams, target, data, self._now_ns))
+        if target.action is StreamAction.SYNC:
+            request = read_request_untrusted(target, data, limits)
+            return json.loads(write_reply(streams.request(target.stream, request, self._now_ns)))
+        stream = streams.find(target.stream, self._now_ns)
+        if target.action is StreamAction.PUT_SNAPSHOT:
+            stream.offer_snapshot(target.private_id, read_snapshot_untrusted(target, data, limits))
+        if stream.snapshot is None:
+            raise StreamRefusal(RefusalCode.NO_SNAPSHOT, "no snapshot is trusted yet: begin with last known tick 0")
+        return json.loads(write_snapshot(stream.incarnation, stream.snapshot))
 
 
 def measure_join() -> dict[str, float]:
