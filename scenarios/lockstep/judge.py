@@ -13,13 +13,13 @@ from typing import Final
 from batonpass.scenarios.lockstep.game import TALLIED
 from batonpass.simserver.sync.lockstep.driver import SimEvent
 
-__all__ = ["ClientRecord", "LockstepJudgement", "gap_around", "judge_lockstep", "news_of"]
+__all__ = ["LockstepClient", "LockstepJudgement", "gap_around", "judge_lockstep", "news_of"]
 
 MAX_SENTENCES: Final = 20
 
 
 @dataclass
-class ClientRecord:
+class LockstepClient:
     """What one client has done and seen.
 
     Attributes:
@@ -90,7 +90,7 @@ class LockstepJudgement:
             self.sentences.append(sentence)
 
 
-def judge_lockstep(clients: Sequence[ClientRecord], last_tick: int) -> LockstepJudgement:
+def judge_lockstep(clients: Sequence[LockstepClient], last_tick: int) -> LockstepJudgement:
     """Judge a run whose clients all had to come to `last_tick`."""
     found = LockstepJudgement()
     _judge_hashes(found, clients)
@@ -105,7 +105,7 @@ def judge_lockstep(clients: Sequence[ClientRecord], last_tick: int) -> LockstepJ
     return found
 
 
-def gap_around(clients: Iterable[ClientRecord], at_s: float, until_s: float) -> list[float]:
+def gap_around(clients: Iterable[LockstepClient], at_s: float, until_s: float) -> list[float]:
     """For each client that played then, the longest time without a new tick that touches this span, in milliseconds."""
     gaps_ms: list[float] = []
     for client in clients:
@@ -126,7 +126,7 @@ def news_of(told: Iterable[tuple[float, int]]) -> list[float]:
     return news
 
 
-def _judge_hashes(found: LockstepJudgement, clients: Sequence[ClientRecord]) -> None:
+def _judge_hashes(found: LockstepJudgement, clients: Sequence[LockstepClient]) -> None:
     by_tick: defaultdict[int, dict[str, list[str]]] = defaultdict(dict)
     for client in clients:
         for tick, state_hash in client.hashes.items():
@@ -144,7 +144,7 @@ def _judge_hashes(found: LockstepJudgement, clients: Sequence[ClientRecord]) -> 
         found.say("no two clients computed the same tick, so nothing was compared")
 
 
-def _judge_logs(found: LockstepJudgement, clients: Sequence[ClientRecord]) -> dict[str, list[SimEvent]]:
+def _judge_logs(found: LockstepJudgement, clients: Sequence[LockstepClient]) -> dict[str, list[SimEvent]]:
     """Compare what clients applied, tick by tick; the events of each origin, from all ticks that anybody computed."""
     rows: dict[int, tuple[str, list[SimEvent]]] = {}
     for client in clients:
@@ -165,7 +165,7 @@ def _judge_logs(found: LockstepJudgement, clients: Sequence[ClientRecord]) -> di
     return dict(applied)
 
 
-def _judge_posted(found: LockstepJudgement, client: ClientRecord, applied: Sequence[SimEvent]) -> None:
+def _judge_posted(found: LockstepJudgement, client: LockstepClient, applied: Sequence[SimEvent]) -> None:
     found.posted += len(client.posted)
     bodies = [event.body for event in applied]
     places = {body: place for place, body in enumerate(client.posted)}
@@ -184,7 +184,7 @@ def _judge_posted(found: LockstepJudgement, client: ClientRecord, applied: Seque
         found.say(f"events of {client.name} were applied in another order than that of posting")
 
 
-def _judge_course(found: LockstepJudgement, client: ClientRecord, last_tick: int) -> None:
+def _judge_course(found: LockstepJudgement, client: LockstepClient, last_tick: int) -> None:
     back = [(before, after) for (_, before), (_, after) in pairwise(client.told) if after < before]
     found.went_back += len(back) + client.resets
     if back:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from batonpass.actors.http.client import HttpClient
 from batonpass.scenarios.lockstep.game import TALLIED, WatchedGame
-from batonpass.scenarios.lockstep.judge import ClientRecord
+from batonpass.scenarios.lockstep.judge import LockstepClient
 from batonpass.scenarios.lockstep.plan import LockstepPlan, PlannedClient
 from batonpass.scenarios.lockstep.way import LossyWay
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
@@ -86,10 +86,10 @@ class LockstepPlayer:
         except* StreamLost as lost:
             self._failure = str(lost.exceptions[0])
 
-    def record(self) -> ClientRecord:
+    def record(self) -> LockstepClient:
         """What it has done and seen."""
         log = self._way.log
-        return ClientRecord(
+        return LockstepClient(
             name=self._client.name,
             public_id=self.follower.public_id,
             posted=tuple(self._posted),

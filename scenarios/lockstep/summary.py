@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
-from batonpass.scenarios.lockstep.judge import ClientRecord, gap_around, judge_lockstep, news_of
+from batonpass.scenarios.lockstep.judge import LockstepClient, gap_around, judge_lockstep, news_of
 from batonpass.scenarios.lockstep.plan import LockstepPlan
 from batonpass.scenarios.report.model import LockstepMove, LockstepReport, LockstepSecond, LockstepViolations
 from batonpass.scenarios.report.statistics import median, summarise
@@ -27,7 +27,7 @@ class SeenMove:
 
 def lockstep_report(
     plan: LockstepPlan,
-    clients: Sequence[ClientRecord],
+    clients: Sequence[LockstepClient],
     moves: Sequence[SeenMove],
     last_tick: int,
     began_s: float,
@@ -89,12 +89,12 @@ def lockstep_report(
     )
 
 
-def _intervals(client: ClientRecord) -> list[tuple[float, float]]:
+def _intervals(client: LockstepClient) -> list[tuple[float, float]]:
     """When a client was told something new, and how long it had waited for that, in milliseconds."""
     return [(later, (later - sooner) * 1e3) for sooner, later in pairwise(news_of(client.told))]
 
 
-def _timeline(clients: Sequence[ClientRecord], began_s: float) -> tuple[LockstepSecond, ...]:
+def _timeline(clients: Sequence[LockstepClient], began_s: float) -> tuple[LockstepSecond, ...]:
     syncs, ticks = Counter[int](), defaultdict[int, int](int)
     leads, intervals_ms = defaultdict[int, list[int]](list), defaultdict[int, float](float)
     for client in clients:

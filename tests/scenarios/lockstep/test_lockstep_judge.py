@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from batonpass.scenarios.lockstep.game import TALLIED, WatchedGame
-from batonpass.scenarios.lockstep.judge import ClientRecord, gap_around, judge_lockstep
+from batonpass.scenarios.lockstep.judge import LockstepClient, gap_around, judge_lockstep
 from batonpass.scenarios.lockstep.plan import make_lockstep_plan
 from batonpass.scenarios.lockstep.summary import SeenMove, lockstep_report
 from batonpass.scenarios.report.lockstep_page import lockstep_page
@@ -29,15 +29,15 @@ LOG = (
     SimEvent(30, TALLIED, "1", "ada 3"),
 )
 POSTED = {"1": ("ada 1", "ada 2", "ada 3"), "2": ("bob 1",)}
-Broken = Callable[[ClientRecord], ClientRecord]
+Broken = Callable[[LockstepClient], LockstepClient]
 
 
-def played(name: str, public_id: str, log: tuple[SimEvent, ...] = LOG) -> ClientRecord:
+def played(name: str, public_id: str, log: tuple[SimEvent, ...] = LOG) -> LockstepClient:
     game = WatchedGame()
     for tick in range(1, LAST + 1):
         game.step([event for event in log if event.tick == tick])
     told = tuple((tick * 0.05, tick) for tick in range(0, LAST + 1, 4))
-    return ClientRecord(
+    return LockstepClient(
         name,
         public_id,
         POSTED[public_id],
@@ -49,7 +49,7 @@ def played(name: str, public_id: str, log: tuple[SimEvent, ...] = LOG) -> Client
     )
 
 
-def good() -> list[ClientRecord]:
+def good() -> list[LockstepClient]:
     return [played("ada", "1"), played("bob", "2")]
 
 
@@ -133,7 +133,7 @@ def test_where_nothing_could_be_compared_nothing_is_good() -> None:
 
 
 def test_a_late_joiner_is_compared_from_its_snapshot_on() -> None:
-    def late(it: ClientRecord) -> ClientRecord:
+    def late(it: LockstepClient) -> LockstepClient:
         hashes = {tick: it.hashes[tick] for tick in range(20, LAST + 1)}
         return replace(it, hashes=hashes, events=[event for event in it.events if event.tick >= 20])
 
@@ -142,9 +142,9 @@ def test_a_late_joiner_is_compared_from_its_snapshot_on() -> None:
 
 def test_the_gap_is_the_longest_time_without_a_new_tick_that_touches_the_move() -> None:
     told = ((0.0, 1), (0.2, 5), (0.4, 5), (3.0, 60), (3.2, 64))
-    assert gap_around([ClientRecord("ada", told=told)], 1.0, 1.5) == [pytest.approx(2800.0)]
-    assert gap_around([ClientRecord("ada", told=told)], 3.1, 3.15) == [pytest.approx(200.0)]
-    assert gap_around([ClientRecord("ada", told=((2.0, 1), (2.2, 5)))], 1.0, 3.0) == [], "it joined after the move"
+    assert gap_around([LockstepClient("ada", told=told)], 1.0, 1.5) == [pytest.approx(2800.0)]
+    assert gap_around([LockstepClient("ada", told=told)], 3.1, 3.15) == [pytest.approx(200.0)]
+    assert gap_around([LockstepClient("ada", told=((2.0, 1), (2.2, 5)))], 1.0, 3.0) == [], "it joined after the move"
 
 
 FACTS = {"versions": {}, "seed": 7, "machine": {}, "started_at": "2026-11-29T00:00:00Z"}
