@@ -17,6 +17,7 @@ from batonpass.scenarios.bench.actors.workers import on_batonpass
 from batonpass.scenarios.bench.actors.workers.remote import measure_remote
 from batonpass.scenarios.bench.comparison import OURS, Comparison, ComparisonRow, Limit, compare
 from batonpass.scenarios.bench.comparison_table import render_comparison
+from batonpass.scenarios.bench.events.course import COURSE as EVENTS
 from batonpass.scenarios.bench.judgement import DemandVerdict
 from batonpass.scenarios.bench.link.course import COURSE as LINK
 from batonpass.scenarios.bench.machine import HostFacts
@@ -151,8 +152,10 @@ async def test_whoever_runs_here_is_measured_in_processes_of_their_own(
 def test_the_extra_names_all_peers_but_the_one_that_asks_for_an_older_trio() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = {re.split(r"[<>=]", requirement)[0] for requirement in project["optional-dependencies"]["bench"]}
-    peers = {requirement for course in (ACTORS, LINK) for peer in course.peers for requirement in peer.requirements}
-    assert named == peers - {"triotp"}
+    courses = (ACTORS, EVENTS, LINK)
+    peers = {requirement for course in courses for peer in course.peers for requirement in peer.requirements}
+    # Our own servers need FastAPI, too.
+    assert named == peers - {"triotp", "fastapi"}
 
 
 def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path) -> None:
