@@ -30,6 +30,7 @@ _POSTS_PER_CLIENT_S: Final = 4.0
 _LEAST_S: Final = 2.0
 _WARM_UP_S: Final = 1.0
 _START_S: Final = 60.0
+_TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
 _TICK: Final = re.compile(rb'"T":\s*(\d+)')
 _BODY: Final = re.compile(rb'"Body":\s*"@(\d+)"')
 _LENGTH: Final = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
@@ -77,12 +78,15 @@ class _LoadClient:
     def send(self, body: bytes) -> None:
         """Send a message, or a poll that says this."""
         if self._pushed:
-            # Masked, as RFC 6455 has it, by zeros.
-            size = struct.pack("!B", 0x80 | len(body)) if len(body) < 126 else struct.pack("!BH", 0xFE, len(body))
-            self.socket.sendall(b"\x81" + size + bytes(4) + body)
+            self._send_frame(_TEXT, body)
             return
         head = f"POST {self._path}/{self.known} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         self.socket.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def _send_frame(self, first: int, body: bytes) -> None:
+        # Masked, as RFC 6455 has it, by zeros.
+        size = bytes((0x80 | len(body),)) if len(body) < 126 else struct.pack("!BH", 0xFE, len(body))
+        self.socket.sendall(bytes((first,)) + size + bytes(4) + body)
 
     def post(self) -> bytes:
         """A body with an event that says when it was posted."""
@@ -95,8 +99,7 @@ class _LoadClient:
         self._receive()
         whole = 0
         while (text := self._next()) is not None:
-            whole += 1
-            self._look(text)
+            whole += self._look(text)
         return whole
 
     def _receive(self) -> None:
@@ -128,19 +131,23 @@ class _LoadClient:
             size = int(found[1]) if found else 0
         if len(buffer) < start + size:
             return None
-        text = bytes(buffer[start : start + size])
+        text, first = bytes(buffer[start : start + size]), buffer[0]
         del buffer[: start + size]
+        if self._pushed and first == _PING:
+            self._send_frame(_PONG, text)
         return text
 
-    def _look(self, text: bytes) -> None:
+    def _look(self, text: bytes) -> bool:
+        """Look what a text says; whether it tells a tick."""
         found = _TICK.search(text)
         if found is None:
-            return
+            return False
         now_ns = time.monotonic_ns()
         tick = int(found[1])
         self.seen.told.append((now_ns / 1e9, self.known, tick))
         self.seen.latencies_ms += [(now_ns - int(posted_ns)) / 1e6 for posted_ns in _BODY.findall(text)]
         self.known = max(self.known, tick)
+        return True
 
 
 def loaded(work: str, seconds: float, command: Sequence[str]) -> dict[str, float]:
@@ -194,6 +201,8 @@ class _Load:
             if pushed:
                 client.open_websocket()
             self._selector.register(client.socket, selectors.EVENT_READ, client)
+            # Those that are there already have to answer when they are asked whether they are.
+            self._take(0.0)
         began_s = time.monotonic()
         self._polls = [began_s + POLL_S * at / len(clients) for at in range(len(clients))]
         self._next_post_s = began_s
@@ -207,11 +216,14 @@ class _Load:
                 self._post()
             if not self._pushed:
                 self._poll(now_s)
-            for key, _ in self._selector.select(0.002):
-                client: _LoadClient = key.data
-                if whole := client.take():
-                    self.answers += whole
-                    self._waits.discard(client)
+            self._take(0.002)
+
+    def _take(self, wait_s: float) -> None:
+        for key, _ in self._selector.select(wait_s):
+            client: _LoadClient = key.data
+            if whole := client.take():
+                self.answers += whole
+                self._waits.discard(client)
 
     def _post(self) -> None:
         client = self._posters[self._turn % len(self._posters)]
