@@ -11,6 +11,7 @@ from tests.fuzz.targets import (
     for_etcd,
     for_events,
     for_homeserver,
+    for_lockstep,
     for_scenarios,
     for_simserver,
     for_tree,
@@ -29,6 +30,7 @@ _MODULES = (
     for_homeserver,
     for_simserver,
     for_events,
+    for_lockstep,
     for_scenarios,
 )
 TARGETS: dict[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}

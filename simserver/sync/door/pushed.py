@@ -18,7 +18,7 @@ _TEXTS: Final = 1_024
 _LONGEST_CHARS: Final = 16 * 1024
 
 
-class _WrittenReply(NamedTuple):
+class _CommonPart(NamedTuple):
     events: tuple[StreamEvent, ...]
     states: tuple[StateRow, ...]
     text: str
@@ -28,7 +28,7 @@ class SharedText:
     """The JSON of replies to all clients of all streams: what many of them are told is written once."""
 
     def __init__(self) -> None:
-        self._texts: Final[FifoTable[tuple[str, int, int], _WrittenReply]] = FifoTable(_TEXTS)
+        self._texts: Final[FifoTable[tuple[str, int, int], _CommonPart]] = FifoTable(_TEXTS)
         self.written = 0
         """How many texts were written; the others were there already."""
 
@@ -39,7 +39,7 @@ class SharedText:
         # Compared, for the ticks of a client that outlived its stream are other ones than those of its neighbours.
         if found is None or found.events != reply.events or found.states != reply.states:
             self.written += 1
-            found = _WrittenReply(reply.events, reply.states, write_common_part(reply))
+            found = _CommonPart(reply.events, reply.states, write_common_part(reply))
             if len(found.text) <= _LONGEST_CHARS:
                 self._texts[key] = found
         return join_reply(found.text, reply)

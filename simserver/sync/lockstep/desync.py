@@ -10,7 +10,6 @@ was not one), the draws and writes, the fields.
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -179,7 +178,7 @@ def _read_untrusted(text: str) -> dict[str, Any]:
             "acts": None if acts is None else [_read_act(row) for row in acts],
             "hashes": [(int(tick), str(hashed)) for tick, hashed in shown.get("hashes") or ()],
         }
-    except (NotCanonical, ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
+    except (NotCanonical, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise DumpRefused(f"this text is no dump of a tick: {error!r}") from error
 
 

@@ -111,7 +111,7 @@ def read_recording_untrusted(file: BinaryIO) -> StreamRecording:
         return StreamRecording(str(header["Stream"]), str(header["Incarnation"]), known, tuple(events), hashes)
     except RecordingRefused:
         raise
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise RecordingRefused(f"it is no recording: {error!r}") from error
 
 
