@@ -57,6 +57,8 @@ _WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separator
 _MAX_DIGITS: Final = 24
 # Of a body's length at most, each: 8 MiB, and six times as much if all of it is escaped.
 _WRITTEN_EVENTS: Final = 512
+# As many clients may be connected to doors of this process at one time, and more.
+_WRITTEN_OWN: Final = 1024
 
 V = TypeVar("V")
 
@@ -299,19 +301,17 @@ def _written_event(event: StreamEvent) -> str:
 
 def join_reply(common: str, reply: StreamReply) -> str:
     """The whole of a reply as JSON, given its common part."""
-    members: dict[str, Any] = {
-        "ProxyId": reply.public_id,
-        "Incarnation": reply.incarnation,
-        "Acked": reply.acked,
-        "Oldest": reply.oldest,
-    }
-    if reply.reset:
-        members["Reset"] = True
-    if reply.desync is not None:
-        members["Desync"] = _desync(reply.desync)
-    if reply.snapshot is not None:
-        members["Snapshot"] = reply.snapshot
-    return f"{common[:-1]},{_written(members)[1:]}"
+    own = _written_own(reply.public_id, reply.incarnation, reply.acked, reply.oldest)
+    reset = ',"Reset":true' if reply.reset else ""
+    desync = "" if reply.desync is None else f',"Desync":{_written(_desync(reply.desync))}'
+    snapshot = "" if reply.snapshot is None else f',"Snapshot":{reply.snapshot}'
+    return f"{common[:-1]},{own[1:-1]}{reset}{desync}{snapshot}}}"
+
+
+@lru_cache(_WRITTEN_OWN)
+def _written_own(public_id: str, incarnation: str, acked: int, oldest: int) -> str:
+    """What one client is told of itself as JSON, which is the same for many ticks."""
+    return _written({"ProxyId": public_id, "Incarnation": incarnation, "Acked": acked, "Oldest": oldest})
 
 
 def write_refusal(refusal: StreamRefusal) -> str:
