@@ -105,8 +105,9 @@ class LossyWay(httpx.AsyncBaseTransport):
     def _note(self, request: httpx.Request, answer: httpx.Response) -> None:
         if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             self.log.unavailable += 1
-        elif request.method != "POST":
-            # Snapshots and dumps may be refused: others have given theirs already.
+        elif request.method != "POST" or answer.status_code == httpx.codes.GONE:
+            # Snapshots and dumps may be refused: others have given theirs already. What a client is too far behind for
+            # was dropped, and it takes the snapshot.
             return
         elif not answer.is_success:
             self.log.refused.append(f"{answer.status_code} {answer.text[:200]}")

@@ -83,6 +83,7 @@ async def test_resets_and_refusals_of_what_clients_post_are_kept(autojump_clock:
     over = way(lambda _: rows.pop(0))
     for _ in range(3):
         await ask(over)
-    rows.append(httpx.Response(404, json={"code": "no_snapshot"}))
+    rows += [httpx.Response(404, json={"code": "no_snapshot"}), httpx.Response(410, json={"code": "history_dropped"})]
     await ask(over, "GET")
+    await ask(over)
     assert (over.log.resets, over.log.unavailable, len(over.log.refused)) == (1, 1, 1)
