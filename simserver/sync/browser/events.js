@@ -719,6 +719,8 @@ export class SimDriver {
     for (const id of removals) {
       const entity = this.#entities.get(id);
       this.#entities.delete(id);
+      // Asked for again meanwhile, by what entered or left before it: it leaves once.
+      this.#removals.delete(id);
       entity.simExit();
     }
   }

@@ -57,7 +57,7 @@ class PushedClient:
         self.known = known
 
     def first(self, reply: StreamReply) -> str:
-        """The text of the reply to its first request."""
+        """The text of a reply, as that to its first request."""
         text = self._texts.of(self._stream, 0 if reply.reset else self.known, reply)
         self.known = reply.tick
         return text
@@ -67,7 +67,6 @@ class PushedClient:
         while True:
             self._seen = await self._host.changed(self._stream, self._seen)
             reply = await self._host.reply_for(self._stream, self._private_id, self.known)
-            if reply.tick > self.known:
-                text = self._texts.of(self._stream, self.known, reply)
-                self.known = reply.tick
-                return text
+            # A reset has a lower tick than the client knows: it is told of it all the same.
+            if reply.tick > self.known or reply.reset:
+                return self.first(reply)

@@ -175,7 +175,7 @@ class StreamDoor:
             return reply
         seen = 0
         with trio.move_on_after(request.wait_s):
-            while reply.tick <= request.known:
+            while reply.tick <= request.known and not reply.reset:
                 seen = await self._host.changed(target.stream, seen)
                 reply = await self._host.reply_for(target.stream, target.private_id, request.known)
         return reply

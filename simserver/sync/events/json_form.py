@@ -270,9 +270,9 @@ def _event(value: Any) -> PostedEvent:
 
 def _hash_row(value: Any) -> tuple[int, str]:
     match value:
-        case [int(tick), str(state_hash)] if not isinstance(tick, bool):
+        case [int(tick), str(state_hash)] if not isinstance(tick, bool) and abs(tick) <= MAX_EVENT_ID:
             return tick, _state_hash(state_hash)
-    _refuse("each of Hashes is [tick, hash]", value)
+    _refuse("each of Hashes is [tick, hash], and the tick a whole number of at most 2^53-1", value)
 
 
 def _state_hash(value: str | None) -> str:

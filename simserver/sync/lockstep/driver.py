@@ -127,7 +127,7 @@ class SimDriver:
         return self._scene.generator
 
     def spawn(self, kind: type[SimEntity], **fields: Any) -> int:
-        """SyncPurpose for an entity, which is there at the end of the tick, and return its id.
+        """Ask for an entity, which is there at the end of the tick, and return its id.
 
         Raises:
             OutsideOfTick: no tick or event is under way.
@@ -137,7 +137,7 @@ class SimDriver:
         return self._scene.spawn(kind, fields)
 
     def remove(self, entity: SimEntity | int) -> None:
-        """SyncPurpose for an entity, or the one with this id, to leave at the end of the tick.
+        """Ask for an entity, or the one with this id, to leave at the end of the tick.
 
         Raises:
             OutsideOfTick: no tick or event is under way.

@@ -49,7 +49,7 @@ class Scene:
         self._removals: dict[int, None] = {}
 
     def spawn(self, kind: type[SimEntity], values: Mapping[str, Any]) -> int:
-        """SyncPurpose for an entity at the end of the tick. Returns its id."""
+        """Ask for an entity at the end of the tick. Returns its id."""
         if self._kinds.get(kind.__name__) is not kind:
             raise FieldRefused(
                 f"{kind.__name__} is not among the kinds of {type(self._sim).__name__}: add it to `kinds`"
@@ -60,7 +60,7 @@ class Scene:
         return id
 
     def remove(self, id: int) -> None:
-        """SyncPurpose for an entity to leave at the end of the tick; asking again changes nothing."""
+        """Ask for an entity to leave at the end of the tick; asking again changes nothing."""
         if id not in self.entities and all(spawned != id for spawned, *_ in self._spawns):
             raise KeyError(f"there is no entity {id} to be removed")
         self._removals[id] = None
@@ -73,7 +73,10 @@ class Scene:
             self.entities[id] = entity = kind(self._sim, self._guard, id, values)
             entity.sim_enter()
         for id in removals:
-            self.entities.pop(id).sim_exit()
+            leaving = self.entities.pop(id)
+            # Asked for again meanwhile, by what entered or left before it: it leaves once.
+            self._removals.pop(id, None)
+            leaving.sim_exit()
 
     def encoded(self) -> bytes:
         """Return the canonical bytes of the whole state; in trace mode, all of it is encoded afresh."""

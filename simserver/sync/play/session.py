@@ -1,13 +1,14 @@
 """A game that follows a stream's server over HTTP. What is asked, and what an answer does, is the follower's."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import trio
 
-from batonpass.actors.http.client import HttpClient, HttpFailed
-from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower
+from batonpass.actors.http.client import HttpAnswer, HttpClient, HttpFailed
+from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower, SyncRequest
 from batonpass.simserver.sync.lockstep.schedule import TICK_MS, Connection
 
 __all__ = ["SYNC_S", "StreamLost", "follow_stream"]
@@ -18,6 +19,8 @@ FRAME_S: Final = 0.01
 LONG_POLL_S: Final = 20.0
 # Beyond what the server was asked to wait.
 PATIENCE_S: Final = 5.0
+SENT_ON: Final = 307
+MAX_SENT_ON: Final = 4
 _MS: Final = 1000.0
 
 
@@ -27,7 +30,7 @@ class StreamLost(Exception):
 
 async def follow_stream(
     follower: StreamFollower,
-    url: str,
+    url: str | Sequence[str],
     http: HttpClient | None = None,
     *,
     sync_s: float = SYNC_S,
@@ -39,7 +42,8 @@ async def follow_stream(
 
     Args:
         follower: of the stream, with its driver.
-        url: of the server, as `http://127.0.0.1:9922`.
+        url: of the server, as `http://127.0.0.1:9922`, or of several that know the stream: the next one is asked when
+            one does not answer. Where one says that another has the stream, that one is asked from then on.
         http: what asks; by default a client of its own.
         sync_s: between two polls.
         long_poll: whether the server answers when it has something new, instead. One request is under way at a time.
@@ -52,7 +56,7 @@ async def follow_stream(
     async with AsyncExitStack() as stack:
         if http is None:
             http = await stack.enter_async_context(HttpClient())
-        session = _StreamSession(follower, url.rstrip("/"), http)
+        session = _StreamSession(follower, [url] if isinstance(url, str) else url, http)
         try:
             async with trio.open_nursery() as nursery:
                 waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
@@ -62,18 +66,26 @@ async def follow_stream(
         finally:
             with trio.move_on_after(1.0, shield=True):
                 await session.leave()
-    raise StreamLost(f"the server of the stream at {url} is lost: {session.last_said}")
+    raise StreamLost(f"the server of the stream at {session.place} is lost: {session.last_said}")
 
 
 class _StreamSession:
-    def __init__(self, follower: StreamFollower, url: str, http: HttpClient) -> None:
+    def __init__(self, follower: StreamFollower, urls: Sequence[str], http: HttpClient) -> None:
         self._follower: Final = follower
-        self._url: Final = url
+        # The first is asked.
+        self._urls: Final = deque(url.rstrip("/") for url in urls)
+        # Of the stream at the server that has it, if one was sent on.
+        self._stream_url = ""
         self._http: Final = http
         self.last_said = "it was not asked yet"
 
+    @property
+    def place(self) -> str:
+        """Where the stream is asked for."""
+        return self._stream_url or self._urls[0]
+
     async def sync_forever(self, wait_s: float, pause_s: float) -> None:
-        """SyncPurpose, and take the answer, again and again."""
+        """Sync, and take the answer, again and again."""
         while True:
             began = trio.current_time()
             was_answered = await self._sync(wait_s)
@@ -84,9 +96,7 @@ class _StreamSession:
     async def _sync(self, wait_s: float) -> bool:
         follower, request = self._follower, self._follower.next_request(wait_s=wait_s)
         try:
-            answer = await self._http.request(
-                request.method, self._url + request.path, json=request.body, timeout_s=wait_s + PATIENCE_S
-            )
+            answer = await self._asked(request, wait_s + PATIENCE_S)
             if not answer.is_success:
                 self.last_said = f"HTTP {answer.status} {answer.body[:200].decode(errors='replace')}"
                 follower.take_refusal(request, answer.status, _now_ms())
@@ -97,6 +107,24 @@ class _StreamSession:
             follower.take_failure(_now_ms())
             return False
         return True
+
+    async def _asked(self, request: SyncRequest, timeout_s: float) -> HttpAnswer:
+        """What is answered by the server that has the stream. Raises HttpFailed: none is; the next one comes then."""
+        try:
+            for _ in range(MAX_SENT_ON):
+                url = self._urls[0] + request.path
+                if self._stream_url:
+                    # The stream may have another name there.
+                    url = "/".join([self._stream_url, *request.path.split("/")[2:]])
+                answer = await self._http.request(request.method, url, json=request.body, timeout_s=timeout_s)
+                if answer.status != SENT_ON:
+                    return answer
+                self._stream_url = _stream_url_untrusted(answer)
+            raise HttpFailed("sent on and on: no server has the stream")
+        except HttpFailed:
+            self._stream_url = ""
+            self._urls.rotate(-1)
+            raise
 
     async def run_frames(self, frame_s: float, on_frame: Callable[[int], object] | None) -> None:
         """Compute ticks as they are due, until the server is lost."""
@@ -115,13 +143,24 @@ class _StreamSession:
         """Say that the client leaves; the server finds out by itself otherwise."""
         request = self._follower.leave()
         try:
-            await self._http.request(request.method, self._url + request.path, json=request.body)
+            await self._asked(request, PATIENCE_S)
         except HttpFailed as error:
             self.last_said = str(error)
 
 
 def _now_ms() -> float:
     return trio.current_time() * _MS
+
+
+def _stream_url_untrusted(answer: HttpAnswer) -> str:
+    """Where a server says that the stream is. Raises HttpFailed: it does not say so."""
+    try:
+        url = answer.json()["url"]
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{url!r:.80} is no URL")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HttpFailed(f"sent on, and not said where to: {error!r}") from error
+    return str(url).rstrip("/")
 
 
 def _json_of(body: bytes, read: Callable[[], Any]) -> Any:

@@ -134,6 +134,22 @@ export const checks = {
     assert.equal(driver.entity(entity.id), undefined);
   },
 
+  "an entity whose removal is asked for again while it leaves leaves once"() {
+    const left = [];
+    const { driver, Thing } = thing(() => {});
+    Thing.prototype.simExit = function () {
+      left.push(this.id);
+      if (this.id === 1) this.sim.remove(2);
+    };
+    driver.onTick = (tick) => {
+      if (tick === 1) driver.spawn(Thing);
+      if (tick === 2) [1, 2].forEach((id) => driver.remove(id));
+    };
+    for (let tick = 0; tick < 3; tick += 1) driver.step([]);
+    assert.deepEqual([left, driver.entities()], [[1, 2], []]);
+    driver.load(driver.save());
+  },
+
   "it asks nothing of its own before the first answer, which says the numbers that are taken"() {
     const driver = new Counting();
     const follower = new StreamFollower(driver);

@@ -256,6 +256,23 @@ async def test_a_websocket_that_comes_back_says_first_of_which_incarnation_it_kn
     assert json.loads(str(await lost.next()))["Reset"]
 
 
+async def test_who_is_reset_while_a_connection_is_open_is_told_so_though_the_tick_goes_back(
+    autojump_clock: MockClock, door: OpenDoor
+) -> None:
+    begun = await door.poll("/s/other/0")
+    client = await door.websocket("/s/me/500")
+    await client.send("{}")
+    old = json.loads(str(await client.next()))
+    assert old["T"] >= 500
+    # From now on it speaks as a new client, and so has a tick that the stream has not reached.
+    await client.send(json.dumps({"Incarnation": begun["Incarnation"]}))
+    with trio.fail_after(5):
+        while "Reset" not in (reply := json.loads(str(await client.next()))):
+            assert reply["T"] > 500
+    assert (reply["T"] < 500, [event["Type"] for event in reply["Events"]]) == (True, ["_a", "_c", "_c"])
+    assert (json.loads(str(await client.next())))["T"] == reply["T"] + 1
+
+
 async def test_a_refused_message_over_a_websocket_ends_nothing(autojump_clock: MockClock, door: OpenDoor) -> None:
     client = await door.websocket("/game/me/0")
     await client.send("{}")

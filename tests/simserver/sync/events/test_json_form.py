@@ -165,6 +165,8 @@ class TestBodies:
             '{"Hashes":[[1]]}',
             f'{{"Hashes":[[true,"{HASH}"]]}}',
             '{"Hashes":[[1,"AB"]]}',
+            f'{{"Hashes":[[{2**53},"{HASH}"]]}}',
+            f'{{"Hashes":[[{-(10**30)},"{HASH}"]]}}',
             json.dumps({"Hashes": [[1, HASH]] * 65}),
             "[" * 8_000,
             '{"Events":[{"Id":' + "9" * 8_000 + "}]}",

@@ -106,6 +106,29 @@ def test_e12_what_is_asked_for_while_entities_enter_and_leave_waits_for_the_next
     assert (yard.step([]), [crate.id for crate in yard.entities(Crate)]) == (other.step([]), [1, 3])
 
 
+@pytest.mark.parametrize("moment", ["enter", "exit"])
+def test_an_entity_whose_removal_is_asked_for_again_while_it_leaves_leaves_once(moment: str) -> None:
+    def doing(sim: Yard, now: str, entity: Crate | None) -> None:
+        if now == "reset":
+            sim.spawn(Crate)
+            sim.spawn(Crate)
+        elif now == "event":
+            sim.remove(1)
+            sim.remove(2)
+            sim.spawn(Crate)
+        elif now == moment and entity is not None and entity.id == {"enter": 3, "exit": 1}[moment]:
+            sim.remove(2)
+
+    yard = Yard(doing)
+    yard.step([RESET])
+    yard.step([SimEvent(2, "go", "1", "now")])
+    assert decode_untrusted_state(yard.snapshot())["Pending"] == ()
+    other = Yard()
+    other.restore(yard.snapshot())
+    assert yard.step([]) == other.step([])
+    assert [line for line in yard.said if line.startswith("exit")] == ["exit 1", "exit 2"]
+
+
 def test_a_reset_removes_everything_without_a_word_and_counts_ids_and_draws_anew() -> None:
     yard = yard_with_a_crate()
     yard.doing = lambda sim, moment, _: sim.spawn(Crate) if moment == "reset" else None

@@ -111,3 +111,43 @@ async def test_a_refusal_for_good_is_lost_at_once_with_what_the_server_said(
     async with HttpClient(transport=httpx.MockTransport(serving.answer)) as http:
         with trio.fail_after(5), pytest.raises(StreamLost, match="HTTP 400"):
             await follow_stream(StreamFollower(Bouncers(), "game", "me"), "http://x", http=http)
+
+
+async def test_a_client_goes_where_the_stream_is_and_to_the_next_server_when_one_is_gone(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    serving = Serving()
+    there, asked = "b", list[str]()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        asked.append(f"{host}{request.url.path}")
+        if host == "a" and there == "c":
+            raise httpx.ConnectError("no connection")
+        if host == there:
+            return await serving.answer(request)
+        return httpx.Response(307, json={"code": "elsewhere", "message": "", "url": f"http://{there}/alpha.game"})
+
+    follower = StreamFollower(Bouncers(), "game", "me")
+    async with HttpClient(transport=httpx.MockTransport(answer)) as http, trio.open_nursery() as nursery:
+        nursery.start_soon(serving.pass_time)
+        nursery.start_soon(partial(follow_stream, follower, ["http://a", "http://d"], http=http))
+        await trio.sleep(2)
+        follower.driver.send_event("throw", "5")
+        there = "c"
+        await trio.sleep(2)
+        nursery.cancel_scope.cancel()
+    assert follower.connection is Connection.HEARD
+    assert (follower.unacknowledged, follower.behind <= 4, follower.driver.tick > 60) == (0, True, True)
+    assert [event.type for event in serving.stream.log] == ["_a", "_c", "throw", "_d"]
+    assert sum(one.startswith("a/") for one in asked) == 1, "it is asked where the stream is, not what it has"
+    assert "c/alpha.game/me/0" not in asked
+
+
+@pytest.mark.parametrize("said", [{}, [], {"url": 7}, {"url": "file:///etc/passwd"}, {"url": "http://a/game"}])
+async def test_a_server_that_sends_on_to_nowhere_is_lost_after_15_s(
+    said: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    http = HttpClient(transport=httpx.MockTransport(lambda _: httpx.Response(307, json=said)))
+    with trio.fail_after(17), pytest.raises(StreamLost, match="sent on"):
+        await follow_stream(StreamFollower(Bouncers(), "game", "me"), "http://a", http=http)
