@@ -1,14 +1,15 @@
 """A game that follows a stream's server over HTTP. What is asked, and what an answer does, is the follower's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import trio
 
-from batonpass.actors.http.client import HttpClient, HttpFailed
-from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower
+from batonpass.actors.http.client import HttpAnswer, HttpClient, HttpFailed
+from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower, SyncRequest
 from batonpass.simserver.sync.lockstep.schedule import TICK_MS, Connection
+from batonpass.simserver.sync.play.doors import MAX_SENT_ON, KnownDoors
 
 __all__ = ["SYNC_S", "StreamLost", "follow_stream"]
 
@@ -19,15 +20,17 @@ LONG_POLL_S: Final = 20.0
 # Beyond what the server was asked to wait.
 PATIENCE_S: Final = 5.0
 _MS: Final = 1000.0
+_ELSEWHERE: Final = 307
+_SERVER_ERROR: Final = 500
 
 
 class StreamLost(Exception):
-    """The server has not answered for 15 s, or refuses for good; the sentence says what it answered last."""
+    """No door has answered within the follower's fault window, or one refuses for good; the sentence says how."""
 
 
 async def follow_stream(
     follower: StreamFollower,
-    url: str,
+    urls: str | Sequence[str],
     http: HttpClient | None = None,
     *,
     sync_s: float = SYNC_S,
@@ -37,9 +40,12 @@ async def follow_stream(
 ) -> None:
     """Follow a stream until this is cancelled. When it ends in any way, the server is told that the client leaves.
 
+    A door that does not have the stream says where it is, and from then on the client asks there. When one does not
+    answer, or cannot, the client asks the next one. So it follows a stream that is handed over or taken over.
+
     Args:
         follower: of the stream, with its driver.
-        url: of the server, as `http://127.0.0.1:9922`.
+        urls: of the server, as `http://127.0.0.1:9922`, or of several doors that know the stream.
         http: what asks; by default a client of its own.
         sync_s: between two polls.
         long_poll: whether the server answers when it has something new, instead. One request is under way at a time.
@@ -48,11 +54,13 @@ async def follow_stream(
 
     Raises:
         StreamLost: the server is lost. What was computed is kept: `follower.driver`.
+        ValueError: there is no URL.
     """
+    doors = KnownDoors(urls)
     async with AsyncExitStack() as stack:
         if http is None:
             http = await stack.enter_async_context(HttpClient())
-        session = _StreamSession(follower, url.rstrip("/"), http)
+        session = _StreamSession(follower, doors, http)
         try:
             async with trio.open_nursery() as nursery:
                 waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
@@ -62,13 +70,13 @@ async def follow_stream(
         finally:
             with trio.move_on_after(1.0, shield=True):
                 await session.leave()
-    raise StreamLost(f"the server of the stream at {url} is lost: {session.last_said}")
+    raise StreamLost(f"the server of the stream at {doors.names} is lost: {session.last_said}")
 
 
 class _StreamSession:
-    def __init__(self, follower: StreamFollower, url: str, http: HttpClient) -> None:
+    def __init__(self, follower: StreamFollower, doors: KnownDoors, http: HttpClient) -> None:
         self._follower: Final = follower
-        self._url: Final = url
+        self._doors: Final = doors
         self._http: Final = http
         self.last_said = "it was not asked yet"
 
@@ -84,19 +92,30 @@ class _StreamSession:
     async def _sync(self, wait_s: float) -> bool:
         follower, request = self._follower, self._follower.next_request(wait_s=wait_s)
         try:
-            answer = await self._http.request(
-                request.method, self._url + request.path, json=request.body, timeout_s=wait_s + PATIENCE_S
-            )
+            answer = await self._asked(request, wait_s + PATIENCE_S)
             if not answer.is_success:
                 self.last_said = f"HTTP {answer.status} {answer.body[:200].decode(errors='replace')}"
                 follower.take_refusal(request, answer.status, _now_ms())
+                if answer.status >= _SERVER_ERROR:
+                    self._doors.failed()
                 return False
             follower.take_answer(request, _json_of(answer.body, answer.json))
         except (HttpFailed, AnswerRefused, ValueError) as error:
             self.last_said = str(error)
             follower.take_failure(_now_ms())
+            self._doors.failed()
             return False
         return True
+
+    async def _asked(self, request: SyncRequest, timeout_s: float) -> HttpAnswer:
+        """The answer of the door that has the stream. Raises HttpFailed or ValueError: there is none."""
+        for _ in range(1 + MAX_SENT_ON):
+            url = self._doors.url_of(request.path)
+            answer = await self._http.request(request.method, url, json=request.body, timeout_s=timeout_s)
+            if answer.status != _ELSEWHERE:
+                return answer
+            self._doors.sent_on(answer.json())
+        raise HttpFailed(f"the stream is always elsewhere; {url} was asked last")
 
     async def run_frames(self, frame_s: float, on_frame: Callable[[int], object] | None) -> None:
         """Compute ticks as they are due, until the server is lost."""
@@ -115,8 +134,8 @@ class _StreamSession:
         """Say that the client leaves; the server finds out by itself otherwise."""
         request = self._follower.leave()
         try:
-            await self._http.request(request.method, self._url + request.path, json=request.body)
-        except HttpFailed as error:
+            await self._asked(request, PATIENCE_S)
+        except (HttpFailed, ValueError) as error:
             self.last_said = str(error)
 
 
