@@ -115,7 +115,7 @@ class _StreamSession:
             if answer.status != _ELSEWHERE:
                 return answer
             self._doors.sent_on(answer.json())
-        raise HttpFailed(f"the stream is always elsewhere; {url} was asked last")
+        raise HttpFailed(f"the stream is always elsewhere; {self._doors.url_of(request.path)} would be next")
 
     async def run_frames(self, frame_s: float, on_frame: Callable[[int], object] | None) -> None:
         """Compute ticks as they are due, until the server is lost."""
