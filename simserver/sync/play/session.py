@@ -1,13 +1,16 @@
 """A game that follows a stream's server over HTTP. What is asked, and what an answer does, is the follower's."""
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import trio
 
-from batonpass.actors.http.client import HttpAnswer, HttpClient, HttpFailed
-from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower, SyncRequest
+from batonpass.actors.http.client import MAX_ANSWER_BYTES, HttpAnswer, HttpClient, HttpFailed
+from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.actors.http.websocket_client import CalledWebSocket, WebSocketFailed, open_websocket
+from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower, SyncPurpose, SyncRequest
 from batonpass.simserver.sync.lockstep.schedule import TICK_MS, Connection
 from batonpass.simserver.sync.play.doors import MAX_SENT_ON, KnownDoors
 
@@ -19,6 +22,8 @@ FRAME_S: Final = 0.01
 LONG_POLL_S: Final = 20.0
 # Beyond what the server was asked to wait.
 PATIENCE_S: Final = 5.0
+# A stream that has a client ticks twenty times a second; a WebSocket that does not tell so long is given up.
+SILENCE_S: Final = 5.0
 _MS: Final = 1000.0
 _ELSEWHERE: Final = 307
 _SERVER_ERROR: Final = 500
@@ -35,6 +40,7 @@ async def follow_stream(
     *,
     sync_s: float = SYNC_S,
     long_poll: bool = False,
+    push: bool = False,
     frame_s: float = FRAME_S,
     on_frame: Callable[[int], object] | None = None,
 ) -> None:
@@ -49,6 +55,7 @@ async def follow_stream(
         http: what asks; by default a client of its own.
         sync_s: between two polls.
         long_poll: whether the server answers when it has something new, instead. One request is under way at a time.
+        push: whether the server tells each tick over a WebSocket, instead. The client polls where it cannot have one.
         frame_s: between two looks at how many ticks are due.
         on_frame: called after each look with the number of ticks that were computed.
 
@@ -64,7 +71,10 @@ async def follow_stream(
         try:
             async with trio.open_nursery() as nursery:
                 waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
-                nursery.start_soon(session.sync_forever, *waits)
+                if push:
+                    nursery.start_soon(session.listen_forever)
+                else:
+                    nursery.start_soon(session.sync_forever, *waits)
                 await session.run_frames(frame_s, on_frame)
                 nursery.cancel_scope.cancel()
         finally:
@@ -78,19 +88,76 @@ class _StreamSession:
         self._follower: Final = follower
         self._doors: Final = doors
         self._http: Final = http
+        self._asked_last: SyncRequest | None = None
         self.last_said = "it was not asked yet"
 
     async def sync_forever(self, wait_s: float, pause_s: float) -> None:
         """SyncPurpose, and take the answer, again and again."""
         while True:
             began = trio.current_time()
-            was_answered = await self._sync(wait_s)
+            was_answered = await self._sync(self._follower.next_request(wait_s=wait_s), wait_s)
             # Who failed is not asked at once again, and neither is a server that does not wait.
             least_s = pause_s if was_answered and pause_s else SYNC_S if not was_answered else FRAME_S
             await trio.sleep(max(0.0, began + least_s - trio.current_time()))
 
-    async def _sync(self, wait_s: float) -> bool:
-        follower, request = self._follower, self._follower.next_request(wait_s=wait_s)
+    async def listen_forever(self) -> None:
+        """Be told over a WebSocket, and poll once after each: the poll finds the stream, and hears what was refused."""
+        while True:
+            began, request = trio.current_time(), self._follower.next_request()
+            if await self._sync(request) and request.ask is SyncPurpose.SYNC:
+                await self._be_told(self._follower.next_request())
+            await trio.sleep(max(0.0, began + SYNC_S - trio.current_time()))
+
+    async def _be_told(self, first: SyncRequest) -> None:
+        """Ask for this over a WebSocket, and take what the door tells there until one of them gives up."""
+        if first.ask is not SyncPurpose.SYNC:
+            await self._sync(first)
+            return
+        try:
+            url = self._doors.url_of(first.path)
+            async with open_websocket(url, max_bytes=MAX_ANSWER_BYTES, open_s=PATIENCE_S) as socket:
+                await socket.send(json.dumps(first.body))
+                self._asked_last = first
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._tell_forever, socket)
+                    self.last_said = await self._hear(socket)
+                    nursery.cancel_scope.cancel()
+        except (WebSocketFailed, ValueError) as error:
+            self.last_said = str(error)
+
+    async def _hear(self, socket: CalledWebSocket) -> str:
+        """Take replies until there is no other, or another than is expected; why."""
+        follower = self._follower
+        try:
+            while True:
+                with trio.fail_after(SILENCE_S):
+                    reply = read_json_untrusted((await socket.receive()).encode())
+                if "code" in reply:
+                    return f"the door refuses: {reply!r:.200}"
+                follower.take_push(reply, self._asked_last)
+                if reply["T"] != follower.known:
+                    return "the door tells of another history"
+        except trio.TooSlowError:
+            return f"the door said nothing for {SILENCE_S:g} s"
+        except (WebSocketFailed, ValueError, TypeError) as error:
+            return str(error)
+
+    async def _tell_forever(self, socket: CalledWebSocket) -> None:
+        """Say five times a second what there is to say, over the WebSocket if it is a sync."""
+        try:
+            while True:
+                await trio.sleep(SYNC_S)
+                request = self._follower.next_request()
+                if request.ask is SyncPurpose.SYNC:
+                    await socket.send(json.dumps(request.body))
+                    self._asked_last = request
+                else:
+                    await self._sync(request)
+        except WebSocketFailed:
+            return  # as the other task will notice
+
+    async def _sync(self, request: SyncRequest, wait_s: float = 0.0) -> bool:
+        follower = self._follower
         try:
             answer = await self._asked(request, wait_s + PATIENCE_S)
             if not answer.is_success:

@@ -38,9 +38,9 @@ class Player(Fireflies):
         self.steered = 0
         self.steers = True
 
-    async def play(self, doors: list[str], *, long_poll: bool) -> None:
+    async def play(self, doors: list[str], *, push: bool) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(follow_stream, self.follower, doors, long_poll=long_poll))
+            nursery.start_soon(partial(follow_stream, self.follower, doors, push=push))
             while self.steers:
                 self.send_event("steer", way(self.steered))
                 self.steered += 1
@@ -184,8 +184,8 @@ async def test_a_stream_is_handed_over_and_taken_over_while_clients_play_and_no_
         ada, bob = Client("ada", doors, http), Client("bob", doors[::-1], http)
         cy, dan = Player("cy"), Player("dan")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(cy.play, doors, long_poll=False))
-            nursery.start_soon(partial(dan.play, doors[::-1], long_poll=True))
+            nursery.start_soon(partial(cy.play, doors, push=False))
+            nursery.start_soon(partial(dan.play, doors[::-1], push=True))
             await in_play(cy, dan)
             async with playing(running, ada, bob):
                 await trio.sleep(1.0)
