@@ -1137,6 +1137,7 @@ const LONGEST_RETRY_MS = 8_000;
 const LOST_AFTER_MS = 15_000;
 const JUMP_AFTER_TICKS = 1200;
 const POLLS_BEFORE_WEBSOCKET = 300; // a minute of them
+const MAX_SENT_ON = 4; // in a row, without an answer
 
 /** A refusal by the server: `code` is for programs. */
 export class StreamRefused extends SimError {
@@ -1149,17 +1150,70 @@ export class StreamRefused extends SimError {
   }
 }
 
+/** Where a stream is: at one of several doors, or where one of them has sent the client on. */
+class KnownDoors {
+  #urls;
+  #stream;
+  #at = 0;
+  #streamUrl = null;
+  #sentOn = 0;
+
+  constructor(servers, stream) {
+    this.#urls = [servers].flat().map((url) => new URL(url).href.replace(/\/*$/, "/"));
+    if (this.#urls.length === 0) throw new SimError("server: give the address of one door at least");
+    this.#stream = encodeURIComponent(stream);
+  }
+
+  get count() {
+    return this.#urls.length;
+  }
+
+  /** Where what these parts of a path name is asked for: they are what comes behind the name of the stream. */
+  address(...parts) {
+    const streamUrl = this.#streamUrl ?? this.#urls[this.#at] + this.#stream;
+    return new URL([streamUrl, ...parts.map(encodeURIComponent)].join("/"));
+  }
+
+  /** A door says that the stream is there: it is asked for there from now on. @throws {Error} sent on and on */
+  sentOn(url) {
+    if (!/^https?:\/\/[^/]/.test(url)) throw new Error(`the door sends this client on to ${url}, which is no address`);
+    if (++this.#sentOn > MAX_SENT_ON) throw new Error(`the stream is always elsewhere; ${this.address()} was asked last`);
+    this.#streamUrl = url.replace(/\/+$/, "");
+    const known = this.#urls.findIndex((door) => this.#streamUrl.startsWith(door));
+    if (known >= 0) this.#at = known;
+  }
+
+  /** A fetch for these parts of a path was sent on, and answered from `url`. */
+  answeredFrom(url, parts) {
+    const rest = ["", ...parts.map(encodeURIComponent)].join("/");
+    if (url.endsWith(rest)) this.sentOn(url.slice(0, -rest.length));
+  }
+
+  answered() {
+    this.#sentOn = 0;
+  }
+
+  /** The door that was asked does not answer, or cannot: the next one is asked. */
+  failed() {
+    this.#streamUrl = null;
+    this.#sentOn = 0;
+    this.#at = (this.#at + 1) % this.#urls.length;
+  }
+}
+
 /** What asking again does not change. */
 const FINAL = ["bad_path", "bad_number", "bad_body", "reserved_type", "body_too_large"];
 
 /**
- * Keeps a driver at a stream: by WebSocket, or by long polls where there is none. It connects again by itself.
+ * Keeps a driver at a stream: by WebSocket, or by long polls where there is none. It connects again by itself, and goes
+ * where the stream goes: a door that does not have it says where it is, and when one does not answer, the next is asked.
  *
  * Call `play(performance.now())` for each picture. A page that is not shown draws none: answers of the server play as well,
  * and a machine that slept catches up, or jumps by a snapshot when it is more than `jumpAfter` ticks behind.
  */
 export class StreamClient extends EventTarget {
   #options;
+  #doors;
   #follower;
   #driver;
   #isStopped = false;
@@ -1174,7 +1228,8 @@ export class StreamClient extends EventTarget {
 
   /**
    * @param {object} options
-   * @param {string | URL} options.server the address under which streams are, as `http://host:9922/`
+   * @param {string | URL | (string | URL)[]} options.server the address under which streams are, as `http://host:9922/`,
+   *   or those of several doors that know the stream
    * @param {string} options.stream its name
    * @param {string} options.privateId this client's own secret name
    * @param {SimDriver} options.driver the game
@@ -1185,6 +1240,7 @@ export class StreamClient extends EventTarget {
   constructor(options) {
     super();
     this.#options = { tolerance: 4, jumpAfter: JUMP_AFTER_TICKS, useWebSocket: true, ...options };
+    this.#doors = new KnownDoors(options.server, options.stream);
     this.#driver = options.driver;
     this.#follower = new StreamFollower(options.driver, { tolerance: this.#options.tolerance });
     /** @type {"connecting" | "websocket" | "polling" | "lost" | "refused" | "failed" | "stopped"} */
@@ -1227,6 +1283,8 @@ export class StreamClient extends EventTarget {
         }
       } catch (error) {
         if (this.#isStopped) break;
+        // A door that does not answer at all says nothing of WebSockets.
+        if (!(error instanceof StreamRefused)) mayUseWebSocket = this.#options.useWebSocket;
         if (!(await this.#recovers(error))) return;
       }
     }
@@ -1251,9 +1309,11 @@ export class StreamClient extends EventTarget {
       this.#become("failed");
       return false;
     }
+    if (!(error instanceof StreamRefused) || error.code === "unavailable") this.#doors.failed();
     const isLost = performance.now() - this.#heardAt > LOST_AFTER_MS;
     this.#become(isLost ? "lost" : "connecting");
-    const longest = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures++);
+    const rounds = Math.floor(this.#failures++ / this.#doors.count);
+    const longest = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** rounds);
     await this.#sleep(longest * (0.5 + Math.random() / 2));
     return !this.#isStopped;
   }
@@ -1264,7 +1324,7 @@ export class StreamClient extends EventTarget {
     this.#isStopped = true;
     this.#socket?.close();
     this.#stop.abort();
-    fetch(this.#address(""), { method: "DELETE", keepalive: true }).catch(() => {});
+    fetch(this.#doors.address(this.#options.privateId), { method: "DELETE", keepalive: true }).catch(() => {});
     this.#become("stopped");
   }
 
@@ -1300,12 +1360,6 @@ export class StreamClient extends EventTarget {
     this.dispatchEvent(new Event("state"));
   }
 
-  #address(known) {
-    const { server, stream, privateId } = this.#options;
-    const path = [stream, privateId, known].filter((part) => part !== "").map(encodeURIComponent).join("/");
-    return new URL(path, server);
-  }
-
   #sleep(ms) {
     const { signal } = this.#stop;
     return new Promise((resolve) => {
@@ -1319,9 +1373,11 @@ export class StreamClient extends EventTarget {
     });
   }
 
-  async #ask(address, options = {}) {
+  /** Ask for what is under `parts` of a path, behind the stream's name. */
+  async #ask(parts, options = {}) {
     const signal = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(ANSWER_MS)]);
-    const answer = await fetch(address, { ...options, signal });
+    const answer = await fetch(this.#doors.address(...parts), { ...options, signal });
+    if (answer.redirected) this.#doors.answeredFrom(answer.url, parts);
     if (!answer.ok) throw await refusal(answer);
     return answer.json();
   }
@@ -1330,7 +1386,7 @@ export class StreamClient extends EventTarget {
     const began = performance.now();
     const body = { ...this.#follower.request(true), Wait: POLL_WAIT_S };
     try {
-      const reply = await this.#ask(this.#address(this.#follower.known), { method: "POST", body: JSON.stringify(body) });
+      const reply = await this.#ask([this.#options.privateId, this.#follower.known], { method: "POST", body: JSON.stringify(body) });
       this.#become("polling");
       this.#take(reply);
     } catch (error) {
@@ -1341,7 +1397,7 @@ export class StreamClient extends EventTarget {
 
   /** Talk over a WebSocket until it ends. @returns {Promise<boolean>} whether there are WebSockets here at all */
   async #talk() {
-    const address = this.#address(this.#follower.known);
+    const address = this.#doors.address(this.#options.privateId, this.#follower.known);
     address.protocol = address.protocol.replace("http", "ws");
     const socket = new WebSocket(address);
     this.#socket = socket;
@@ -1360,11 +1416,17 @@ export class StreamClient extends EventTarget {
           wait(SILENCE_MS);
           try {
             const reply = JSON.parse(data);
+            hasAnswered = true;
+            if (reply.code === "elsewhere") {
+              clearTimeout(silence);
+              this.#doors.sentOn(reply.url);
+              resolve();
+              return;
+            }
             if (typeof reply.code === "string") {
               this.#holdOrThrow(new StreamRefused(0, reply.code, reply.message));
               return;
             }
-            hasAnswered = true;
             this.#become("websocket");
             if (this.#take(reply) === "stale") resolve();
             else if (performance.now() - this.#toldAt >= POLL_MS) this.#tell(performance.now());
@@ -1396,6 +1458,7 @@ export class StreamClient extends EventTarget {
     const outcome = this.#follower.receive(reply);
     this.#heardAt = performance.now();
     this.#failures = 0;
+    this.#doors.answered();
     this.error = null;
     if (reply.Desync) this.#report(reply.Desync);
     const canJump = Number.isSafeInteger(reply.Snapshot) && reply.Snapshot > this.#driver.tick;
@@ -1409,7 +1472,7 @@ export class StreamClient extends EventTarget {
     if (this.#isFetching) return;
     this.#isFetching = true;
     try {
-      const snapshot = await this.#ask(new URL(`${encodeURIComponent(this.#options.stream)}/snapshot`, this.#options.server));
+      const snapshot = await this.#ask(["snapshot"]);
       this.#follower.jump(snapshot);
     } catch (error) {
       if (!(error instanceof StreamRefused && error.status === 404)) throw error;
@@ -1425,9 +1488,7 @@ export class StreamClient extends EventTarget {
     if (!body) return;
     this.desync = desync;
     this.#dumped.add(desync.T);
-    const address = this.#address("");
-    address.pathname += `/desync/${desync.T}`;
-    this.#ask(address, { method: "PUT", body }).catch((error) => (this.error = error));
+    this.#ask([this.#options.privateId, "desync", desync.T], { method: "PUT", body }).catch((error) => (this.error = error));
     this.dispatchEvent(new Event("desync"));
   }
 }

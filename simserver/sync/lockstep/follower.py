@@ -235,13 +235,15 @@ class StreamFollower:
         """Take note that a request had no answer that could be used."""
         self._window.fault(now_ms)
 
-    def take_push(self, answer: Any) -> None:
+    def take_push(self, answer: Any, asked: SyncRequest | None = None) -> None:
         """Take a reply that the server sent of its own accord, over a connection that keeps order.
+
+        `asked` is the last sync that was sent over that connection: what it told is not told again.
 
         Raises:
             AnswerRefused: it is not of the protocol's form.
         """
-        self._take_sync(answer, None)
+        self._take_sync(answer, None if asked is None else asked.body)
         self._window.heard()
 
     # Syncs

@@ -1,15 +1,18 @@
 """A game that follows a stream's server over HTTP. What is asked, and what an answer does, is the follower's."""
 
-from collections import deque
+import json
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import trio
 
-from batonpass.actors.http.client import HttpAnswer, HttpClient, HttpFailed
-from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower, SyncRequest
+from batonpass.actors.http.client import MAX_ANSWER_BYTES, HttpAnswer, HttpClient, HttpFailed
+from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.actors.http.websocket_client import CalledWebSocket, WebSocketFailed, open_websocket
+from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower, SyncPurpose, SyncRequest
 from batonpass.simserver.sync.lockstep.schedule import TICK_MS, Connection
+from batonpass.simserver.sync.play.doors import MAX_SENT_ON, KnownDoors
 
 __all__ = ["SYNC_S", "StreamLost", "follow_stream"]
 
@@ -19,112 +22,167 @@ FRAME_S: Final = 0.01
 LONG_POLL_S: Final = 20.0
 # Beyond what the server was asked to wait.
 PATIENCE_S: Final = 5.0
-SENT_ON: Final = 307
-MAX_SENT_ON: Final = 4
+# A stream that has a client ticks twenty times a second; a WebSocket that does not tell so long is given up.
+SILENCE_S: Final = 5.0
 _MS: Final = 1000.0
+_ELSEWHERE: Final = 307
+_SERVER_ERROR: Final = 500
 
 
 class StreamLost(Exception):
-    """The server has not answered for 15 s, or refuses for good; the sentence says what it answered last."""
+    """No door has answered within the follower's fault window, or one refuses for good; the sentence says how."""
 
 
 async def follow_stream(
     follower: StreamFollower,
-    url: str | Sequence[str],
+    urls: str | Sequence[str],
     http: HttpClient | None = None,
     *,
     sync_s: float = SYNC_S,
     long_poll: bool = False,
+    push: bool = False,
     frame_s: float = FRAME_S,
     on_frame: Callable[[int], object] | None = None,
 ) -> None:
     """Follow a stream until this is cancelled. When it ends in any way, the server is told that the client leaves.
 
+    A door that does not have the stream says where it is, and from then on the client asks there. When one does not
+    answer, or cannot, the client asks the next one. So it follows a stream that is handed over or taken over.
+
     Args:
         follower: of the stream, with its driver.
-        url: of the server, as `http://127.0.0.1:9922`, or of several that know the stream: the next one is asked when
-            one does not answer. Where one says that another has the stream, that one is asked from then on.
+        urls: of the server, as `http://127.0.0.1:9922`, or of several doors that know the stream.
         http: what asks; by default a client of its own.
         sync_s: between two polls.
         long_poll: whether the server answers when it has something new, instead. One request is under way at a time.
+        push: whether the server tells each tick over a WebSocket, instead. The client polls where it cannot have one.
         frame_s: between two looks at how many ticks are due.
         on_frame: called after each look with the number of ticks that were computed.
 
     Raises:
         StreamLost: the server is lost. What was computed is kept: `follower.driver`.
+        ValueError: there is no URL.
     """
+    doors = KnownDoors(urls)
     async with AsyncExitStack() as stack:
         if http is None:
             http = await stack.enter_async_context(HttpClient())
-        session = _StreamSession(follower, [url] if isinstance(url, str) else url, http)
+        session = _StreamSession(follower, doors, http)
         try:
             async with trio.open_nursery() as nursery:
                 waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
-                nursery.start_soon(session.sync_forever, *waits)
+                if push:
+                    nursery.start_soon(session.listen_forever)
+                else:
+                    nursery.start_soon(session.sync_forever, *waits)
                 await session.run_frames(frame_s, on_frame)
                 nursery.cancel_scope.cancel()
         finally:
             with trio.move_on_after(1.0, shield=True):
                 await session.leave()
-    raise StreamLost(f"the server of the stream at {session.place} is lost: {session.last_said}")
+    raise StreamLost(f"the server of the stream at {doors.names} is lost: {session.last_said}")
 
 
 class _StreamSession:
-    def __init__(self, follower: StreamFollower, urls: Sequence[str], http: HttpClient) -> None:
+    def __init__(self, follower: StreamFollower, doors: KnownDoors, http: HttpClient) -> None:
         self._follower: Final = follower
-        # The first is asked.
-        self._urls: Final = deque(url.rstrip("/") for url in urls)
-        # Of the stream at the server that has it, if one was sent on.
-        self._stream_url = ""
+        self._doors: Final = doors
         self._http: Final = http
+        self._asked_last: SyncRequest | None = None
         self.last_said = "it was not asked yet"
 
-    @property
-    def place(self) -> str:
-        """Where the stream is asked for."""
-        return self._stream_url or self._urls[0]
-
     async def sync_forever(self, wait_s: float, pause_s: float) -> None:
-        """Sync, and take the answer, again and again."""
+        """SyncPurpose, and take the answer, again and again."""
         while True:
             began = trio.current_time()
-            was_answered = await self._sync(wait_s)
+            was_answered = await self._sync(self._follower.next_request(wait_s=wait_s), wait_s)
             # Who failed is not asked at once again, and neither is a server that does not wait.
             least_s = pause_s if was_answered and pause_s else SYNC_S if not was_answered else FRAME_S
             await trio.sleep(max(0.0, began + least_s - trio.current_time()))
 
-    async def _sync(self, wait_s: float) -> bool:
-        follower, request = self._follower, self._follower.next_request(wait_s=wait_s)
+    async def listen_forever(self) -> None:
+        """Be told over a WebSocket, and poll once after each: the poll finds the stream, and hears what was refused."""
+        while True:
+            began, request = trio.current_time(), self._follower.next_request()
+            if await self._sync(request) and request.ask is SyncPurpose.SYNC:
+                await self._be_told(self._follower.next_request())
+            await trio.sleep(max(0.0, began + SYNC_S - trio.current_time()))
+
+    async def _be_told(self, first: SyncRequest) -> None:
+        """Ask for this over a WebSocket, and take what the door tells there until one of them gives up."""
+        if first.ask is not SyncPurpose.SYNC:
+            await self._sync(first)
+            return
+        try:
+            url = self._doors.url_of(first.path)
+            async with open_websocket(url, max_bytes=MAX_ANSWER_BYTES, open_s=PATIENCE_S) as socket:
+                await socket.send(json.dumps(first.body))
+                self._asked_last = first
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._tell_forever, socket)
+                    self.last_said = await self._hear(socket)
+                    nursery.cancel_scope.cancel()
+        except (WebSocketFailed, ValueError) as error:
+            self.last_said = str(error)
+
+    async def _hear(self, socket: CalledWebSocket) -> str:
+        """Take replies until there is no other, or another than is expected; why."""
+        follower = self._follower
+        try:
+            while True:
+                with trio.fail_after(SILENCE_S):
+                    reply = read_json_untrusted((await socket.receive()).encode())
+                if "code" in reply:
+                    return f"the door refuses: {reply!r:.200}"
+                follower.take_push(reply, self._asked_last)
+                if reply["T"] != follower.known:
+                    return "the door tells of another history"
+        except trio.TooSlowError:
+            return f"the door said nothing for {SILENCE_S:g} s"
+        except (WebSocketFailed, ValueError, TypeError) as error:
+            return str(error)
+
+    async def _tell_forever(self, socket: CalledWebSocket) -> None:
+        """Say five times a second what there is to say, over the WebSocket if it is a sync."""
+        try:
+            while True:
+                await trio.sleep(SYNC_S)
+                request = self._follower.next_request()
+                if request.ask is SyncPurpose.SYNC:
+                    await socket.send(json.dumps(request.body))
+                    self._asked_last = request
+                else:
+                    await self._sync(request)
+        except WebSocketFailed:
+            return  # as the other task will notice
+
+    async def _sync(self, request: SyncRequest, wait_s: float = 0.0) -> bool:
+        follower = self._follower
         try:
             answer = await self._asked(request, wait_s + PATIENCE_S)
             if not answer.is_success:
                 self.last_said = f"HTTP {answer.status} {answer.body[:200].decode(errors='replace')}"
                 follower.take_refusal(request, answer.status, _now_ms())
+                if answer.status >= _SERVER_ERROR:
+                    self._doors.failed()
                 return False
             follower.take_answer(request, _json_of(answer.body, answer.json))
         except (HttpFailed, AnswerRefused, ValueError) as error:
             self.last_said = str(error)
             follower.take_failure(_now_ms())
+            self._doors.failed()
             return False
         return True
 
     async def _asked(self, request: SyncRequest, timeout_s: float) -> HttpAnswer:
-        """What is answered by the server that has the stream. Raises HttpFailed: none is; the next one comes then."""
-        try:
-            for _ in range(MAX_SENT_ON):
-                url = self._urls[0] + request.path
-                if self._stream_url:
-                    # The stream may have another name there.
-                    url = "/".join([self._stream_url, *request.path.split("/")[2:]])
-                answer = await self._http.request(request.method, url, json=request.body, timeout_s=timeout_s)
-                if answer.status != SENT_ON:
-                    return answer
-                self._stream_url = _stream_url_untrusted(answer)
-            raise HttpFailed("sent on and on: no server has the stream")
-        except HttpFailed:
-            self._stream_url = ""
-            self._urls.rotate(-1)
-            raise
+        """The answer of the door that has the stream. Raises HttpFailed or ValueError: there is none."""
+        for _ in range(1 + MAX_SENT_ON):
+            url = self._doors.url_of(request.path)
+            answer = await self._http.request(request.method, url, json=request.body, timeout_s=timeout_s)
+            if answer.status != _ELSEWHERE:
+                return answer
+            self._doors.sent_on(answer.json())
+        raise HttpFailed(f"the stream is always elsewhere; {self._doors.url_of(request.path)} would be next")
 
     async def run_frames(self, frame_s: float, on_frame: Callable[[int], object] | None) -> None:
         """Compute ticks as they are due, until the server is lost."""
@@ -144,23 +202,12 @@ class _StreamSession:
         request = self._follower.leave()
         try:
             await self._asked(request, PATIENCE_S)
-        except HttpFailed as error:
+        except (HttpFailed, ValueError) as error:
             self.last_said = str(error)
 
 
 def _now_ms() -> float:
     return trio.current_time() * _MS
-
-
-def _stream_url_untrusted(answer: HttpAnswer) -> str:
-    """Where a server says that the stream is. Raises HttpFailed: it does not say so."""
-    try:
-        url = answer.json()["url"]
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"{url!r:.80} is no URL")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise HttpFailed(f"sent on, and not said where to: {error!r}") from error
-    return str(url).rstrip("/")
 
 
 def _json_of(body: bytes, read: Callable[[], Any]) -> Any:

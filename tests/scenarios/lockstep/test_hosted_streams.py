@@ -3,19 +3,80 @@
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 import trio
 
+from batonpass.simserver.sync.browser.fireflies import Boat, Fireflies
 from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
+from batonpass.simserver.sync.lockstep.follower import StreamFollower
+from batonpass.simserver.sync.play.session import follow_stream
 from tests.scenarios.cluster.test_failover import World, world
 from tests.scenarios.cluster.test_leases import answer
 
 pytestmark = pytest.mark.timeout(240)
 
 GAME = "alpha.stream-game"
+# More ticks than the test may take, and longer than it may take.
+KEPT_TICKS = 10_000
+PATIENCE_MS = 240_000
+
+
+def way(number: int) -> str:
+    return f"{number % 17 - 8} {number % 7 - 3}"
+
+
+class Player(Fireflies):
+    """A game that keeps its events, follows the stream by itself, and steers its boat about."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(kept_ticks=KEPT_TICKS)
+        self.follower = StreamFollower(self, "game", name, fault_window_ms=PATIENCE_MS)
+        self.steered = 0
+        self.steers = True
+
+    async def play(self, doors: list[str], *, push: bool) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(follow_stream, self.follower, doors, push=push))
+            while self.steers:
+                self.send_event("steer", way(self.steered))
+                self.steered += 1
+                await trio.sleep(0.3)
+
+    @property
+    def hashes(self) -> dict[int, str]:
+        return {record.tick: record.hash for record in self.records()}
+
+    def has_steered(self) -> list[str]:
+        """What came back of what it posted."""
+        events = [event for record in self.records() for event in record.events]
+        return [event.body for event in events if event.origin == self.follower.public_id]
+
+
+async def in_play(*games: Player) -> None:
+    """All of them have come, and have a boat."""
+    while any(len(game.entities(Boat)) < len(games) for game in games):  # noqa: ASYNC110 — servers are waited for
+        await trio.sleep(0.1)
+
+
+async def all_games_are_equal(*games: Player) -> None:
+    """At every tick that all have computed, after all that was posted has come back."""
+    for game in games:
+        game.steers = False
+        while len(game.has_steered()) < game.steered:  # noqa: ASYNC110 — servers are waited for
+            await trio.sleep(0.1)
+    last = min(game.tick for game in games)
+    first, *others = [game.hashes for game in games]
+    for other in others:
+        common = first.keys() & other.keys()
+        assert common >= set(range(1, last + 1)), "neither began anew, nor jumped"
+        assert {tick: first[tick] for tick in common} == {tick: other[tick] for tick in common}
+    for game in games:
+        assert game.has_steered() == [way(at) for at in range(game.steered)], "none lost, none twice, in order"
+        assert game.follower.desync is None
 
 
 class Client:
@@ -121,11 +182,18 @@ async def test_a_stream_is_handed_over_and_taken_over_while_clients_play_and_no_
         stream = {"id": GAME, "kind": "stream", "spawner": "alpha.ada", "server": "alpha.s1", "params": params}
         await running.client.call("alpha", "POST", "/v1/entities", stream)
         ada, bob = Client("ada", doors, http), Client("bob", doors[::-1], http)
-        async with playing(running, ada, bob):
-            await trio.sleep(1.0)
-            await running.client.call("alpha", "POST", f"/v1/entities/{GAME}/transfers", {"to": "alpha.s2"})
-            await both_ask(doors[1], ada, bob)
-            await running.cluster.kill("alpha.s2")
-            await both_ask(doors[0], ada, bob)
-        await all_have_all(ada, bob)
+        cy, dan = Player("cy"), Player("dan")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(cy.play, doors, push=False))
+            nursery.start_soon(partial(dan.play, doors[::-1], push=True))
+            await in_play(cy, dan)
+            async with playing(running, ada, bob):
+                await trio.sleep(1.0)
+                await running.client.call("alpha", "POST", f"/v1/entities/{GAME}/transfers", {"to": "alpha.s2"})
+                await both_ask(doors[1], ada, bob)
+                await running.cluster.kill("alpha.s2")
+                await both_ask(doors[0], ada, bob)
+            await all_have_all(ada, bob)
+            await all_games_are_equal(cy, dan)
+            nursery.cancel_scope.cancel()
         assert ada.servers == [doors[0], doors[1], doors[0]]

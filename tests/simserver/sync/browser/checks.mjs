@@ -53,16 +53,45 @@ function snapshotAt(ticks, Incarnation = ONE) {
 function playServer(answers) {
   const asked = [];
   globalThis.fetch = async (address, { method = "GET", body } = {}) => {
-    const path = new URL(address).pathname;
-    asked.push({ method, path, body: body && JSON.parse(body) });
+    const { host, pathname: path } = new URL(address);
+    asked.push({ method, host, path, body: body && JSON.parse(body) });
     if (path.endsWith("/snapshot")) return new Response(JSON.stringify({ code: "no_snapshot", message: "none" }), { status: 404 });
     if (method === "DELETE") return new Response("{}");
     const answer = answers.shift();
     if (answer === undefined) return new Promise(() => {});
     if (answer instanceof Error) throw answer;
-    return new Response(JSON.stringify(answer.reply ?? answer), { status: answer.status ?? 200 });
+    const response = new Response(JSON.stringify(answer.reply ?? answer), { status: answer.status ?? 200 });
+    // As of a fetch that followed a redirection.
+    if (answer.from) Object.defineProperties(response, { url: { value: answer.from }, redirected: { value: true } });
+    return response;
   };
   return asked;
+}
+
+/** WebSockets that open at once; what they were sent is kept, and `say` lets the server speak on one. */
+function playSockets() {
+  const sockets = [];
+  globalThis.WebSocket = class {
+    readyState = 1;
+    sent = [];
+
+    constructor(address) {
+      this.address = String(address);
+      sockets.push(this);
+      setTimeout(() => this.onopen());
+    }
+
+    send(text) {
+      this.sent.push(JSON.parse(text));
+    }
+
+    say(answer) {
+      this.onmessage?.({ data: JSON.stringify(answer) });
+    }
+
+    close() {}
+  };
+  return sockets;
 }
 
 const client = (driver, more = {}) =>
@@ -286,7 +315,7 @@ export const checks = {
     assert.deepEqual(polls.map((one) => one.path), ["/a%20game/me/0", "/a%20game/me/1", "/a%20game/me/1", "/a%20game/me/1", "/a%20game/me/2"].slice(0, polls.length));
     assert.deepEqual(polls.slice(1, 4).map((one) => types(one.body)), [["jump 1"], ["jump 1"], ["jump 1"]]);
     assert.ok(polls.slice(1).every((one) => one.body.Wait > 0));
-    assert.deepEqual(asked.at(-1), { method: "DELETE", path: "/a%20game/me", body: undefined });
+    assert.deepEqual(asked.at(-1), { method: "DELETE", host: "stream.test", path: "/a%20game/me", body: undefined });
   },
 
   async "events that are too many for now are held back, and nothing else is"() {
@@ -349,40 +378,100 @@ export const checks = {
   },
 
   async "a WebSocket that broke is opened again, and tells again what was not acknowledged"() {
-    const sockets = [];
-    globalThis.WebSocket = class {
-      readyState = 1;
-      sent = [];
-
-      constructor(address) {
-        this.path = new URL(address).pathname;
-        sockets.push(this);
-        setTimeout(() => this.onopen());
-      }
-
-      send(text) {
-        this.sent.push(JSON.parse(text));
-      }
-
-      close() {}
-    };
+    const sockets = playSockets();
     playServer([]);
     const player = client(new Counting(), { useWebSocket: true });
     player.start();
     await until(() => sockets.length === 1 && sockets[0].sent.length === 1);
-    const say = (socket, answer) => socket.onmessage({ data: JSON.stringify(answer) });
-    say(sockets[0], reply(3, { Events: [first] }));
+    sockets[0].say(reply(3, { Events: [first] }));
     assert.equal(player.state, "websocket");
     player.sendEvent("jump");
     player.sendEvent("duck");
     assert.deepEqual(sockets[0].sent.slice(1).map(types), [["jump 1"], ["duck 2"]]);
-    say(sockets[0], reply(4, { Acked: 1 }));
+    sockets[0].say(reply(4, { Acked: 1 }));
     sockets[0].onclose();
     await until(() => sockets.length === 2 && sockets[1].sent.length === 1);
-    assert.equal(sockets[1].path, "/a%20game/me/4");
+    assert.equal(sockets[1].address, "ws://stream.test/a%20game/me/4");
     assert.deepEqual(types(sockets[1].sent[0]), ["duck 2"]);
     player.stop();
     assert.equal(player.state, "stopped");
+  },
+
+  async "where a WebSocket is sent on, it is opened at once, with what was not acknowledged"() {
+    const sockets = playSockets();
+    const asked = playServer([]);
+    const player = client(new Counting(), { useWebSocket: true });
+    player.start();
+    await until(() => sockets.length === 1 && sockets[0].sent.length === 1);
+    sockets[0].say(reply(3, { Events: [first] }));
+    player.sendEvent("jump");
+    sockets[0].say({ code: "elsewhere", message: "ask there", url: "http://other.test:99/home.a%20game" });
+    await until(() => sockets.length === 2 && sockets[1].sent.length === 1);
+    assert.equal(sockets[1].address, "ws://other.test:99/home.a%20game/me/3");
+    assert.deepEqual(types(sockets[1].sent[0]), ["jump 1"]);
+    sockets[1].say(reply(4, { Acked: 1 }));
+    assert.equal(player.known, 4);
+    assert.equal(player.error, null);
+    player.stop();
+    assert.deepEqual(asked.slice(-1), [{ method: "DELETE", host: "other.test:99", path: "/home.a%20game/me", body: undefined }]);
+  },
+
+  async "doors that always send it on are asked five times and then after a pause"() {
+    const sockets = playSockets();
+    playServer([]);
+    const player = client(new Counting(), { useWebSocket: true, server: ["http://a.test", "http://b.test"] });
+    player.start();
+    const answered = new Set();
+    await until(() => {
+      const socket = sockets.at(-1);
+      if (socket?.sent.length === 1 && !answered.has(socket)) {
+        answered.add(socket);
+        socket.say({ code: "elsewhere", message: "", url: `http://${socket.address.includes("a.test") ? "b" : "a"}.test/a` });
+      }
+      return player.error !== null;
+    });
+    player.stop();
+    assert.equal(sockets.length, 5);
+    assert.match(player.error.message, /always elsewhere/);
+  },
+
+  async "a door that does not answer, or has no server for the stream, is followed by the next one"() {
+    const none = { status: 503, reply: { code: "unavailable", message: "ask again" } };
+    const asked = playServer([reply(3, { Events: [first] }), new TypeError("refused"), none, reply(9)]);
+    const player = client(new Counting(), { server: ["http://a.test", "http://b.test/", "http://c.test"] });
+    player.start();
+    await until(() => player.known === 9);
+    player.stop();
+    const polls = asked.filter((one) => one.method === "POST").map((one) => one.host + one.path);
+    assert.deepEqual(polls.slice(0, 4), ["a.test/a%20game/me/0", "a.test/a%20game/me/3", "b.test/a%20game/me/3", "c.test/a%20game/me/3"]);
+  },
+
+  async "a WebSocket that a door lacks is tried again once a door does not answer polls"() {
+    let tried = [];
+    globalThis.WebSocket = class {
+      constructor(address) {
+        tried.push(new URL(address).host);
+        setTimeout(() => this.onclose());
+      }
+
+      close() {}
+    };
+    playServer([new TypeError("refused"), reply(1, { Events: [first] })]);
+    const player = client(new Counting(), { useWebSocket: true, server: ["http://a.test", "http://b.test"] });
+    player.start();
+    await until(() => player.known === 1);
+    player.stop();
+    assert.deepEqual(tried, ["a.test", "b.test"]);
+  },
+
+  async "where a poll was sent on, the next one goes at once"() {
+    const asked = playServer([{ reply: reply(3, { Events: [first] }), from: "http://b.test/home.game/me/0" }, reply(4)]);
+    const player = client(new Counting());
+    player.start();
+    await until(() => player.known === 4);
+    player.stop();
+    const polls = asked.filter((one) => one.method === "POST").map((one) => one.host + one.path);
+    assert.deepEqual(polls.slice(0, 2), ["stream.test/a%20game/me/0", "b.test/home.game/me/3"]);
   },
 
   async "of a desync it shows the server its state, once"() {

@@ -1,0 +1,59 @@
+"""Games that are told each tick over a WebSocket, by a door at a port of this machine."""
+
+from functools import partial
+
+import trio
+
+from batonpass.simserver.sync.door.polled_host import PolledHost
+from batonpass.simserver.sync.door.stream_door import StreamDoor
+from batonpass.simserver.sync.lockstep.follower import StreamFollower
+from batonpass.simserver.sync.play.session import follow_stream
+from tests.simserver.sync.lockstep.bouncers import Bouncers
+
+THROWN = 10
+
+
+class Player(Bouncers):
+    """A game that keeps its ticks, and posts a few events."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(kept_ticks=10_000)
+        self.follower = StreamFollower(self, "game", name)
+
+    async def play(self, url: str) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(follow_stream, self.follower, url, push=True))
+            for at in range(THROWN):
+                self.send_event("throw", str(at))
+                await trio.sleep(0.05)
+
+    def came(self, public_id: str) -> list[str]:
+        events = [event for record in self.records() for event in record.events]
+        return [event.body for event in events if event.type == "throw" and event.origin == public_id]
+
+
+async def test_games_that_are_told_over_a_websocket_have_equal_hashes_and_all_events_once() -> None:
+    host = PolledHost()
+    door = StreamDoor(host)
+    games = [Player("me"), Player("you")]
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(partial(door.serve, "127.0.0.1", 0))
+        nursery.start_soon(host.serve)
+        for game in games:
+            nursery.start_soon(game.play, url)
+        expected = [str(at) for at in range(THROWN)]
+        for game in games:
+            for other in games:
+                while len(game.came(other.follower.public_id)) < THROWN:  # noqa: ASYNC110 — a server is waited for
+                    await trio.sleep(0.02)
+                assert game.came(other.follower.public_id) == expected
+        assert door.websockets.counts.open == 2
+        told = [follower.known for follower in (game.follower for game in games)]
+        while any(game.follower.known < max(told) + 5 for game in games):  # noqa: ASYNC110 — as above
+            await trio.sleep(0.02)
+        assert door.websockets.counts.accepted == 2, "one for each, as long as it lasts"
+        nursery.cancel_scope.cancel()
+    mine, theirs = ({record.tick: record.hash for record in game.records()} for game in games)
+    shared = mine.keys() & theirs.keys()
+    assert len(shared) > 10
+    assert {tick: mine[tick] for tick in shared} == {tick: theirs[tick] for tick in shared}
