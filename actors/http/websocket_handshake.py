@@ -47,7 +47,9 @@ def problem_of(request: h11.Request, origins: Collection[str]) -> HandshakeProbl
         return HandshakeProblem(400, "bad_handshake", "a WebSocket begins with a GET of HTTP/1.1 without a body")
     if _values(request, b"sec-websocket-version") != [_VERSION]:
         headers = [("sec-websocket-version", _VERSION.decode())]
-        return HandshakeProblem(426, "bad_handshake", "this server speaks version 13 of WebSocket (RFC 6455)", headers)
+        return HandshakeProblem(
+            426, "websocket_version", "this server speaks version 13 of WebSocket (RFC 6455)", headers
+        )
     keys = _values(request, b"sec-websocket-key")
     if len(keys) != 1 or not _is_key(keys[0]):
         return HandshakeProblem(400, "bad_handshake", "Sec-WebSocket-Key is 16 bytes in base64, given once")

@@ -35,7 +35,7 @@ from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
 from batonpass.scenarios.simulation.servers.streams import StreamAnswer, StreamAsked
 from batonpass.scenarios.simulation.servers.tasks import ProcessClock, SimulatedProcess, VirtualClock
-from batonpass.scenarios.simulation.servers.ways import SimulatedLink, WayHome
+from batonpass.scenarios.simulation.servers.ways import SimulatedLink, SimulatedWhereabouts, WayHome
 from batonpass.scenarios.simulation.servers.world import Carrying, CountingParticipant, Finishing, Streaming
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
@@ -248,7 +248,7 @@ class SimulationServer:
             spans=self._parts.spans(self.name, clock.monotonic_ns),
             reached=nowhere,
             new_id=self._next_id,
-            whereabouts=way,
+            whereabouts=SimulatedWhereabouts(way),
         )
 
     def _durable(self) -> Durable:

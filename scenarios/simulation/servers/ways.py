@@ -18,7 +18,7 @@ from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 
-__all__ = ["Neighbours", "SimulatedLink", "WayHome"]
+__all__ = ["Neighbours", "SimulatedLink", "SimulatedWhereabouts", "WayHome"]
 
 
 class WayHome:
@@ -102,16 +102,12 @@ class WayHome:
         return await self.ask_alone(message, trace)
 
     async def authority_of(self, entity: str) -> str | None:
-        """As `EntityWhereabouts.authority_of`."""
+        """As `Home.authority_of`."""
         if why := self.why_not_asked():
             raise HomeUnreachable(why)
         authority, _ = await self._ask(AuthorityAsked(entity))
         found: str | None = authority
         return found
-
-    async def door_of(self, server: str) -> str:
-        """As `EntityWhereabouts.door_of`: a client finds a server by its name."""
-        return server
 
     async def _ask(self, message: Any) -> tuple[Any, str]:
         """The answer of the first member that gives one, and which that is."""
@@ -156,6 +152,21 @@ class WayHome:
             return None if answer is None else OpenedMessage(answer, member, letter.trace)
         except (HomeUnreachable, HomeRefused) as error:
             return error
+
+
+class SimulatedWhereabouts:
+    """As `HomeWhereabouts`: a client finds a server by its name."""
+
+    def __init__(self, home: WayHome) -> None:
+        self._home: Final = home
+
+    async def authority_of(self, entity: str) -> str | None:
+        """As `EntityWhereabouts.authority_of`."""
+        return await self._home.authority_of(entity)
+
+    async def door_of(self, server: str) -> str:
+        """As `EntityWhereabouts.door_of`."""
+        return server
 
 
 def _read(answer: Message, member: str, trace: Trace) -> OpenedMessage | Exception | None:

@@ -63,7 +63,8 @@ class HashVotes:
         if len(self._holders) < self._max_seats:
             self._holders.append(public_id)
             return len(self._holders) - 1
-        former, _ = self._left.popitem(last=False)
+        former = next(iter(self._left))
+        del self._left[former]
         others = ~self._bit(former)
         for groups in self._votes.values():
             for state_hash in list(groups):

@@ -200,7 +200,7 @@ def handshake(path: str = "/", **changed: str | None) -> bytes:
 @pytest.mark.parametrize(
     ("request_", "status", "code"),
     [
-        (handshake(sec_websocket_version="8"), b"426", b"bad_handshake"),
+        (handshake(sec_websocket_version="8"), b"426", b"websocket_version"),
         (handshake(sec_websocket_key=None), b"400", b"bad_handshake"),
         (handshake(sec_websocket_key="short"), b"400", b"bad_handshake"),
         (handshake(sec_websocket_key="AAAA"), b"400", b"bad_handshake"),

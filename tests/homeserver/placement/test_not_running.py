@@ -109,9 +109,11 @@ async def test_what_failed_before_a_drain_began_does_not_stop_it() -> None:
 
 
 async def test_what_stands_still_is_shown_with_its_reason_and_counted_with_the_load(world: Home) -> None:
-    async def counted() -> tuple[int, int]:
+    async def counted() -> tuple[int, int] | None:
+        """None while its lease is not renewed, on a machine that is busy."""
         rows = {row["server"]: row for row in (await world.api.get("/v1/servers/load"))["servers"]}
-        return rows["alpha.s1"]["quarantined"], rows["alpha.s1"]["schema_version"]
+        row = rows.get("alpha.s1")
+        return None if row is None else (row["quarantined"], row["schema_version"])
 
     async def until_counted(quarantined: int) -> None:
         with trio.fail_after(DEADLINE_S):

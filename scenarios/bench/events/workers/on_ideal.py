@@ -76,7 +76,7 @@ def _answer(peer: socket.socket, buffer: bytearray, pushed: set[socket.socket], 
         return
     found = _LENGTH.search(buffer, 0, end)
     if len(buffer) >= end + (int(found[1]) if found else 0):
-        buffer.clear()
+        del buffer[:]
         text = _reply(tick)
         peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
 

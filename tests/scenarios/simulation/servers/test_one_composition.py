@@ -138,10 +138,14 @@ def test_a_port_has_no_default_but_for_the_shipped_class_or_size(kind: type) -> 
     assert bool(defaults) == (kind in (build.PartTypes, build.BuildLimits))
 
 
+_OPTIONAL = ("system", "streams")
+"""Where its actors run, once they do; and event streams, if its world is that of streams."""
+
+
 def test_every_port_leads_somewhere(shipped: Shell, simulated: SimserverNode) -> None:
     for node in (shipped.node, simulated):
         assert all(getattr(node.ports, one.name) is not None for one in fields(SimserverPorts))
-        assert all(getattr(node, one.name) is not None for one in fields(SimserverNode) if one.name != "system")
+        assert all(getattr(node, one.name) is not None for one in fields(SimserverNode) if one.name not in _OPTIONAL)
 
 
 def test_what_runs_of_the_parts_runs_in_both(shipped: Shell, simulated: SimserverNode) -> None:
