@@ -6,7 +6,8 @@ when its client has left, until a new client needs it; then the votes of the cli
 
 A *desync* is the earliest tick for which two hashes came. It is told while members of two of its groups are connected,
 and is over when all of them that are connected have had the same hash at one later tick. Votes for ticks before that
-one begin no new desync.
+one begin no new desync. One that is over is told until two groups have given a dump, while they still can: a difference
+may be gone a tick later, before any client was told of it.
 """
 
 from bisect import bisect_right
@@ -127,8 +128,14 @@ class HashVotes:
 
     @property
     def notice(self) -> DesyncNotice | None:
-        """What clients are told of a desync, while it is on."""
-        return self.last_desync if self._is_on() else None
+        """What clients are told of a desync: while it is on, and until there are two dumps to compare."""
+        return self.last_desync if self._is_on() or self._lacks_dumps() else None
+
+    def _lacks_dumps(self) -> bool:
+        if self._desync is None or self._desync[0] <= self._floor or len(self.dumps) > 1:
+            return False
+        groups = self._desync[1].items()
+        return sum(key in self.dumps or any(map(self._is_connected, group)) for key, group in groups) > 1
 
     @property
     def last_desync(self) -> DesyncNotice | None:

@@ -1,5 +1,7 @@
 """A door without a network: what every path of an event stream answers at once, as `simserver.sync.door` does."""
 
+from typing import Protocol
+
 from batonpass.simserver.sync.events.json_form import (
     StreamAction,
     StreamTarget,
@@ -10,15 +12,26 @@ from batonpass.simserver.sync.events.json_form import (
     write_reply,
     write_snapshot,
 )
-from batonpass.simserver.sync.events.messages import StreamRequest
-from batonpass.simserver.sync.events.polled import PolledStreams
+from batonpass.simserver.sync.events.limits import StreamLimits
+from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.stream import StreamMachine
 
 __all__ = ["answer"]
 
 
-def answer(streams: PolledStreams, target: StreamTarget, body: bytes, now_ns: int) -> str:
+class AskedStreams(Protocol):
+    """Streams that are asked by name, as `PolledStreams`."""
+
+    @property
+    def limits(self) -> StreamLimits: ...
+
+    def request(self, name: str, request: StreamRequest, now_ns: int) -> StreamReply: ...
+
+    def find(self, name: str, now_ns: int) -> StreamMachine: ...
+
+
+def answer(streams: AskedStreams, target: StreamTarget, body: bytes, now_ns: int) -> str:
     """The JSON that answers this. Raises StreamRefusal: nothing was changed."""
     match target.action:
         case StreamAction.SYNC:

@@ -92,6 +92,8 @@ class TestDesync:
         game = playing("a", "b", "c")
         say(game, "a", 5, GOOD)
         say(game, "b", 5, BAD)
+        for me in "ab":
+            game.stream.store_dump(me, 5, f"<{me}>")
         assert say(game, "a", 8, GOOD).tick == 5
         assert say(game, "b", 8, GOOD) is None
         # One that comes late and had one of the two does not begin it anew.
@@ -100,6 +102,29 @@ class TestDesync:
         say(game, "a", 10, GOOD)
         say(game, "a", 9, GOOD)
         assert say(game, "b", 9, BAD).tick == 9
+
+    def test_one_that_is_over_before_anybody_heard_of_it_is_told_until_both_sides_have_shown_why(self) -> None:
+        game = playing("a", "b", "c")
+        game.ask("a", 10, incarnation=ONE, hashes=((5, GOOD), (6, GOOD)))
+        assert game.ask("b", 10, incarnation=ONE, hashes=((5, BAD), (6, GOOD))).desync == (
+            5,
+            {GOOD: ("1",), BAD: ("2",)},
+        )
+        game.stream.store_dump("a", 5, "<a>")
+        assert game.ask("c", 10).desync is not None
+        game.stream.store_dump("b", 5, "<b>")
+        assert game.ask("c", 10).desync is None
+
+    @pytest.mark.parametrize("leaves", [False, True])
+    def test_one_that_is_over_is_not_told_when_it_is_too_old_or_a_side_has_left(self, leaves: bool) -> None:
+        game = playing("a", "b", limits=StreamLimits(hash_window_ticks=5))
+        game.ask("a", 10, incarnation=ONE, hashes=((6, GOOD), (7, GOOD)))
+        assert game.ask("b", 10, incarnation=ONE, hashes=((6, BAD), (7, GOOD))).desync is not None
+        if leaves:
+            game.ask("b", leave=True)
+        else:
+            game.wait(1)
+        assert game.ask("a").desync is None
 
     def test_it_is_not_told_any_more_when_one_side_has_left(self) -> None:
         game = playing("a", "b", "c")
