@@ -92,7 +92,7 @@ class _StreamSession:
         self.last_said = "it was not asked yet"
 
     async def sync_forever(self, wait_s: float, pause_s: float) -> None:
-        """SyncPurpose, and take the answer, again and again."""
+        """Ask, and take the answer, again and again."""
         while True:
             began = trio.current_time()
             was_answered = await self._sync(self._follower.next_request(wait_s=wait_s), wait_s)
