@@ -132,11 +132,19 @@ def read_request_untrusted(target: StreamTarget, body: bytes, limits: StreamLimi
     events = tuple(map(_event, _maybe(members, "events", _list) or ()))
     if len(hashes := _maybe(members, "hashes", _list) or []) > limits.max_hashes:
         raise StreamRefusal(RefusalCode.BAD_BODY, f"Hashes has at most {limits.max_hashes} rows, not {len(hashes)}")
+    state = _maybe(members, "state", _state)
+    if (
+        state is not None
+        and (size := sum(len(text.encode()) for row in state.items() for text in row)) > limits.max_state_bytes
+    ):
+        raise StreamRefusal(
+            RefusalCode.BODY_TOO_LARGE, f"State has at most {limits.max_state_bytes} bytes here, not {size}: store less"
+        )
     return StreamRequest(
         private_id=target.private_id,
         known=target.tick,
         events=events,
-        state=_maybe(members, "state", _state),
+        state=state,
         incarnation=_maybe(members, "incarnation", _text) or None,
         wait_s=_maybe(members, "wait", _wait) or 0.0,
         leave=_maybe(members, "leave", _flag) or False,

@@ -27,6 +27,7 @@ class StreamLimits:
         max_streams: of one server.
         max_hashes: in one request.
         max_snapshot_bytes: of the trusted snapshot.
+        max_state_bytes: of the names and values in the state of one client.
         max_dump_bytes: of each dump of a desync.
         max_dumps: of one desync, one for each hash.
         silence_ms: a client that was not heard of for longer is disconnected.
@@ -47,6 +48,7 @@ class StreamLimits:
     max_streams: int = 1_000
     max_hashes: int = 64
     max_snapshot_bytes: int = 1024 * 1024
+    max_state_bytes: int = 16 * 1024
     max_dump_bytes: int = 1024 * 1024
     max_dumps: int = 2
     silence_ms: int = 10_000

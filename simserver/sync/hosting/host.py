@@ -13,11 +13,11 @@ from typing import Final
 import trio
 
 from batonpass.actors.base.clock import Bell, Clock
-from batonpass.authority.fence import Fence
 from batonpass.authority.names import NAME_PATTERN, instance_of
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.creation_barrier import EntityCopies
 from batonpass.simserver.entity.environment import EntityEnvironment
-from batonpass.simserver.entity.feed import Committed
+from batonpass.simserver.entity.feed import Committed, EntityChange
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
@@ -37,7 +37,7 @@ from batonpass.simserver.sync.hosting.inputs import (
     disguised,
     encoded_input,
 )
-from batonpass.simserver.sync.hosting.publication import StreamPublication
+from batonpass.simserver.sync.hosting.publication import NOTHING, StreamPublication
 from batonpass.simserver.sync.hosting.world import KIND, EventStreams, InputOutcome
 
 __all__ = ["HostedStreams", "entity_of"]
@@ -78,14 +78,15 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Hosted:
-    """One stream of this server, under one fence."""
+    """One stream of this server, for as long as it is simulated here without a break."""
 
-    fence: Fence
+    life: Life
     publication: StreamPublication
     newest: int
     # Who was heard of since that was last said to the stream.
     heard: set[str] = field(default_factory=set)
-    acked: dict[str, int] = field(default_factory=dict)
+    # Up to which number the events of clients are taken, by the last answers to what they posted.
+    acked: LruTable[str, int] = field(default_factory=lambda: LruTable(MAX_WAITING))
 
 
 class HostedStreams:
@@ -111,7 +112,9 @@ class HostedStreams:
         self._clock: Final = clock
         self._count: Final = count
         self._hosted: Final[dict[str, _Hosted]] = {}
-        self._waiting: Final[dict[str, dict[int, _Waiting]]] = {}
+        self._waiting: Final[dict[tuple[str, int], _Waiting]] = {}
+        # The entities that may have begun here before ticks were missed, so that it is not known what of them is kept.
+        self._unseen: set[str] = set()
         self._acknowledged: Final[set[str]] = set()
         self._bell: Final = clock.bell()
         self._waiters: list[Bell] = []
@@ -130,10 +133,12 @@ class HostedStreams:
             while (batch := self._feed.take()) is not None:
                 if batch.missed:
                     self._count("stream_ticks_missed")
-                    self._hosted.clear()
+                    self._has_missed()
                 for event in batch.events:
-                    if isinstance(event, Committed) and self._has_ticked(event):
-                        due[event.entity] = self._holdings.get(event.entity)  # type: ignore[assignment]
+                    if isinstance(event, Committed):
+                        due.update(self._has_ticked(event))
+                    elif event.change is EntityChange.ENDED:
+                        self._hosted.pop(event.entity, None)
             for entity in self._acknowledged | due.keys():
                 self._learn_kept(entity)
             self._acknowledged.clear()
@@ -146,40 +151,46 @@ class HostedStreams:
                 next_ns = self._clock.monotonic_ns() + round(HEAR_EVERY_S * 1e9)
                 self._say_who_was_heard()
 
+    def _has_missed(self) -> None:
+        """Ticks were not seen, which may have changed any stream: nothing is told of one before a copy is kept."""
+        self._hosted.clear()
+        self._unseen = set(self._holdings.ids())
+
     def _is_acknowledged(self, entity: str) -> None:
         self._acknowledged.add(entity)
         self._bell.ring()
 
-    def _has_ticked(self, event: Committed) -> bool:
-        """A tick of an entity; whether it is a stream of which a copy is needed."""
+    def _has_ticked(self, event: Committed) -> dict[str, Holding]:
+        """A tick of an entity; the entity, if it is a stream of which a copy is needed now."""
         holding = self._holdings.get(event.entity)
-        if holding is None or holding.life.kind != KIND or holding.fence != event.fence:
-            return False
+        if holding is None or holding.life.kind != KIND:
+            return {}
         before, after = event.before, event.after
-        hosted = self._hosted.get(event.entity)
-        if hosted is None or hosted.fence != event.fence:
-            hosted = _Hosted(event.fence, StreamPublication(before["tick"]), before["tick"])
-            self._hosted[event.entity] = hosted
+        hosted, is_unseen = self._hosted.get(event.entity), event.entity in self._unseen
+        # Until it ends here: a hand-over that is refused raises the fence, and nothing is kept by that.
+        if hosted is None:
+            began = None if is_unseen else before["tick"]
+            hosted = self._hosted[event.entity] = _Hosted(holding.life, StreamPublication(began), before["tick"])
+            self._unseen.discard(event.entity)
         tick, log = after["tick"], after["log"]
-        changed = after is not before and bool(log) and log[-1][0] >= tick
+        changed = is_unseen or (after is not before and bool(log) and log[-1][0] >= tick)
         numbers = [item.seq for item in event.inputs if item.source == OWN_SOURCE]
         hosted.newest = tick
         hosted.publication.committed(tick, max(numbers, default=None), changed=changed)
-        waiting = self._waiting.get(event.entity, {})
         for number in numbers:
             outcome = self._world.outcomes.pop((event.entity, number), InputOutcome())
-            if (one := waiting.pop(number, None)) is not None:
+            if (one := self._waiting.pop((event.entity, number), None)) is not None:
                 one.outcome, one.tick = outcome, tick
         if hosted.publication.owes_number:
             holding.life.take_own_input(encoded_input(Heard()))
-        return changed or bool(numbers)
+        return {event.entity: holding} if changed or numbers else {}
 
     def _learn_kept(self, entity: str) -> None:
         holding, hosted = self._holdings.get(entity), self._hosted.get(entity)
         if holding is None:
             self._hosted.pop(entity, None)
             return
-        if hosted is not None and hosted.fence == holding.fence:
+        if hosted is not None and hosted.life is holding.life:
             hosted.publication.kept(self._kept_number(holding.life))
 
     def _kept_number(self, life: Life) -> int:
@@ -209,10 +220,10 @@ class HostedStreams:
         """
         entity = entity_of(self._instance, stream)
         request = replace(request, private_id=disguised(request.private_id))
-        hosted = self._hosted.get(entity)
-        if hosted is None or not self._changes_nothing(entity, hosted, request):
+        if not self._changes_nothing(entity, request):
             await self._given(entity, request)
-        return self._answered(entity, request)
+        hosted, live = self._hosted_now(entity)
+        return self._with_acked(hosted, request.private_id, live.answer(request, hosted.publication.tick))
 
     async def leave(self, stream: str, private_id: str) -> StreamReply:
         """Disconnect a client, which is told nothing more; raises as `request` does."""
@@ -236,11 +247,10 @@ class HostedStreams:
         """What a client is told that has an open connection and knows the tick `known`. Raises as `request` does."""
         entity, client = entity_of(self._instance, stream), disguised(private_id)
         await self._here(entity)
-        hosted, live = self._hosted.get(entity), self._world.stream_of(entity)
-        if hosted is None or live is None:
-            raise _unavailable(f"{stream} has not had its first tick here: ask again")
+        hosted, live = self._hosted_now(entity)
+        reply = live.reply_for(client, known, hosted.publication.tick)
         hosted.heard.add(client)
-        return self._with_acked(hosted, client, live.reply_for(client, known, hosted.publication.tick))
+        return self._with_acked(hosted, client, reply)
 
     async def offer_snapshot(self, stream: str, private_id: str, offer: SnapshotOffer) -> None:
         """As `StreamMachine.offer_snapshot`; raises as `request` does."""
@@ -267,27 +277,28 @@ class HostedStreams:
     async def _stream(self, stream: str) -> StreamMachine:
         entity = entity_of(self._instance, stream)
         holding = await self._here(entity)
-        live = self._world.stream_of(entity)
-        # One that nobody uses sleeps from the beginning, and clients ask for its snapshot before they use it.
-        return StreamMachine.from_data(holding.life.seen, self.limits) if live is None else live
+        return self._world.stream_of(entity, holding.life.seen)
 
-    def _changes_nothing(self, entity: str, hosted: _Hosted, request: StreamRequest) -> bool:
+    def _hosted_now(self, entity: str) -> tuple[_Hosted, StreamMachine]:
+        """The stream by its last committed tick. Raises StreamRefusal: it is not here, or nothing of it may be told."""
+        holding, hosted = self._holdings.get(entity), self._hosted.get(entity)
+        if holding is None or hosted is None or hosted.life is not holding.life or hosted.publication.tick == NOTHING:
+            raise _unavailable(f"nothing may be told of {entity} at this moment: ask again")
+        return hosted, self._world.stream_of(entity, holding.life.seen)
+
+    def _changes_nothing(self, entity: str, request: StreamRequest) -> bool:
         """Whether this is a question of a client that is connected, and of nothing but what may be told."""
-        live = self._world.stream_of(entity)
-        if live is None or request.events or request.state is not None or request.leave or request.hashes:
+        if request.events or request.state is not None or request.leave or request.hashes:
+            return False
+        try:
+            hosted, live = self._hosted_now(entity)
+        except StreamRefusal:
             return False
         is_plain = request.incarnation in {None, live.incarnation} and request.known <= hosted.publication.tick
         if not is_plain or not live.is_connected(request.private_id):
             return False
         hosted.heard.add(request.private_id)
         return True
-
-    def _answered(self, entity: str, request: StreamRequest) -> StreamReply:
-        hosted, live = self._hosted.get(entity), self._world.stream_of(entity)
-        if hosted is None or live is None:
-            raise _unavailable("the stream has just left: ask again")
-        reply = live.answer(request, hosted.publication.tick)
-        return self._with_acked(hosted, request.private_id, reply)
 
     @staticmethod
     def _with_acked(hosted: _Hosted, client: str, reply: StreamReply) -> StreamReply:
@@ -298,18 +309,17 @@ class HostedStreams:
 
     async def _given(self, entity: str, given: StreamInput) -> None:
         """Have the stream apply this, and wait until that may be told."""
-        data, waiting = encoded_input(given), self._waiting.setdefault(entity, {})
-        until_ns = self._clock.monotonic_ns() + round(PATIENCE_S * 1e9)
+        data, until_ns = encoded_input(given), self._clock.monotonic_ns() + round(PATIENCE_S * 1e9)
         while True:
             holding = await self._here(entity)
-            if len(waiting) >= MAX_WAITING:
-                raise _unavailable(f"{len(waiting)} requests wait for {entity}: ask again later")
+            if len(self._waiting) >= MAX_WAITING:
+                raise _unavailable(f"{len(self._waiting)} requests wait already: ask again later")
             if number := holding.life.take_own_input(data):
                 break
-            # It is frozen: it leaves, or is resumed.
+            # It is frozen, and leaves or is resumed; or its inbox is full until its next tick.
             await self._look_again()
             self._require_patience(entity, until_ns)
-        one = waiting[number] = _Waiting()
+        one = self._waiting[entity, number] = _Waiting()
         try:
             while not self._is_told(entity, one):
                 if self._holdings.get(entity) is not holding:
@@ -318,7 +328,7 @@ class HostedStreams:
                 await self._look_again()
                 self._require_patience(entity, until_ns)
         finally:
-            waiting.pop(number, None)
+            self._waiting.pop((entity, number), None)
         if one.outcome.refusal is not None:
             raise one.outcome.refusal
         if isinstance(given, StreamRequest):

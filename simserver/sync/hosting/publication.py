@@ -12,21 +12,24 @@ from typing import Final
 
 from batonpass.simserver.sync.hosting.world import LEAD_TICKS
 
-__all__ = ["StreamPublication"]
+__all__ = ["NOTHING", "StreamPublication"]
+
+NOTHING: Final = -1
 
 MAX_NUMBERED: Final = 1_024
 """Ticks of which no copy is known, 51 s; of more only the last one is waited for."""
 
 
 class StreamPublication:
-    """Of one stream, for as long as its entity is simulated here under one fence.
+    """Of one stream, for as long as its entity is simulated here without a break.
 
     Args:
         tick: the stream's when that began: it was told by then, or is in the copy from which the stream was resumed.
+            None if that is not known: nothing may be told then before a copy is known to be kept.
     """
 
-    def __init__(self, tick: int) -> None:
-        self._newest = self._kept = tick
+    def __init__(self, tick: int | None) -> None:
+        self._newest = self._kept = NOTHING if tick is None else tick
         # The changes that no copy is known to have: none if the last is kept.
         self._first_change = self._last_change = 0
         self._kept_number = 0
@@ -35,7 +38,9 @@ class StreamPublication:
 
     @property
     def tick(self) -> int:
-        """The highest tick that may be told."""
+        """The highest tick that may be told; `NOTHING` if none may."""
+        if self._kept == NOTHING:
+            return NOTHING
         tick = min(self._newest, self._kept + LEAD_TICKS)
         return tick if self._last_change <= self._kept else min(tick, max(self._first_change - 1, self._kept))
 

@@ -19,7 +19,7 @@ from batonpass.simserver.sync.hosting.inputs import DumpGiven, Heard, SnapshotGi
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["EVENT_STREAMS", "KIND", "LEAD_TICKS", "EventStreams", "InputOutcome", "streams_of"]
+__all__ = ["EVENT_STREAMS", "HOSTED_LIMITS", "KIND", "LEAD_TICKS", "EventStreams", "InputOutcome", "streams_of"]
 
 EVENT_STREAMS: Final = "batonpass.simserver.sync.hosting.world:EventStreams"
 """How a configuration names this world."""
@@ -29,9 +29,19 @@ LEAD_TICKS: Final = 100
 """5 s: so far may clients be told of ticks without events of which there is no copy."""
 
 MAX_OUTCOMES: Final = 16_384
-# The whole of a stream is in each of its copies, which leave with every tick that has events: it has to be small.
+# The whole of a stream is in each of its copies, which leave with every tick that has events. So all that clients can
+# fill has to fit a copy together (`authority.wire.recovery.MAX_COPY_BYTES`), and what one of them gives fits the inbox
+# of the entity (`entity.inputs.MAX_PENDING_BYTES`).
 HOSTED_LIMITS: Final = StreamLimits(
-    max_events=4_096, max_log_bytes=256 * 1024, max_remembered=1_024, max_snapshot_bytes=256 * 1024, keep_history=False
+    max_events=4_096,
+    max_log_bytes=256 * 1024,
+    max_clients=256,
+    max_remembered=1_024,
+    max_snapshot_bytes=128 * 1024,
+    max_state_bytes=1_024,
+    max_dump_bytes=64 * 1024,
+    hash_window_ticks=100,
+    keep_history=False,
 )
 _HEX: Final = frozenset("0123456789abcdef")
 
@@ -134,10 +144,10 @@ class EventStreams:
         self._live[step.entity] = _Live(after, stream)
         return after
 
-    def stream_of(self, entity: str) -> StreamMachine | None:
-        """A stream that is simulated here, as its last tick left it; None before its first one here."""
+    def stream_of(self, entity: str, state: Any) -> StreamMachine:
+        """The stream of this state, which is the entity's last one that was committed; it is only to be read."""
         live = self._live.get(entity)
-        return None if live is None else live.stream
+        return live.stream if live is not None and live.state is state else StreamMachine.from_data(state, self.limits)
 
     def _stream_of(self, entity: str, state: Any) -> StreamMachine:
         live = self._live.get(entity)

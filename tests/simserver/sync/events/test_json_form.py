@@ -189,6 +189,13 @@ class TestBodies:
     def test_a_wait_is_at_most_25_s(self) -> None:
         assert read('{"Wait":1e300}').wait_s == read('{"Wait":26}').wait_s == MAX_WAIT_S
 
+    def test_a_state_above_the_bound_is_refused_with_both_sizes(self) -> None:
+        limits, full = StreamLimits(max_state_bytes=9), {"é": "x" * 7}
+        assert read_request_untrusted(SYNC, json.dumps({"State": full}).encode(), limits).state == full
+        with pytest.raises(StreamRefusal, match="at most 9 bytes here, not 10") as caught:
+            read_request_untrusted(SYNC, json.dumps({"State": {**full, "a": ""}}).encode(), limits)
+        assert (caught.value.code, caught.value.status) == (RefusalCode.BODY_TOO_LARGE, 413)
+
     @given(st.binary(max_size=60) | st.text('{}[]":,EventsTypeBodyStateIdHashesWait01_$ ', max_size=80).map(str.encode))
     def test_any_bytes_are_read_or_refused(self, body: bytes) -> None:
         for reader in (read_request_untrusted, read_snapshot_untrusted):

@@ -11,6 +11,7 @@ import trio.testing
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.feed import MAX_QUEUED, EntityChange
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.table import Holding, Tombstone
 from batonpass.simserver.net.home_client import HomeUnreachable
@@ -20,6 +21,7 @@ from batonpass.simserver.sync.hosting.host import HostedStreams, entity_of
 from batonpass.simserver.sync.hosting.world import EventStreams
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.ports import TrioClock
+from tests.simserver.stage import always
 
 INCARNATION = "0123456789abcdef" * 2
 GAME = "alpha.stream-game"
@@ -271,6 +273,89 @@ async def test_a_stream_that_does_not_tick_does_not_keep_its_clients_for_ever(
         with pytest.raises(StreamRefusal, match="did not answer within 3 s"):
             await place.streams.request("game", asks("ada"))
         assert place.population.stage.counts["stream_requests_late"] == 1
+
+
+async def test_a_refused_hand_over_makes_nothing_durable(place: Place, autojump_clock: trio.testing.MockClock) -> None:
+    async with served(place):
+        holding = place.open()
+        await place.streams.request("game", asks("ada"))
+        known = await place.streams.changed("game", 0)
+        place.copies.answer = False
+        async with trio.open_nursery() as nursery:
+
+            async def post() -> None:
+                assert said(await place.streams.request("game", asks("ada", "x", known=known))) == [("say", "1", "x")]
+
+            nursery.start_soon(post)
+            await trio.sleep(0.3)
+            holding.life.freeze()
+            await trio.sleep(0.1)
+            holding.life.resume(Fence(2))
+            await trio.sleep(0.5)
+            stale = await place.streams.request("game", asks("ada", known=known))
+            assert (said(stale), stale.acked) == ([], 0)
+            place.copies.confirm()
+
+
+async def test_after_ticks_that_were_missed_nothing_is_told_before_a_copy_is_kept(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with served(place):
+        place.open()
+        await place.streams.request("game", asks("ada"))
+        known = await place.streams.changed("game", 0)
+        place.copies.answer = False
+        feed = place.population.stage.environment.feed
+        async with trio.open_nursery() as nursery:
+
+            async def post() -> None:
+                with pytest.raises(StreamRefusal):
+                    await place.streams.request("game", asks("ada", "x", known=known))
+
+            nursery.start_soon(post)
+            await trio.sleep(0.3)
+            for _ in range(MAX_QUEUED + 1):
+                feed.changed("alpha.other", Fence(1), 1, EntityChange.ALTERED)
+            await trio.sleep(1.0)
+            assert place.population.stage.counts["stream_ticks_missed"] == 1
+            with trio.move_on_after(1.0) as waited:
+                await place.streams.changed("game", 0)
+            assert waited.cancelled_caught
+        place.copies.answer = True
+        place.copies.confirm()
+        assert ("say", "1", "x") in said(await place.streams.request("game", asks("ada", "x", known=known)))
+
+
+async def test_an_event_of_a_tick_that_was_not_committed_is_not_acknowledged(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with served(place):
+        holding = place.open()
+        await place.streams.request("game", asks("ada"))
+        known = await place.streams.changed("game", 0)
+        environment = place.population.stage.environment
+        object.__setattr__(environment, "may_act", lambda _now_ns: False)
+        async with trio.open_nursery() as nursery:
+
+            async def post() -> None:
+                assert (await place.streams.request("game", asks("ada", "x", known=known))).acked == 1
+
+            nursery.start_soon(post)
+            await trio.sleep(0.5)
+            assert place.population.stage.counts["ticks_without_lease"]
+            assert holding.life.inbox.pending
+            assert (await place.streams.request("game", asks("ada", known=known))).acked == 0
+            object.__setattr__(environment, "may_act", always)
+
+
+async def test_names_of_streams_that_do_not_exist_leave_nothing_behind(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with served(place):
+        for number in range(100):
+            with pytest.raises(StreamRefusal, match="create it first"):
+                await place.streams.request(f"no-{number}", asks("ada"))
+        assert len(place.streams._waiting) == 0
 
 
 def test_a_stream_is_an_entity_of_its_instance() -> None:

@@ -1,16 +1,23 @@
 """A stream as an entity: exact over a hand-over, later than anything that was told after a failover."""
 
+import hashlib
+import random
+from contextlib import suppress
 from typing import Any
 
 import cbor2
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batonpass.authority.wire.recovery import MAX_COPY_BYTES
+from batonpass.simserver.entity.inputs import MAX_PENDING_BYTES
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamRequest
-from batonpass.simserver.sync.events.refusals import RefusalCode
-from batonpass.simserver.sync.events.snapshots import SnapshotOffer
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
+from batonpass.simserver.sync.events.snapshots import SnapshotOffer, signed_text
+from batonpass.simserver.sync.events.stream import StreamMachine
 from batonpass.simserver.sync.hosting.inputs import (
     DumpGiven,
     Heard,
@@ -20,7 +27,7 @@ from batonpass.simserver.sync.hosting.inputs import (
     encoded_input,
     read_input,
 )
-from batonpass.simserver.sync.hosting.world import LEAD_TICKS, EventStreams
+from batonpass.simserver.sync.hosting.world import HOSTED_LIMITS, LEAD_TICKS, EventStreams
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import NOTHING_CARRIED, Step
 
@@ -164,6 +171,44 @@ def test_limits_are_options_of_the_world() -> None:
         EventStreams(max_cats=3)
     with pytest.raises(ValueError, match="give a int"):
         EventStreams(max_clients="3")
+
+
+def test_a_stream_that_clients_have_filled_fits_a_copy_and_what_one_of_them_gives_fits_the_inbox() -> None:
+    """Else no tick of it would ever be told again, or some of them could give nothing."""
+    limits = HOSTED_LIMITS
+    stream, key = StreamMachine(INCARNATION, limits), Ed25519PrivateKey.generate()
+    for number in range(limits.max_remembered + 1):
+        stream.take(asks(disguised(f"gone {number}")), 0)
+        stream.take(StreamRequest(disguised(f"gone {number}"), 0, leave=True), 0)
+        stream.mark_sent()
+    full = {"": "x" * limits.max_state_bytes}
+    clients = [disguised(f"here {number}") for number in range(limits.max_clients)]
+    for client in clients:
+        stream.take(StreamRequest(client, 0, state=full, incarnation=INCARNATION), 0)
+    event = PostedEvent("", "x" * (limits.max_log_bytes // limits.max_events))
+    for client in clients[: limits.max_events // 20]:
+        with suppress(StreamRefusal):
+            stream.take(StreamRequest(client, 0, (event,) * 20, incarnation=INCARNATION), 0)
+    assert len(stream) > limits.max_events - 20
+    stream.skip(limits.hash_window_ticks)
+    state = random.Random(1).randbytes(limits.max_snapshot_bytes)
+    agreed = stream.tick - limits.hash_window_ticks + 1, hashlib.sha256(state)
+    for client in clients:
+        lies = [(tick, hashlib.sha256(f"{tick} {client}".encode())) for tick in range(agreed[0] + 1, stream.tick + 1)]
+        said = tuple((tick, digest.hexdigest()) for tick, digest in [agreed, *lies])
+        stream.take(StreamRequest(client, 0, incarnation=INCARNATION, hashes=said), 0)
+    signature = key.sign(signed_text(INCARNATION, agreed[0], agreed[1].hexdigest()))
+    public = key.public_key().public_bytes_raw()
+    offer = SnapshotOffer(INCARNATION, agreed[0], state, agreed[1].digest(), public, signature)
+    for client in clients:
+        stream.offer_snapshot(client, offer)
+    for client in clients[:2]:
+        stream.store_dump(client, agreed[0] + 1, "x" * limits.max_dump_bytes)
+    size = len(cbor2.dumps(stream.as_data())) + MAX_PENDING_BYTES
+    assert MAX_COPY_BYTES // 2 < size < MAX_COPY_BYTES
+    assert len(encoded_input(SnapshotGiven(ADA, offer))) < MAX_PENDING_BYTES
+    assert len(encoded_input(DumpGiven(ADA, 1, "x" * limits.max_dump_bytes))) < MAX_PENDING_BYTES
+    assert limits.max_body_bytes * 8 < MAX_PENDING_BYTES
 
 
 names = st.text(max_size=8)

@@ -1,5 +1,6 @@
 """Check mode finds on one machine what would make several differ, and says where."""
 
+import gc
 import math
 import random
 import time
@@ -76,3 +77,21 @@ def test_what_machines_agree_on_is_not_refused() -> None:
         return Yard(lambda *_: exact(), **options)
 
     assert check(make, [[RESET], []]) is None
+
+
+def test_what_is_told_of_a_collection_of_garbage_is_not_the_simulation() -> None:
+    def timed(*_: object) -> None:
+        time.perf_counter()
+
+    def make(**options: Any) -> SimDriver:
+        return Yard(lambda *_: [[] for _ in range(100)], **options)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(timed)
+    try:
+        gc.set_threshold(1)
+        assert check(make, [[RESET], []]) is None
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(timed)
