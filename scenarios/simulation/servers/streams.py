@@ -98,7 +98,7 @@ class StreamClient:
 
     def _learn(self, reply: StreamReply) -> None:
         judge = self._cluster.judge
-        if not judge.is_excused(self.entity) and (reply.reset or reply.tick < self.known):
+        if not judge.was_set_back(self.entity) and (reply.reset or reply.tick < self.known):
             judge.violated("stream-went-back", f"{self.name} is told tick {reply.tick} and knows {self.known}")
         self._incarnation, self.known = reply.incarnation, reply.tick
         self.acked = max(self.acked, reply.acked)
@@ -120,7 +120,7 @@ class SimulatedStreamClients:
         """What is not acknowledged yet, or what is wrong with what clients were told, in a sentence."""
         cluster = self._cluster
         judged = [
-            one for one in self.clients if not (cluster.judge.is_excused(one.entity) or cluster.left_out(one.entity))
+            one for one in self.clients if not (cluster.judge.was_set_back(one.entity) or cluster.left_out(one.entity))
         ]
         for client in judged:
             if client.acked < client.sent:

@@ -170,17 +170,20 @@ class HostedStreams:
         # Until it ends here: a hand-over that is refused raises the fence, and nothing is kept by that.
         if hosted is None:
             began = None if is_unseen else before["tick"]
-            hosted = self._hosted[event.entity] = _Hosted(holding.life, StreamPublication(began), before["tick"])
+            publication = StreamPublication(began, was_handed_over=0 < before["tick"] >= after["tick"] - 1)
+            hosted = self._hosted[event.entity] = _Hosted(holding.life, publication, before["tick"])
             self._unseen.discard(event.entity)
         tick, log = after["tick"], after["log"]
-        changed = is_unseen or (after is not before and bool(log) and log[-1][0] >= tick)
+        # What comes while a stream pauses is in its log for the tick after this one.
+        last = log[-1][0] if log else 0
+        changed = is_unseen or (after is not before and last >= tick)
         numbers = [item.seq for item in event.inputs if item.source == OWN_SOURCE]
         hosted.newest = tick
         hosted.publication.committed(tick, max(numbers, default=None), changed=changed)
         for number in numbers:
             outcome = self._world.outcomes.pop((event.entity, number), InputOutcome())
             if (one := self._waiting.pop((event.entity, number), None)) is not None:
-                one.outcome, one.tick = outcome, tick
+                one.outcome, one.tick = outcome, max(tick, last)
         if hosted.publication.owes_number:
             holding.life.take_own_input(encoded_input(Heard()))
         return {event.entity: holding} if changed or numbers else {}
@@ -348,16 +351,16 @@ class HostedStreams:
         holding = self._holdings.get(entity)
         if holding is not None and not holding.life.over:
             return holding
-        gone = self._holdings.gone(entity)
-        server = gone.moved_to if gone is not None else ""
-        if not server:
-            try:
-                known = await self._whereabouts.authority_of(entity)
-            except (HomeUnreachable, HomeRefused) as error:
-                raise _unavailable(f"{entity} is not here, and home does not say where: ask again") from error
-            if known is None:
-                raise StreamRefusal(RefusalCode.UNKNOWN_STREAM, f"there is no entity {entity}: create it first")
-            server = known
+        try:
+            server = await self._whereabouts.authority_of(entity)
+        except (HomeUnreachable, HomeRefused) as error:
+            raise _unavailable(f"{entity} is not here, and home does not say where: ask again") from error
+        if server is None:
+            raise StreamRefusal(RefusalCode.UNKNOWN_STREAM, f"there is no entity {entity}: create it first")
+        if server == self._environment.server and (gone := self._holdings.gone(entity)) is not None:
+            # Passed on directly, of which the log hears later. Where a stream went from here is no answer otherwise:
+            # two servers that passed it to each other, one after the other, would send clients in a circle for ever.
+            server = gone.moved_to
         if not server or server == self._environment.server:
             raise _unavailable(f"no server simulates {entity} at this moment: ask again")
         door = await self._whereabouts.door_of(server)

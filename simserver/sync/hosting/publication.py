@@ -26,10 +26,13 @@ class StreamPublication:
     Args:
         tick: the stream's when that began: it was told by then, or is in the copy from which the stream was resumed.
             None if that is not known: nothing may be told then before a copy is known to be kept.
+        was_handed_over: nothing is told beyond that tick before a copy is kept: the state that came is one from which a
+            failover may begin until then, and it passes over no ticks.
     """
 
-    def __init__(self, tick: int | None) -> None:
+    def __init__(self, tick: int | None, *, was_handed_over: bool = False) -> None:
         self._newest = self._kept = NOTHING if tick is None else tick
+        self._lead = 0 if was_handed_over else LEAD_TICKS
         # The changes that no copy is known to have: none if the last is kept.
         self._first_change = self._last_change = 0
         self._kept_number = 0
@@ -41,12 +44,14 @@ class StreamPublication:
         """The highest tick that may be told; `NOTHING` if none may."""
         if self._kept == NOTHING:
             return NOTHING
-        tick = min(self._newest, self._kept + LEAD_TICKS)
+        tick = min(self._newest, self._kept + self._lead)
         return tick if self._last_change <= self._kept else min(tick, max(self._first_change - 1, self._kept))
 
     @property
     def owes_number(self) -> bool:
-        """Whether the last change is in a tick after the last number, so that no copy would be known to have it."""
+        """Whether a copy is waited for, and no number is under way by which it would be known."""
+        if not self._numbered and not self._lead:
+            return True
         return self._last_change > (self._numbered[-1][1] if self._numbered else self._kept)
 
     def committed(self, tick: int, number: int | None, *, changed: bool) -> None:
@@ -68,3 +73,4 @@ class StreamPublication:
         self._kept_number = max(self._kept_number, number)
         while self._numbered and self._numbered[0][0] <= self._kept_number:
             self._kept = self._numbered.popleft()[1]
+            self._lead = LEAD_TICKS

@@ -72,6 +72,7 @@ class ServersJudge:
         self._sources: dict[str, dict[str, None]] = {}
         self._leaseless: dict[str, None] = {}
         self._excused: dict[str, None] = {}
+        self._set_back: dict[str, None] = {}
         self._taken_over: dict[str, tuple[int, int]] = {}
         self._ended_at: Final[dict[tuple[str, str], int]] = {}
         self._shown: Final[dict[tuple[str, str], tuple[Fence, int]]] = {}
@@ -142,7 +143,8 @@ class ServersJudge:
                 "durable-state",
                 f"{server} took {stint.entity} up at tick {stint.started_tick}, and a copy of tick {owed} was kept",
             )
-        self.debts.settle(thing, stint.started_tick)
+        if self.debts.settle(thing, stint.started_tick):
+            self._set_back[stint.entity] = None
         if stint.started_tick < chain.stint.started_tick and (keepers := self._keepers(stint.entity, chain.fence)):
             # However many have died: they may return, and what they have can be waited for.
             self.violated(
@@ -292,6 +294,10 @@ class ServersJudge:
     def is_excused(self, entity: str) -> bool:
         """Whether durable inputs of it were lost, with more servers than are allowed to die."""
         return entity in self._excused
+
+    def was_set_back(self, entity: str) -> bool:
+        """Whether ticks of it were lost of which a copy was kept, with more servers than are allowed to die."""
+        return entity in self._set_back
 
     def has_died_with(self, entity: str) -> bool:
         """Whether the one that simulated it last has died since it took it up."""

@@ -221,9 +221,7 @@ async def test_where_a_stream_is_that_is_not_here_is_said(place: Place, autojump
         with pytest.raises(StreamRefusal, match=r"alpha\.s2 simulates") as refused:
             await place.streams.request("game", asks("ada"))
         assert (refused.value.status, refused.value.url) == (307, "http://s2/game")
-        place.population.holdings.remember(GAME, Tombstone("alpha.s3", Fence(2)))
-        with pytest.raises(StreamRefusal, match=r"alpha\.s3"):
-            await place.next_reply("game", "ada", 0)
+        place.home.authority = "alpha.s3"
         place.home.doors.clear()
         with pytest.raises(StreamRefusal, match="no door that this server knows"):
             await place.streams.request("game", asks("ada"))
@@ -233,6 +231,38 @@ async def test_where_a_stream_is_that_is_not_here_is_said(place: Place, autojump
         place.home.answers = False
         with pytest.raises(StreamRefusal, match="home does not say where"):
             await place.streams.request("other", asks("ada"))
+
+
+async def test_where_a_stream_went_from_here_is_said_only_if_the_log_has_not_heard_of_it(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Two servers that passed it to each other, one after the other, would send clients in a circle for ever."""
+    async with served(place):
+        place.population.holdings.remember(GAME, Tombstone("alpha.s3", Fence(2)))
+        for says, told in ("alpha.s2", r"alpha\.s2"), (place.population.stage.environment.server, r"alpha\.s3"):
+            place.home.authority = says
+            with pytest.raises(StreamRefusal, match=told):
+                await place.next_reply("game", "ada", 0)
+
+
+async def test_the_first_event_of_a_stream_is_acknowledged_when_a_copy_has_it(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with served(place):
+        place.open()
+        place.copies.answer = False
+        answered = trio.Event()
+        async with trio.open_nursery() as nursery:
+
+            async def post() -> None:
+                assert (await place.streams.request("game", asks("ada", "x"))).acked == 1
+                answered.set()
+
+            nursery.start_soon(post)
+            await trio.sleep(0.5)
+            assert not answered.is_set()
+            place.copies.answer = True
+            place.copies.confirm()
 
 
 async def test_a_stream_that_has_never_ticked_has_no_snapshot_rather_than_no_answer(
@@ -261,6 +291,7 @@ async def test_a_stream_that_leaves_while_a_request_waits_ends_the_request(
 
             nursery.start_soon(post)
             await trio.sleep(0.5)
+            place.home.authority = "alpha.s2"
             place.population.holdings.leave(GAME, "alpha.s2", Fence(2))
 
 

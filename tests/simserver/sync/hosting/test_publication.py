@@ -46,6 +46,18 @@ def test_word_of_a_copy_may_come_before_word_of_its_tick() -> None:
     assert stream.tick == 1
 
 
+def test_of_a_stream_that_was_handed_over_nothing_is_told_before_it_has_a_copy_here() -> None:
+    """The state that came passes over no ticks: a failover may begin with it again."""
+    stream = StreamPublication(7, was_handed_over=True)
+    stream.committed(8, None, changed=False)
+    assert (stream.tick, stream.owes_number) == (7, True)
+    stream.committed(9, 4, changed=False)
+    assert (stream.tick, stream.owes_number) == (7, False)
+    stream.kept(4)
+    stream.committed(10, None, changed=False)
+    assert (stream.tick, stream.owes_number) == (10, False)
+
+
 def test_a_stream_that_no_copy_is_made_of_takes_no_more_memory() -> None:
     stream = StreamPublication(0)
     for tick in range(1, 3 * MAX_NUMBERED):
