@@ -17,11 +17,18 @@ def test_clients_are_told_one_history_while_streams_move_and_servers_die(seed: i
 
 def test_what_is_told_before_a_copy_has_it_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamPublication, "tick", property(lambda stream: stream._newest))
-    [violation] = simulate_seed("streams", 1).violations
+    [violation] = simulate_seed("streams", 66).violations
     assert "different histories" in violation.sentence
 
 
 def test_a_takeover_that_does_not_pass_over_what_was_told_takes_clients_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamMachine, "skip", lambda stream, ticks: None)
-    [violation] = simulate_seed("streams", 2).violations
+    [violation] = simulate_seed("streams", 6).violations
+    assert "different histories" in violation.sentence
+
+
+def test_what_is_told_after_a_hand_over_before_a_copy_has_it_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = StreamPublication.__init__
+    monkeypatch.setattr(StreamPublication, "__init__", lambda self, tick, *, was_handed_over: begin(self, tick))
+    [violation] = simulate_seed("streams", 332).violations
     assert violation.kind == "stream-went-back"
