@@ -29,6 +29,10 @@ def test_a_takeover_that_does_not_pass_over_what_was_told_takes_clients_back(mon
 
 def test_what_is_told_after_a_hand_over_before_a_copy_has_it_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = StreamPublication.__init__
-    monkeypatch.setattr(StreamPublication, "__init__", lambda self, tick, *, was_handed_over: begin(self, tick))
+
+    def without(self: StreamPublication, tick: int | None, *, was_handed_over: bool) -> None:
+        begin(self, tick)
+
+    monkeypatch.setattr(StreamPublication, "__init__", without)
     [violation] = simulate_seed("streams", 332).violations
     assert violation.kind == "stream-went-back"
