@@ -4,7 +4,7 @@ Events go to the engine, acts to the node. Payloads are `bytes`: nothing that wa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from batonpass.simserver.sync.followers.structs import CameraData, FrameData, ProjectionClipping, RsPixelFormat
@@ -46,7 +46,7 @@ class ShowStream:
     height: int
     format: RsPixelFormat = RsPixelFormat.RGBA8
     channel: str = "Default"
-    clipping: ProjectionClipping = ProjectionClipping()
+    clipping: ProjectionClipping = field(default_factory=ProjectionClipping)
     mapping_id: int = 0
     mapping_name: str = ""
     viewpoint: int = 0

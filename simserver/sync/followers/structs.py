@@ -9,13 +9,14 @@ bytes that means nothing in another process: 0, or an offset into the buffer tha
 """
 
 import enum
+import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from functools import cache
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, get_args, get_type_hints
 
 __all__ = [
+    "DIGEST_BYTES",
     "CameraData",
     "CameraResponseData",
     "Channels",
@@ -58,8 +59,13 @@ __all__ = [
     "UseDx12SharedHeapFlag",
     "VulkanData",
     "layout_of",
+    "state_digest",
     "write_into",
 ]
+
+
+DIGEST_BYTES: Final = 16
+"""Of the digest of a state."""
 
 
 class RsError(enum.IntEnum):
@@ -164,9 +170,6 @@ class UseDx12SharedHeapFlag(enum.IntEnum):
     DO_NOT_USE_SHARED_HEAP_FLAG = 1
 
 
-Readable = TypeVar("Readable", bound="RenderStreamStruct")
-
-
 # The types of fields: a letter of the module `struct`, which also gives size and alignment.
 F32 = Annotated[float, "f"]
 F64 = Annotated[float, "d"]
@@ -226,7 +229,8 @@ class RenderStreamStruct:
         layout = layout_of(cls)
         if len(buffer) != layout.size:
             raise ValueError(f"a {cls.__name__} has {layout.size} bytes, not {len(buffer)}")
-        return _read(cls, iter(layout.packer.unpack(buffer)))
+        read: Self = _read(cls, iter(layout.packer.unpack(buffer)))
+        return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,36 +561,47 @@ class SkeletonPose(RenderStreamStruct):
     joints: Pointer = 0
 
 
-@cache
+_LAYOUTS: Final[dict[type, StructLayout]] = {}
+
+
 def layout_of(cls: type[RenderStreamStruct]) -> StructLayout:
     """Return where each field of `cls` lies, by the rules of C with `cls.PACK`."""
-    codes, places, readers, offset, largest = ["<"], [], [], 0, 1
+    if cls not in _LAYOUTS:
+        _LAYOUTS[cls] = _laid_out(cls)
+    return _LAYOUTS[cls]
+
+
+def _laid_out(cls: type[RenderStreamStruct]) -> StructLayout:
+    code, places, readers, largest = "<", list[FieldPlace](), list[type](), 1
     for name, hint in get_type_hints(cls, include_extras=True).items():
         if name == "PACK":
             continue
         kind, *notes = get_args(hint) or (hint,)
-        parts: dict[str, int] = {}
-        if not notes:
-            inner = layout_of(kind)
-            code, alignment = inner.packer.format[1:], inner.alignment
-        elif isinstance(notes[0], Overlay):
-            inners = {part: layout_of(part_type) for part, part_type in notes[0].structs.items()}
-            parts = {part: inner.size for part, inner in inners.items()}
-            code, alignment = f"{max(parts.values())}s", max(inner.alignment for inner in inners.values())
-        else:
-            code = notes[0]
-            alignment = 1 if code.endswith("s") else struct.calcsize(f"<{code}")
+        field_code, alignment, sizes = _field(name, kind, notes[0] if notes else None)
         alignment = min(alignment, cls.PACK)
-        padding = -offset % alignment
-        codes.append("x" * padding + code)
-        size = struct.calcsize(f"<{code}")
-        offset += padding
-        places.extend(FieldPlace(_in_header(part), offset, length) for part, length in (parts or {name: size}).items())
+        code = _padded(code, alignment)
+        places += [FieldPlace(_in_header(part), struct.calcsize(code), size) for part, size in sizes.items()]
+        code += field_code
         readers.append(kind)
-        offset += size
         largest = max(largest, alignment)
-    codes.append("x" * (-offset % largest))
-    return StructLayout(struct.Struct("".join(codes)), tuple(places), largest, tuple(readers))
+    return StructLayout(struct.Struct(_padded(code, largest)), tuple(places), largest, tuple(readers))
+
+
+def _field(name: str, kind: type, note: str | Overlay | None) -> tuple[str, int, dict[str, int]]:
+    """Return how `struct` writes a field, its natural alignment, and the sizes of what it is by name."""
+    if note is None:
+        inner = layout_of(kind)
+        return inner.packer.format[1:], inner.alignment, {name: inner.size}
+    if isinstance(note, Overlay):
+        inners = {part: layout_of(part_type) for part, part_type in note.structs.items()}
+        sizes = {part: inner.size for part, inner in inners.items()}
+        return f"{max(sizes.values())}s", max(inner.alignment for inner in inners.values()), sizes
+    size = struct.calcsize(f"<{note}")
+    return note, 1 if note.endswith("s") else size, {name: size}
+
+
+def _padded(code: str, alignment: int) -> str:
+    return code + "x" * (-struct.calcsize(code) % alignment)
 
 
 def _in_header(name: str) -> str:
@@ -598,13 +613,18 @@ def _flat(values: tuple[Any, ...]) -> list[Any]:
     return [one for value in values for one in (_flat(value) if isinstance(value, tuple) else (value,))]
 
 
-def _read(cls: type[Readable], values: Iterator[Any]) -> Readable:
+def _read(cls: Any, values: Iterator[Any]) -> Any:
     return cls(
         *(
             _read(reader, values) if issubclass(reader, RenderStreamStruct) else reader(next(values))
             for reader in layout_of(cls).readers
         )
     )
+
+
+def state_digest(state: bytes) -> bytes:
+    """Return the 16 bytes by which nodes compare a full state: its BLAKE2b."""
+    return hashlib.blake2b(state, digest_size=DIGEST_BYTES).digest()
 
 
 def write_into(buffer: bytearray | memoryview | None, content: bytes) -> int:
