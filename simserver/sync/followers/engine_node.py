@@ -541,11 +541,9 @@ class EngineNode:
             self._misused(call, "engine sync is disabled in this show; ask engine_sync_enabled before")
         opened = self._awaited(call)
         if opened.begins.is_controller != controller:
-            role, other = ("controller", "follower") if opened.begins.is_controller else ("follower", "controller")
-            self._misused(
-                call,
-                f"this node is the {role} of frame {opened.begins.frame}, the call is for a {other}; ask is_controller",
-            )
+            role, other = ("the controller", "a follower")[:: 1 if opened.begins.is_controller else -1]
+            frame = opened.begins.frame
+            self._misused(call, f"this node is {role} in frame {frame}, the call is for {other}; ask is_controller")
         return opened
 
     def _exchanging(self, call: str, *, controller: bool) -> _OpenFrame:

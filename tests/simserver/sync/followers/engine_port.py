@@ -23,16 +23,19 @@ PIXELS = bytes(8)
 
 @dataclass
 class FakePort:
-    """An `EnginePort` whose time passes only while it is waited for an event that does not come."""
+    """An `EnginePort` whose time passes only while it is waited for an event that does not come.
 
-    events: deque[EngineEvent] = field(default_factory=deque)
+    None among the events: there is nothing at that call, and more after it.
+    """
+
+    events: deque[EngineEvent | None] = field(default_factory=deque)
     acts: list[EngineAct] = field(default_factory=list)
     time_ns: int = 0
     calling_thread: int = 1
 
     def next_event(self, timeout_s: float) -> EngineEvent | None:
-        if self.events:
-            return self.events.popleft()
+        if self.events and (event := self.events.popleft()):
+            return event
         self.time_ns += round(timeout_s * 1_000_000_000)
         return None
 
@@ -45,7 +48,7 @@ class FakePort:
     def thread(self) -> int:
         return self.calling_thread
 
-    def puts(self, *events: EngineEvent) -> None:
+    def puts(self, *events: EngineEvent | None) -> None:
         self.events.extend(events)
 
 
