@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from batonpass.simserver.sync.followers.engine_node import EngineNode
-from batonpass.simserver.sync.followers.mailbox import MAX_ACTS, MAX_WAITING, Mailbox
+from batonpass.simserver.sync.followers.mailbox import MAX_ACTS, MAX_WAITING, EngineMailbox
 from batonpass.simserver.sync.followers.ports import (
     EngineDropped,
     EngineEvent,
@@ -22,18 +22,18 @@ from tests.simserver.sync.followers.engine_port import LEFT, RIGHT, begins, came
 
 
 @pytest.fixture
-def mailbox() -> Mailbox:
-    return Mailbox(lambda: 1, count().__next__, lambda: None)
+def mailbox() -> EngineMailbox:
+    return EngineMailbox(lambda: 1, count().__next__, lambda: None)
 
 
-def waiting(mailbox: Mailbox) -> list[EngineEvent]:
+def waiting(mailbox: EngineMailbox) -> list[EngineEvent]:
     events = []
     while event := mailbox.next_event(0):
         events.append(event)
     return events
 
 
-def test_events_and_acts_keep_their_order(mailbox: Mailbox) -> None:
+def test_events_and_acts_keep_their_order(mailbox: EngineMailbox) -> None:
     told: list[EngineEvent] = [streams(LEFT), cameras(1, 7), begins(1), ready(1), QuitTold()]
     for event in told:
         mailbox.put(event)
@@ -44,7 +44,7 @@ def test_events_and_acts_keep_their_order(mailbox: Mailbox) -> None:
     assert (mailbox.take_acts(), mailbox.take_acts()) == (acts, [])
 
 
-def test_of_what_an_engine_does_not_take_the_newest_is_kept_and_the_rest_counted(mailbox: Mailbox) -> None:
+def test_of_what_an_engine_does_not_take_the_newest_is_kept_and_the_rest_counted(mailbox: EngineMailbox) -> None:
     for frame in range(1_000):
         told: list[EngineEvent] = [cameras(frame, 7), begins(frame), ready(frame), InteractionReceived("a", b"")]
         for event in told:
@@ -61,7 +61,7 @@ def test_of_what_an_engine_does_not_take_the_newest_is_kept_and_the_rest_counted
     assert mailbox.take_acts() == [EngineDropped(0, 935)]
 
 
-def test_r16_the_reset_of_a_frame_that_goes_passes_to_the_next_frame(mailbox: Mailbox) -> None:
+def test_r16_the_reset_of_a_frame_that_goes_passes_to_the_next_frame(mailbox: EngineMailbox) -> None:
     mailbox.put(begins(0, flags=FrameDataFlag.RESET))
     for frame in range(1, 200):
         mailbox.put(begins(frame))
@@ -71,13 +71,13 @@ def test_r16_the_reset_of_a_frame_that_goes_passes_to_the_next_frame(mailbox: Ma
     assert not any(other.data.flags for other in others if isinstance(other, FrameBegins))
 
 
-def test_frames_that_went_with_a_gap_between_them_are_reported_apart(mailbox: Mailbox) -> None:
+def test_frames_that_went_with_a_gap_between_them_are_reported_apart(mailbox: EngineMailbox) -> None:
     for frame in [*range(3), *range(10, 12), *range(100, 164)]:
         mailbox.put(begins(frame))
     assert mailbox.take_acts() == [EngineDropped(0, 2), EngineDropped(10, 11)]
 
 
-def test_acts_that_a_node_does_not_take_are_refused_in_the_end(mailbox: Mailbox) -> None:
+def test_acts_that_a_node_does_not_take_are_refused_in_the_end(mailbox: EngineMailbox) -> None:
     for _ in range(MAX_ACTS):
         mailbox.submit(SubmitInteraction(b""))
     with pytest.raises(RenderStreamError, match="the node has not taken the last 1024 acts") as refused:
@@ -87,14 +87,14 @@ def test_acts_that_a_node_does_not_take_are_refused_in_the_end(mailbox: Mailbox)
     mailbox.submit(SubmitInteraction(b""))
 
 
-def test_a_wait_without_an_event_ends(mailbox: Mailbox) -> None:
+def test_a_wait_without_an_event_ends(mailbox: EngineMailbox) -> None:
     assert mailbox.next_event(0) is None
     assert mailbox.next_event(0.001) is None
 
 
 def test_an_engine_in_a_thread_of_its_own_waits_for_its_node_and_wakes_it() -> None:
     woken = threading.Event()
-    mailbox = Mailbox(threading.get_ident, count(step=1_000).__next__, woken.set)
+    mailbox = EngineMailbox(threading.get_ident, count(step=1_000).__next__, woken.set)
     node = EngineNode(mailbox)
 
     def engine() -> None:
