@@ -102,6 +102,7 @@ class _OpenFrame:
     reported: bool = False
     may_render: bool = False
     inputs: bool = False
+    applied_before: int = -1
     closed: bool = False
 
 
@@ -144,6 +145,7 @@ class EngineNode:
         self._begun: FrameBegins | None = None
         self._ready: FrameReady | None = None
         self._continued: FrameReady | None = None
+        # The newest full state that the engine has for certain: what it computed from inputs may differ.
         self._applied = -1
         self._streams: tuple[ShowStream, ...] = ()
         self._streams_changed = False
@@ -259,8 +261,8 @@ class EngineNode:
         self._check_version(opened, ready)
         opened.exchanged = opened.may_render = True
         opened.inputs = ready.is_inputs
-        self._applied = frame
         if not ready.is_inputs:
+            opened.applied_before, self._applied = self._applied, frame
             self.last_complete = ready.payload
         return ready.payload
 
@@ -271,6 +273,8 @@ class EngineNode:
     def refuse_frame(self) -> None:
         """Say that the engine cannot read what it received: nothing is rendered for the frame, and it is counted."""
         opened = self._exchanged_by_follower("refuse_frame")
+        if not opened.inputs:
+            self._applied = opened.applied_before
         self._give_up(opened, "frames_not_decoded")
 
     def report_hash(self, state: Any) -> None:
@@ -471,7 +475,7 @@ class EngineNode:
         """Keep the data of the awaited frame until they are received; of later frames the newest."""
         opened, kept = self._open, self._ready
         awaited = opened.begins.frame if opened and not (opened.exchanged or opened.closed) else None
-        if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame > kept.frame):
+        if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame >= kept.frame):
             self._ready = event
 
     # The awaited frame

@@ -284,6 +284,33 @@ def test_a_new_controller_that_has_the_newest_state_continues_from_it(port: Fake
     node.send_follower_data(b"eighteen")
 
 
+def test_a_new_controller_that_computed_its_state_from_inputs_is_given_the_full_state(
+    port: FakePort, node: EngineNode
+) -> None:
+    port.puts(begins(17), ready(17, inputs=True))
+    node.await_frame_data()
+    node.receive_follower_data()
+    port.puts(ready(17, b"seventeen"), begins(18, controller=True))
+    node.await_frame_data()
+    assert node.continued_state() == b"seventeen"
+
+
+def test_a_full_state_displaces_the_inputs_of_the_same_frame(port: FakePort, node: EngineNode) -> None:
+    port.puts(ready(17, inputs=True), ready(17, b"seventeen"), begins(18, controller=True))
+    node.await_frame_data()
+    assert node.continued_state() == b"seventeen"
+
+
+def test_a_frame_that_was_refused_is_not_what_a_new_controller_has(port: FakePort, node: EngineNode) -> None:
+    port.puts(begins(17), ready(17, b"garbled"))
+    node.await_frame_data()
+    node.receive_follower_data()
+    node.refuse_frame()
+    port.puts(ready(17, b"seventeen"), begins(18, controller=True))
+    node.await_frame_data()
+    assert node.continued_state() == b"seventeen"
+
+
 def test_an_engine_that_cannot_read_the_newest_state_does_not_become_the_controller(
     port: FakePort, node: EngineNode
 ) -> None:
