@@ -9,7 +9,6 @@ import pytest
 from batonpass.simserver.sync.followers.engine_node import MAX_INTERACTIONS, EngineNode
 from batonpass.simserver.sync.followers.images import RenderedImage, SentImage
 from batonpass.simserver.sync.followers.ports import (
-    CamerasReceived,
     EngineDropped,
     EngineLeft,
     InteractionReceived,
@@ -537,11 +536,9 @@ def test_cameras_of_frames_that_never_begin_are_bounded(port: FakePort, node: En
     port.puts(*(cameras(frame, 7) for frame in range(2, 102)), begins(37), ready(37))
     node.await_frame_data()
     assert code_of(lambda: node.get_frame_camera(7)) == RsError.NOTFOUND
-    port.puts(begins(38), CamerasReceived(38, {}))
+    port.puts(begins(38), ready(38))
     node.await_frame_data()
-    port.puts(begins(101))
-    node.await_frame_data()
-    assert node.get_frame_camera(7) == camera(101, 7)
+    assert node.get_frame_camera(7) == camera(38, 7)
 
 
 def test_streams_are_written_into_a_buffer_once_it_is_large_enough(port: FakePort, node: EngineNode) -> None:
@@ -606,6 +603,20 @@ def test_a_follower_renders_nothing_for_a_frame_whose_data_it_lacks_and_repeats_
     port.puts(begins(3))
     node.await_frame_data()
     assert node.counters[f"frames_{failure.replace(' ', '_')}"] == 1
+
+
+def test_the_images_of_a_stream_that_has_gone_are_not_repeated(port: FakePort) -> None:
+    shown: list[SentImage] = []
+    node = EngineNode(port, sink=shown.append)
+    with_streams(node, port)
+    node.send_frame(LEFT.handle, IMAGE, response(1))
+    node.send_frame(RIGHT.handle, IMAGE, response(1, RIGHT.handle))
+    port.puts(streams(RIGHT))
+    assert code_of(node.await_frame_data) == RsError.STREAMS_CHANGED
+    port.puts(begins(2))
+    node.await_frame_data()
+    assert code_of(node.receive_follower_data) == RsError.TIMEOUT
+    assert [sent.stream for sent in shown if sent.repeated] == [RIGHT]
 
 
 # The loop
