@@ -294,6 +294,39 @@ def test_a_new_controller_that_computed_its_state_from_inputs_is_given_the_full_
     assert node.continued_state() == b"seventeen"
 
 
+def test_a_new_controller_continues_from_a_state_that_came_too_late_for_its_frame(
+    port: FakePort, node: EngineNode
+) -> None:
+    port.puts(begins(17))
+    node.await_frame_data()
+    assert code_of(lambda: node.receive_follower_data(1)) == RsError.TIMEOUT
+    port.puts(ready(17, b"seventeen"), begins(18))
+    node.await_frame_data()
+    port.puts(begins(20, controller=True))
+    node.await_frame_data()
+    assert node.continued_state() == b"seventeen"
+
+
+def test_a_new_controller_does_not_fall_back_behind_inputs_that_it_has_applied(
+    port: FakePort, node: EngineNode
+) -> None:
+    port.puts(begins(16))
+    node.await_frame_data()
+    assert code_of(lambda: node.receive_follower_data(1)) == RsError.TIMEOUT
+    port.puts(ready(16, b"late"), begins(17), ready(17, inputs=True))
+    node.await_frame_data()
+    node.receive_follower_data()
+    port.puts(begins(18, controller=True))
+    node.await_frame_data()
+    assert node.continued_state() is None
+
+
+def test_r16_a_new_controller_does_not_continue_from_before_a_reset(port: FakePort, node: EngineNode) -> None:
+    port.puts(ready(17), begins(18, controller=True, flags=RESET))
+    node.await_frame_data()
+    assert node.continued_state() is None
+
+
 def test_a_full_state_displaces_the_inputs_of_the_same_frame(port: FakePort, node: EngineNode) -> None:
     port.puts(ready(17, inputs=True), ready(17, b"seventeen"), begins(18, controller=True))
     node.await_frame_data()
@@ -326,7 +359,7 @@ def test_an_engine_that_cannot_read_the_newest_state_does_not_become_the_control
 
 
 def awaited(node: EngineNode, port: FakePort, *, controller: bool) -> None:
-    port.puts(begins(1, controller=controller), ready(1))
+    port.puts(begins(1, controller=controller), *([] if controller else [ready(1)]))
     node.await_frame_data()
 
 
