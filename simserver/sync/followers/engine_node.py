@@ -477,7 +477,7 @@ class EngineNode:
             self._newest = event
         opened, kept = self._open, self._ready
         awaited = opened.begins.frame if opened and not (opened.exchanged or opened.closed) else None
-        if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame >= kept.frame):
+        if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame > kept.frame):
             self._ready = event
 
     def _lacked(self) -> FrameReady | None:
@@ -495,8 +495,6 @@ class EngineNode:
             self._interactions.clear()
             if self._newest is not None and self._newest.frame < begins.frame:
                 self._newest = None
-        if self._ready is not None and self._ready.frame < begins.frame:
-            self._ready = None
         rate = FrameRate(begins.data.frame_rate_numerator, begins.data.frame_rate_denominator)
         for frame in [frame for frame in self._cameras if frame < begins.frame]:
             del self._cameras[frame]
