@@ -1,11 +1,12 @@
 """Streams that this process has itself: `PolledStreams` on trio's clock, which is monotonic."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 import trio
 
-from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot
+from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.polled import PolledStreams
@@ -54,14 +55,14 @@ class PolledHost:
     async def changed(self, stream: str, after: int) -> int:
         """As `StreamHost.changed`."""
         while True:
-            tick = self.streams.find(stream, _now_ns()).tick
+            tick, next_ns = self.streams.present_tick(stream, _now_ns())
             if tick > after:
                 return tick
-            await trio.sleep_until(self.streams.next_tick_ns(stream, _now_ns()) / _NS_PER_S)
+            await trio.sleep_until(next_ns / _NS_PER_S)
 
-    async def reply_for(self, stream: str, private_id: str, known: int) -> StreamReply:
-        """As `StreamHost.reply_for`."""
-        return self.streams.reply_for(stream, private_id, known, _now_ns())
+    async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
+        """As `StreamHost.replies_for`."""
+        return self.streams.replies_for(stream, clients, _now_ns())
 
     async def snapshot(self, stream: str) -> HeldSnapshot:
         """As `StreamHost.snapshot`."""

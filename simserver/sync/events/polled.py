@@ -6,7 +6,7 @@ suspended for an hour goes on as if it had been for that long, for its ticks as 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,12 +75,23 @@ class PolledStreams:
             )
         return _Polled(StreamMachine(self._new_incarnation(), self.limits), now_ms, now_ms)
 
-    def reply_for(self, name: str, private_id: str, known: int, now_ns: int) -> StreamReply:
-        """What a client is told whose connection is open, after `known`. Raises StreamRefusal."""
-        stream = self.find(name, now_ns)
-        stream.hear(private_id, self._clock_ns // _NS_PER_MS)
-        self._asked(name, self._streams[name], self._clock_ns // _NS_PER_MS)
-        return stream.reply_for(private_id, known)
+    def replies_for(
+        self, name: str, clients: Iterable[tuple[str, int]], now_ns: int
+    ) -> list[StreamReply | StreamRefusal]:
+        """What clients are told whose connections are open, each by its private id and the last tick that it was told.
+
+        A client that cannot be told is refused alone. Raises StreamRefusal: there is no stream of this name.
+        """
+        stream, now_ms = self.find(name, now_ns), self._clock_ns // _NS_PER_MS
+        self._asked(name, self._streams[name], now_ms)
+        replies: list[StreamReply | StreamRefusal] = []
+        for private_id, known in clients:
+            try:
+                stream.hear(private_id, now_ms)
+                replies.append(stream.reply_for(private_id, known))
+            except StreamRefusal as refusal:
+                replies.append(refusal)
+        return replies
 
     def find(self, name: str, now_ns: int) -> StreamMachine:
         """A stream, at its present tick. Raises StreamRefusal: there is none of this name."""
@@ -91,11 +102,14 @@ class PolledStreams:
         self._tick(polled, now_ms)
         return polled.stream
 
-    def next_tick_ns(self, name: str, now_ns: int) -> int:
-        """When a stream will have ticked next, by the clock of `now_ns`. Raises StreamRefusal: there is none."""
-        self.find(name, now_ns)
+    def present_tick(self, name: str, now_ns: int) -> tuple[int, int]:
+        """The tick of a stream, and when it will have ticked next, by the clock of `now_ns`.
+
+        Raises StreamRefusal: there is no stream of this name.
+        """
+        tick = self.find(name, now_ns).tick
         due_ms = self._streams[name].ticked_ms + TICK_MS + 1
-        return now_ns + due_ms * _NS_PER_MS - self._clock_ns
+        return tick, now_ns + due_ms * _NS_PER_MS - self._clock_ns
 
     def beat(self, now_ns: int) -> None:
         """Let time pass: silent clients are disconnected, and streams that nobody asks for are forgotten."""
