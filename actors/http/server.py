@@ -243,6 +243,8 @@ class _Conversation:
         self._is_first = True
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._stream = stream
+        # Of memory, as in a simulation, there is none.
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._app = app
         self._error_json = error_json
         self._websockets = websockets
@@ -377,10 +379,10 @@ class _Conversation:
 
     def _taken_now(self, data: bytes) -> int:
         """How many bytes the operating system takes without a wait."""
-        if not isinstance(self._stream, trio.SocketStream) or self.seat.is_lost:
+        if self._socket is None or self.seat.is_lost:
             return 0
         try:
-            return os.write(self._stream.socket.fileno(), data)
+            return os.write(self._socket.fileno(), data)
         except OSError:
             return 0  # what waits for the peer finds out why
 

@@ -28,6 +28,7 @@ class PolledHost:
 
     def __init__(self, limits: StreamLimits | None = None) -> None:
         self.streams: Final = PolledStreams(lambda: secrets.token_hex(16), limits)
+        self._alarms: Final[dict[int, trio.Event]] = {}
 
     @property
     def limits(self) -> StreamLimits:
@@ -58,7 +59,20 @@ class PolledHost:
             tick, next_ns = self.streams.present_tick(stream, _now_ns())
             if tick > after:
                 return tick
-            await trio.sleep_until(next_ns / _NS_PER_S)
+            await self._until(next_ns)
+
+    async def _until(self, due_ns: int) -> None:
+        """Wait for this moment, or a shorter time. Many streams tick in the same millisecond: one task has the alarm."""
+        alarm = self._alarms.get(due_ns)
+        if alarm is not None:
+            await alarm.wait()
+            return
+        alarm = self._alarms[due_ns] = trio.Event()
+        try:
+            await trio.sleep_until(due_ns / _NS_PER_S)
+        finally:
+            del self._alarms[due_ns]
+            alarm.set()
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
         """As `StreamHost.replies_for`."""

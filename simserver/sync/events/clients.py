@@ -108,6 +108,8 @@ class StreamClients:
 
     def states_after(self, tick: int) -> tuple[StateRow, ...]:
         """The states that were stored for a tick above this, in the order in which they were stored."""
+        if not self._states:
+            return ()
         newest = takewhile(lambda row: row.tick > tick, reversed(self._states.values()))
         return tuple(reversed(list(newest)))
 

@@ -87,8 +87,7 @@ class PolledStreams:
         replies: list[StreamReply | StreamRefusal] = []
         for private_id, known in clients:
             try:
-                stream.hear(private_id, now_ms)
-                replies.append(stream.reply_for(private_id, known))
+                replies.append(stream.reply_for(private_id, known, heard_ms=now_ms))
             except StreamRefusal as refusal:
                 replies.append(refusal)
         return replies

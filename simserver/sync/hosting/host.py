@@ -312,7 +312,7 @@ class HostedStreams:
         """The reply with what was taken of the client's events in ticks that may be told."""
         if hosted.publication.tick >= hosted.newest:
             return reply
-        return replace(reply, acked=hosted.acked.get(client, 0))
+        return reply._replace(acked=hosted.acked.get(client, 0))
 
     async def _given(self, entity: str, given: StreamInput) -> None:
         """Have the stream apply this, and wait until that may be told."""
