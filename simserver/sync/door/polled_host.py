@@ -76,7 +76,7 @@ class PolledHost:
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
         """As `StreamHost.replies_for`."""
-        return self.streams.replies_for(stream, clients, _now_ns())
+        return self.streams.replies_for(stream, ((client.private_id, client.known) for client in clients))
 
     async def snapshot(self, stream: str) -> HeldSnapshot:
         """As `StreamHost.snapshot`."""

@@ -11,11 +11,16 @@ from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnap
 __all__ = ["HeldDesync", "HeldSnapshot", "OpenClient", "StreamHost"]
 
 
-class OpenClient(NamedTuple):
-    """A client with an open connection, and the last tick that it was told, on its own scale."""
+class OpenClient(Protocol):
+    """A client with an open connection, and the last tick that it was told, on its own scale; or its request."""
 
-    private_id: str
-    known: int
+    @property
+    def private_id(self) -> str:
+        """Its secret name."""
+
+    @property
+    def known(self) -> int:
+        """The tick."""
 
 
 class HeldSnapshot(NamedTuple):
@@ -50,7 +55,10 @@ class StreamHost(Protocol):
         """Wait until the tick of a stream is above `after`; that tick, on the stream's own scale."""
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
-        """What these clients are told at one time, in their order; a client that cannot be told is refused alone."""
+        """What these clients are told of the tick that `changed` gave last, or of a later one, in their order.
+
+        A client that cannot be told is refused alone.
+        """
 
     async def snapshot(self, stream: str) -> HeldSnapshot:
         """The snapshot for those who come late."""

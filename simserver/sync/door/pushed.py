@@ -17,7 +17,7 @@ import trio
 
 from batonpass.actors.http.prompt import PromptSender
 from batonpass.crypto.bounded_tables import FifoTable
-from batonpass.simserver.sync.door.ports import OpenClient, StreamHost
+from batonpass.simserver.sync.door.ports import StreamHost
 from batonpass.simserver.sync.events.json_form import join_reply, write_common_part
 from batonpass.simserver.sync.events.messages import StateRow, StreamEvent, StreamReply
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
@@ -183,8 +183,7 @@ class StreamPushes:
 
     async def _tell_all(self, stream: str, walk: _Walk) -> None:
         ready = [client for client in walk.clients if client.is_ready]
-        asked = [OpenClient(client.private_id, client.known) for client in ready]
-        for client, reply in zip(ready, await self._host.replies_for(stream, asked), strict=True):
+        for client, reply in zip(ready, await self._host.replies_for(stream, ready), strict=True):
             if isinstance(reply, StreamRefusal):
                 client.refuse(reply)
             # A reset has a lower tick than the client knows: it is told of it all the same.

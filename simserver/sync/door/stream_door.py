@@ -17,7 +17,7 @@ from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.streaming import EventStream, server_sent_event
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
 from batonpass.actors.http.websocket_handshake import ANY_ORIGIN
-from batonpass.simserver.sync.door.ports import OpenClient, StreamHost
+from batonpass.simserver.sync.door.ports import StreamHost
 from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
 from batonpass.simserver.sync.events.json_form import (
     StreamAction,
@@ -180,8 +180,7 @@ class StreamDoor:
         with trio.move_on_after(request.wait_s):
             while reply.tick <= request.known and not reply.reset:
                 seen = await self._host.changed(target.stream, seen)
-                asked = OpenClient(target.private_id, request.known)
-                (found,) = await self._host.replies_for(target.stream, [asked])
+                (found,) = await self._host.replies_for(target.stream, [request])
                 if isinstance(found, StreamRefusal):
                     raise found
                 reply = found

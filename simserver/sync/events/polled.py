@@ -75,40 +75,46 @@ class PolledStreams:
             )
         return _Polled(StreamMachine(self._new_incarnation(), self.limits), now_ms, now_ms)
 
-    def replies_for(
-        self, name: str, clients: Iterable[tuple[str, int]], now_ns: int
-    ) -> list[StreamReply | StreamRefusal]:
+    def replies_for(self, name: str, clients: Iterable[tuple[str, int]]) -> list[StreamReply | StreamRefusal]:
         """What clients are told whose connections are open, each by its private id and the last tick that it was told.
 
-        A client that cannot be told is refused alone. Raises StreamRefusal: there is no stream of this name.
+        They are told of the present as `present_tick` has found it: no time passes. A client that cannot be told is
+        refused alone. Raises StreamRefusal: there is no stream of this name.
         """
-        stream, now_ms = self.find(name, now_ns), self._clock_ns // _NS_PER_MS
-        self._asked(name, self._streams[name], now_ms)
+        polled, now_ms = self._known(name), self._clock_ns // _NS_PER_MS
+        self._asked(name, polled, now_ms)
         replies: list[StreamReply | StreamRefusal] = []
         for private_id, known in clients:
             try:
-                replies.append(stream.reply_for(private_id, known, heard_ms=now_ms))
+                replies.append(polled.stream.reply_for(private_id, known, heard_ms=now_ms))
             except StreamRefusal as refusal:
                 replies.append(refusal)
         return replies
 
     def find(self, name: str, now_ns: int) -> StreamMachine:
         """A stream, at its present tick. Raises StreamRefusal: there is none of this name."""
+        return self._present(name, now_ns).stream
+
+    def _present(self, name: str, now_ns: int) -> _Polled:
         now_ms = self._pass_time(now_ns)
+        polled = self._known(name)
+        self._tick(polled, now_ms)
+        return polled
+
+    def _known(self, name: str) -> _Polled:
         polled = self._streams.get(name)
         if polled is None:
             raise StreamRefusal(RefusalCode.UNKNOWN_STREAM, f"there is no stream {name!r:.80}: begin it with POST")
-        self._tick(polled, now_ms)
-        return polled.stream
+        return polled
 
     def present_tick(self, name: str, now_ns: int) -> tuple[int, int]:
         """The tick of a stream, and when it will have ticked next, by the clock of `now_ns`.
 
         Raises StreamRefusal: there is no stream of this name.
         """
-        tick = self.find(name, now_ns).tick
-        due_ms = self._streams[name].ticked_ms + TICK_MS + 1
-        return tick, now_ns + due_ms * _NS_PER_MS - self._clock_ns
+        polled = self._present(name, now_ns)
+        due_ms = polled.ticked_ms + TICK_MS + 1
+        return polled.stream.tick, now_ns + due_ms * _NS_PER_MS - self._clock_ns
 
     def beat(self, now_ns: int) -> None:
         """Let time pass: silent clients are disconnected, and streams that nobody asks for are forgotten."""

@@ -100,7 +100,8 @@ def test_a_connection_that_is_open_is_told_each_tick_and_keeps_its_client_and_st
     known = ask(game, "game", "me", 0, 0).tick
     heard = []
     for ms in range(60, 80_000, 1_000):
-        (reply,) = game.replies_for("game", [("me", known)], ms * MS)
+        game.present_tick("game", ms * MS)
+        (reply,) = game.replies_for("game", [("me", known)])
         assert isinstance(reply, StreamReply)
         known = reply.tick
         heard.extend(told(reply))
@@ -128,7 +129,7 @@ def test_what_is_not_there_is_refused_by_name() -> None:
     with pytest.raises(StreamRefusal, match="no stream 'game'"):
         game.find("game", 0)
     ask(game, "game", "me", 0, 0)
-    refusal, reply = game.replies_for("game", [("you", 0), ("me", 0)], 0)
+    refusal, reply = game.replies_for("game", [("you", 0), ("me", 0)])
     assert isinstance(refusal, StreamRefusal)
     assert (refusal.code, refusal.status) == (RefusalCode.UNKNOWN_CLIENT, 404)
     assert "does not know the client" in refusal.message

@@ -15,7 +15,6 @@ from batonpass.simserver.entity.feed import MAX_QUEUED, EntityChange
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.table import Holding, Tombstone
 from batonpass.simserver.net.home_client import HomeUnreachable
-from batonpass.simserver.sync.door.ports import OpenClient
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.hosting.host import HostedStreams, entity_of
@@ -94,7 +93,7 @@ class Place:
 
     async def next_reply(self, stream: str, client: str, known: int) -> StreamReply:
         await self.streams.changed(stream, known)
-        (reply,) = await self.streams.replies_for(stream, [OpenClient(client, known)])
+        (reply,) = await self.streams.replies_for(stream, [StreamRequest(client, known)])
         assert isinstance(reply, StreamReply)
         return reply
 
