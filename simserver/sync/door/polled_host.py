@@ -62,7 +62,7 @@ class PolledHost:
             await self._until(next_ns)
 
     async def _until(self, due_ns: int) -> None:
-        """Wait for this moment, or a shorter time. Many streams tick in the same millisecond: one task has the alarm."""
+        """Wait for this moment, or a shorter time. Streams that tick in the same millisecond share one alarm."""
         alarm = self._alarms.get(due_ns)
         if alarm is not None:
             await alarm.wait()
