@@ -18,6 +18,8 @@ from batonpass.simserver.sync.events.stream import StreamMachine
 __all__ = ["PolledStreams"]
 
 _NS_PER_MS: Final = 1_000_000
+# Ticks of all streams are at these moments, so that many streams tick at one: tick 0 of a stream is that much shorter.
+_GRID_MS: Final = 10
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class PolledStreams:
             raise StreamRefusal(
                 RefusalCode.TOO_MANY_STREAMS, f"there are {present} streams: come back when one has ended"
             )
-        return _Polled(StreamMachine(self._new_incarnation(), self.limits), now_ms, now_ms)
+        return _Polled(StreamMachine(self._new_incarnation(), self.limits), now_ms - now_ms % _GRID_MS, now_ms)
 
     def replies_for(self, name: str, clients: Iterable[tuple[str, int]]) -> list[StreamReply | StreamRefusal]:
         """What clients are told whose connections are open, each by its private id and the last tick that it was told.

@@ -110,6 +110,15 @@ def test_a_connection_that_is_open_is_told_each_tick_and_keeps_its_client_and_st
     assert known == 79_060 // 50
 
 
+def test_streams_tick_at_few_moments_however_many_they_are() -> None:
+    game = streams()
+    for ms in range(50):
+        ask(game, f"game {ms}", "me", 0, ms)
+    due_ms = [game.present_tick(f"game {ms}", 50 * MS)[1] // MS for ms in range(50)]
+    assert sorted(set(due_ms)) == [51, 61, 71, 81, 91]
+    assert due_ms == sorted(due_ms), "none ticks after one that began later"
+
+
 def test_a_refused_request_begins_no_stream_and_keeps_none() -> None:
     game = streams(max_events_per_s=1)
     many = StreamRequest("me", 0, (PostedEvent("move", ""),) * 2)
