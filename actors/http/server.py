@@ -16,15 +16,15 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Seque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
-from http import HTTPStatus
 from math import inf
 from typing import Any, Final
-from urllib.parse import unquote
 
 import h11
 import trio
 
 from batonpass.actors.http.connection_limits import ConnectionLimits
+from batonpass.actors.http.prompt import SEND_NOW
+from batonpass.actors.http.request_scope import problem_of_head, response_of, scope_of
 from batonpass.actors.http.websocket import WebSocketExchange, WebSockets
 from batonpass.actors.http.websocket_handshake import asks_for_websocket, problem_of
 from batonpass.actors.link.strangers import place_of
@@ -41,7 +41,6 @@ ErrorJson = Callable[[str, str], bytes]
 """Makes the JSON body of an error answer from its code and its sentence."""
 
 _RECEIVE_BYTES: Final = 16 * 1024
-_METHOD_CHARS: Final = 32
 # What h11 hints at when a peer breaks the protocol; anything else is a plain 400.
 _PROTOCOL_CODES: Final = {431: "headers_too_long", 501: "not_implemented"}
 
@@ -244,9 +243,14 @@ class _Conversation:
         self._is_first = True
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._stream = stream
+        # Of memory, as in a simulation, there is none.
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._app = app
         self._error_json = error_json
         self._websockets = websockets
+        # What `send_now` has to leave to the next `send_bytes`.
+        self._rest = b""
+        self._is_sending = False
 
     async def take_request(self) -> bool:
         """Read one request and answer it; whether another one may follow."""
@@ -257,7 +261,7 @@ class _Conversation:
             return False
         if request is None:
             return False
-        problem = _unacceptable(request, self.limits)
+        problem = problem_of_head(request, self.limits.target_bytes)
         if problem is not None:
             await self.refuse(*problem)
             return False
@@ -267,7 +271,8 @@ class _Conversation:
             return False
         if self.http.their_state is not h11.SEND_BODY:
             self.seat.works()
-        await self._app(_scope(request), exchange.receive, exchange.send)
+        scope = {**scope_of(request), "extensions": {SEND_NOW: exchange}}
+        await self._app(scope, exchange.receive, exchange.send)
         await exchange.finish()
         if self.http.their_state is h11.SEND_BODY:
             self.unread = not await exchange.discard_rest()
@@ -287,7 +292,7 @@ class _Conversation:
             return
         self.http.next_event()  # the end of the request, which has no body
         self.seat.works()
-        await WebSocketExchange(self, request, exchange.send, offer).run(self._app, _scope(request))
+        await WebSocketExchange(self, request, exchange.send, offer).run(self._app, scope_of(request))
 
     async def _head(self) -> h11.Request | None:
         """The next request, or None when the peer has no more of them."""
@@ -336,28 +341,48 @@ class _Conversation:
         Raises:
             TooSlowError: the peer does not take them.
         """
-        await self.send_bytes(self._bytes_of(*events), self.limits.send_s)
+        await self.send_bytes(self.bytes_of(*events), self.limits.send_s)
 
     async def send_bytes(self, data: bytes, patience_s: float) -> None:
-        """Send these bytes as they are.
+        """Send these bytes as they are, after those that `send_now` has left. One task at a time may do so.
 
         Raises:
             TooSlowError: the peer does not take them.
         """
-        if (taken := self._send_now(data)) == len(data):
+        if self.send_now(data):
             # All of it is sent: who is cancelled learns so later.
             await trio.lowlevel.cancel_shielded_checkpoint()
         else:
-            with self.seat.waiting(anew=True, patience_s=patience_s):
-                await self._stream.send_all(data[taken:])
+            await self._send_rest(patience_s)
         self.seat.works()
 
-    def _send_now(self, data: bytes) -> int:
-        """How many bytes the operating system takes without a wait, which is nearly always all of them."""
-        if not isinstance(self._stream, trio.SocketStream) or self.seat.is_lost:
+    async def _send_rest(self, patience_s: float) -> None:
+        self._is_sending = True
+        try:
+            with self.seat.waiting(anew=True, patience_s=patience_s):
+                while self._rest:
+                    rest, self._rest = self._rest, b""
+                    await self._stream.send_all(rest)
+        finally:
+            self._is_sending = False
+
+    def send_now(self, data: bytes) -> bool:
+        """Send of these bytes what needs no wait, which is nearly always all of them; whether nothing is left.
+
+        What is left goes ahead of what is sent later, and is sent with it.
+        """
+        if self._rest or self._is_sending:
+            self._rest += data
+            return False
+        self._rest = data[self._taken_now(data) :]
+        return not self._rest
+
+    def _taken_now(self, data: bytes) -> int:
+        """How many bytes the operating system takes without a wait."""
+        if self._socket is None or self.seat.is_lost:
             return 0
         try:
-            return os.write(self._stream.socket.fileno(), data)
+            return os.write(self._socket.fileno(), data)
         except OSError:
             return 0  # what waits for the peer finds out why
 
@@ -398,9 +423,10 @@ class _Conversation:
             ("connection", "close"),
             ("date", formatdate(usegmt=True)),
         ]
-        return self._bytes_of(_response(status, headers), h11.Data(body), h11.EndOfMessage())
+        return self.bytes_of(response_of(status, headers), h11.Data(body), h11.EndOfMessage())
 
-    def _bytes_of(self, *events: h11.Event) -> bytes:
+    def bytes_of(self, *events: h11.Event) -> bytes:
+        """What these events are on the wire."""
         return b"".join(self.http.send(event) or b"" for event in events)
 
     async def refuse_broken(self, error: h11.RemoteProtocolError) -> None:
@@ -500,7 +526,7 @@ class _Exchange:
             headers = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
             if self._left_bytes > self._conversation.limits.linger_bytes:
                 headers.append((b"connection", b"close"))  # more than `discard_rest` reads
-            self._response = _response(message["status"], headers)
+            self._response = response_of(message["status"], headers)
             return
         events: list[h11.Event] = []
         if self._response is not None:
@@ -513,6 +539,15 @@ class _Exchange:
             events.append(h11.EndOfMessage())
             self._answered.set()
         await self._conversation.send(*events)
+
+    def send_now(self, data: str | bytes) -> bool:
+        """As `PromptSender.send_now`."""
+        piece = data.encode() if isinstance(data, str) else data
+        return not self._wants_body or self._conversation.send_now(self._conversation.bytes_of(h11.Data(piece)))
+
+    async def flush(self) -> None:
+        """As `PromptSender.flush`."""
+        await self._conversation.send_bytes(b"", self._conversation.limits.send_s)
 
     async def finish(self) -> None:
         """The application is through: make sure that the peer has had an answer. Raises `CrowdedOut`."""
@@ -541,49 +576,3 @@ class _Exchange:
         except h11.RemoteProtocolError as error:
             _log.debug("a connection ended inside a body that nobody wanted: %s", error)
         return self._http.their_state is not h11.SEND_BODY
-
-
-def _unacceptable(request: h11.Request, limits: HttpLimits) -> tuple[int, str, str] | None:
-    """Why a request cannot be passed on to an application: status, code and sentence; None if it can."""
-    if request.http_version not in (b"1.0", b"1.1"):
-        version = request.http_version.decode("ascii")
-        return 505, "http_version_not_supported", f"this server speaks HTTP/1.1, not HTTP/{version}"
-    if len(request.target) > limits.target_bytes:
-        return 414, "uri_too_long", f"the request target is longer than {limits.target_bytes} bytes"
-    if len(request.method) > _METHOD_CHARS:
-        return 501, "not_implemented", f"a method has at most {_METHOD_CHARS} characters"
-    names = {name for name, _ in request.headers}
-    if b"content-length" in names and b"transfer-encoding" in names:
-        # RFC 9112, 6.1: a proxy in front may read another length, and so another next request.
-        return 400, "bad_request", "a request has a Content-Length or a Transfer-Encoding, not both"
-    return None
-
-
-def _scope(request: h11.Request) -> Message:
-    """The ASGI scope of a request. HEAD is GET without the body of the answer, which is left out when it is sent."""
-    path, _, query = request.target.partition(b"?")
-    if not path.startswith((b"/", b"*")) and b"://" in path:
-        # The absolute form, which every server has to accept (RFC 9112 section 3.2.2).
-        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
-        "http_version": request.http_version.decode("ascii"),
-        "method": "GET" if request.method == b"HEAD" else request.method.decode("ascii"),
-        "scheme": "http",
-        "path": unquote(path.decode("ascii"), errors="replace"),
-        "raw_path": path,
-        "query_string": query,
-        "root_path": "",
-        "headers": list(request.headers),
-        "client": None,
-        "server": None,
-    }
-
-
-def _response(status: int, headers: Any) -> h11.Response:
-    try:
-        reason = HTTPStatus(status).phrase
-    except ValueError:
-        reason = ""
-    return h11.Response(status_code=status, headers=headers, reason=reason.encode())

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import h11
 import trio
 
+from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.websocket_end import Came, CloseReason, WebSocketEnd
 from batonpass.actors.http.websocket_handshake import offered_subprotocols, switching
 
@@ -83,7 +84,10 @@ class Talk(Protocol):
         """What comes next; nothing when the peer has hung up. Raises `BrokenResourceError`."""
 
     async def send_bytes(self, data: bytes, patience_s: float) -> None:
-        """Send all of it. Raises `BrokenResourceError`, `TooSlowError`."""
+        """Send all of it, after what `send_now` has left. Raises `BrokenResourceError`, `TooSlowError`."""
+
+    def send_now(self, data: bytes) -> bool:
+        """Send of it what needs no wait; whether nothing is left."""
 
     async def switch(self, response: h11.InformationalResponse) -> bytes:
         """Send the last words of HTTP; what the peer has sent after its own. Raises as `send_bytes`."""
@@ -123,7 +127,7 @@ class WebSocketExchange:
             TooSlowError: it does not take it.
         """
         offered = offered_subprotocols(self._request)
-        extensions: dict[str, Any] = {"websocket.http.response": {}}
+        extensions: dict[str, Any] = {"websocket.http.response": {}, SEND_NOW: self}
         mine = {**scope, "type": "websocket", "scheme": "ws", "subprotocols": offered, "extensions": extensions}
         try:
             with self._accept_scope:
@@ -180,8 +184,7 @@ class WebSocketExchange:
             case "websocket.send":
                 text = message.get("text")
                 data = message["bytes"] if text is None else text
-                if self._closed is not None or not self._end.is_open:
-                    raise trio.BrokenResourceError("the WebSocket is closed")
+                self._require_open()
                 await self._write(self._end.message(data))
             case "websocket.close" if self._is_accepted:
                 await self._close(message.get("code", CloseReason.NORMAL_CLOSURE), message.get("reason") or "")
@@ -190,6 +193,21 @@ class WebSocketExchange:
             case kind:  # websocket.http.response.start and .body
                 headers = [*message.get("headers", ()), (b"connection", b"close")]
                 await self._answer({**message, "type": kind.removeprefix("websocket."), "headers": headers})
+
+    def send_now(self, data: str | bytes) -> bool:
+        """As `PromptSender.send_now`."""
+        self._require_open()
+        return self._talk.send_now(self._end.message(data))
+
+    async def flush(self) -> None:
+        """As `PromptSender.flush`."""
+        self._require_open()
+        await self._write(b"")
+
+    def _require_open(self) -> None:
+        # While others send, `_is_cut` says only that they are not through.
+        if self._closed is not None or not self._end.is_open or (self._is_cut and not self._turn.locked()):
+            raise trio.BrokenResourceError("the WebSocket is closed")
 
     async def _accept(self, message: _Message) -> None:
         response = switching(self._request, message.get("subprotocol"))

@@ -2,6 +2,6 @@
 
 ports          `StreamHost`: what a door needs of the holder of the streams
 polled_host    streams that this process has itself, on trio's clock
-pushed         what a client is told without asking, tick by tick; text that many are told is written once
+pushed         what clients are told without asking: one walk over the clients of a stream each tick
 stream_door    the routes: polling, long polls, server-sent events, WebSockets, snapshots, dumps; start here
 """

@@ -1,11 +1,12 @@
 """Streams that this process has itself: `PolledStreams` on trio's clock, which is monotonic."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 import trio
 
-from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot
+from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.polled import PolledStreams
@@ -27,6 +28,7 @@ class PolledHost:
 
     def __init__(self, limits: StreamLimits | None = None) -> None:
         self.streams: Final = PolledStreams(lambda: secrets.token_hex(16), limits)
+        self._alarms: Final[dict[int, trio.Event]] = {}
 
     @property
     def limits(self) -> StreamLimits:
@@ -54,14 +56,27 @@ class PolledHost:
     async def changed(self, stream: str, after: int) -> int:
         """As `StreamHost.changed`."""
         while True:
-            tick = self.streams.find(stream, _now_ns()).tick
+            tick, next_ns = self.streams.present_tick(stream, _now_ns())
             if tick > after:
                 return tick
-            await trio.sleep_until(self.streams.next_tick_ns(stream, _now_ns()) / _NS_PER_S)
+            await self._until(next_ns)
 
-    async def reply_for(self, stream: str, private_id: str, known: int) -> StreamReply:
-        """As `StreamHost.reply_for`."""
-        return self.streams.reply_for(stream, private_id, known, _now_ns())
+    async def _until(self, due_ns: int) -> None:
+        """Wait for this moment, or a shorter time. Streams that tick in the same millisecond share one alarm."""
+        alarm = self._alarms.get(due_ns)
+        if alarm is not None:
+            await alarm.wait()
+            return
+        alarm = self._alarms[due_ns] = trio.Event()
+        try:
+            await trio.sleep_until(due_ns / _NS_PER_S)
+        finally:
+            del self._alarms[due_ns]
+            alarm.set()
+
+    async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
+        """As `StreamHost.replies_for`."""
+        return self.streams.replies_for(stream, ((client.private_id, client.known) for client in clients))
 
     async def snapshot(self, stream: str) -> HeldSnapshot:
         """As `StreamHost.snapshot`."""

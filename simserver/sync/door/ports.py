@@ -1,13 +1,26 @@
 """What a door needs of the holder of the streams, which may be this process or a simulation that is moved about."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import DesyncNotice, StreamReply, StreamRequest
+from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
 
-__all__ = ["HeldDesync", "HeldSnapshot", "StreamHost"]
+__all__ = ["HeldDesync", "HeldSnapshot", "OpenClient", "StreamHost"]
+
+
+class OpenClient(Protocol):
+    """A client with an open connection, and the last tick that it was told, on its own scale; or its request."""
+
+    @property
+    def private_id(self) -> str:
+        """Its secret name."""
+
+    @property
+    def known(self) -> int:
+        """The tick."""
 
 
 class HeldSnapshot(NamedTuple):
@@ -41,8 +54,11 @@ class StreamHost(Protocol):
     async def changed(self, stream: str, after: int) -> int:
         """Wait until the tick of a stream is above `after`; that tick, on the stream's own scale."""
 
-    async def reply_for(self, stream: str, private_id: str, known: int) -> StreamReply:
-        """What a client is told that has an open connection and knows the tick `known`, on the client's scale."""
+    async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
+        """What these clients are told of the tick that `changed` gave last, or of a later one, in their order.
+
+        A client that cannot be told is refused alone.
+        """
 
     async def snapshot(self, stream: str) -> HeldSnapshot:
         """The snapshot for those who come late."""

@@ -1,17 +1,30 @@
-"""What a client is told without asking, tick by tick, in a text that is written once for all that know as much.
+"""What clients are told without asking, tick by tick: one walk over the clients of a stream, by one task.
 
-There is no queue: a client that has not taken one reply yet is not told the next, and then all at once what has
-happened meanwhile. So a slow client costs nobody anything, and gives the door no more to keep than the stream has.
+Text that is the same for many clients is written once. A client costs no task that is woken and no look at the clock,
+only its own part of the text and the system call that sends it.
+
+There is no queue: a client that does not take a reply at once has its own task send the rest of it, is passed over
+until it has taken that, and is then told all at once what has happened meanwhile. So a slow client delays no other,
+and gives the door no more to keep than one reply.
 """
 
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import trio
+
+from batonpass.actors.http.prompt import PromptSender
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.sync.door.ports import StreamHost
 from batonpass.simserver.sync.events.json_form import join_reply, write_common_part
 from batonpass.simserver.sync.events.messages import StateRow, StreamEvent, StreamReply
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
-__all__ = ["PushedClient", "SharedText"]
+__all__ = ["PushedClient", "SharedText", "StreamPushes"]
+
+_log = logging.getLogger("batonpass.simserver.sync.door.pushed")
 
 # What is told at one tick, of all streams; and no text that is longer, for few clients are told as much at once.
 _TEXTS: Final = 1_024
@@ -46,27 +59,138 @@ class SharedText:
 
 
 class PushedClient:
-    """One client with a connection that stays open. `known` is the last tick that it was told."""
+    """One client with a connection that stays open. `known` is the last tick that it was told.
 
-    def __init__(self, host: StreamHost, texts: SharedText, stream: str, private_id: str, known: int) -> None:
-        self._host: Final = host
-        self._texts: Final = texts
-        self._stream: Final = stream
-        self._private_id: Final = private_id
-        self._seen = 0
+    `form` makes what is sent of the text of a reply: a message of a WebSocket, or a server-sent event.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        private_id: str,
+        known: int,
+        sender: PromptSender,
+        form: Callable[[str, StreamReply], str | bytes],
+    ) -> None:
+        self.stream: Final = stream
+        self.private_id: Final = private_id
         self.known = known
+        self._sender: Final = sender
+        self._form: Final = form
+        self._refusal: StreamRefusal | None = None
+        self._needs_task = trio.Event()
 
-    def first(self, reply: StreamReply) -> str:
-        """The text of a reply, as that to its first request."""
-        text = self._texts.of(self._stream, 0 if reply.reset else self.known, reply)
+    @property
+    def is_ready(self) -> bool:
+        """It has taken all that it was told."""
+        return not self._needs_task.is_set()
+
+    def tell(self, text: str, reply: StreamReply) -> None:
+        """Send it a reply. What it does not take at once is sent by `serve`; so is found out that it is gone."""
         self.known = reply.tick
-        return text
+        try:
+            is_sent = self._sender.send_now(self._form(text, reply))
+        except trio.BrokenResourceError:
+            is_sent = False
+        if not is_sent:
+            self._needs_task.set()
 
-    async def next(self) -> str:
-        """The text of what follows, as soon as something does. Raises StreamRefusal."""
+    def refuse(self, refusal: StreamRefusal) -> None:
+        """It is told nothing more: `serve` raises this."""
+        self._refusal = refusal
+        self._needs_task.set()
+
+    async def serve(self) -> None:
+        """Do what needs a wait, until the client is refused. Raises StreamRefusal, and what sending raises."""
         while True:
-            self._seen = await self._host.changed(self._stream, self._seen)
-            reply = await self._host.reply_for(self._stream, self._private_id, self.known)
+            await self._needs_task.wait()
+            await self._sender.flush()
+            if self._refusal is not None:
+                raise self._refusal
+            self._needs_task = trio.Event()
+
+
+@dataclass(slots=True, eq=False)
+class _Walk:
+    """The task that tells the clients of one stream; it ends with the last of them."""
+
+    clients: dict[PushedClient, None] = field(default_factory=dict)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
+class StreamPushes:
+    """Tells the clients of all streams of `host` each tick; `serve` has to run."""
+
+    def __init__(self, host: StreamHost) -> None:
+        self.texts: Final = SharedText()
+        self._host: Final = host
+        self._walks: Final[dict[str, _Walk]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the walks, until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def text(self, client: PushedClient, reply: StreamReply) -> str:
+        """A reply to this client, which knows what it was told last, as JSON."""
+        return self.texts.of(client.stream, 0 if reply.reset else client.known, reply)
+
+    async def tell(self, client: PushedClient) -> None:
+        """Tell a client each tick, until it is refused or this is cancelled.
+
+        Raises:
+            StreamRefusal: it is told nothing more.
+            BrokenResourceError: it is gone.
+            TooSlowError: it does not take what it is told.
+        """
+        walk = self._walks.get(client.stream)
+        if walk is None:
+            if self._nursery is None:
+                raise RuntimeError("nobody walks here: start StreamPushes.serve first")
+            walk = self._walks[client.stream] = _Walk()
+            self._nursery.start_soon(self._run, client.stream, walk)
+        walk.clients[client] = None
+        try:
+            await client.serve()
+        finally:
+            del walk.clients[client]
+            if not walk.clients:
+                self._end(client.stream, walk)
+
+    def _end(self, stream: str, walk: _Walk) -> None:
+        walk.scope.cancel()
+        if self._walks.get(stream) is walk:
+            del self._walks[stream]
+
+    async def _run(self, stream: str, walk: _Walk) -> None:
+        """Walk until the last client is gone, or the host refuses the stream to all of them."""
+        try:
+            with walk.scope:
+                seen = 0
+                while True:
+                    seen = await self._host.changed(stream, seen)
+                    await self._tell_all(stream, walk)
+        except StreamRefusal as refusal:
+            _refuse_all(walk, refusal)
+        except Exception:
+            # A fault in here must cost no more than the clients of one stream.
+            _log.exception("the clients of the stream %.80r are told nothing more", stream)
+            _refuse_all(walk, StreamRefusal(RefusalCode.UNAVAILABLE, "the door failed; its log says why: come again"))
+        finally:
+            self._end(stream, walk)
+
+    async def _tell_all(self, stream: str, walk: _Walk) -> None:
+        ready = [client for client in walk.clients if client.is_ready]
+        for client, reply in zip(ready, await self._host.replies_for(stream, ready), strict=True):
+            if isinstance(reply, StreamRefusal):
+                client.refuse(reply)
             # A reset has a lower tick than the client knows: it is told of it all the same.
-            if reply.tick > self.known or reply.reset:
-                return self.first(reply)
+            elif reply.tick > client.known or reply.reset:
+                client.tell(self.text(client, reply), reply)
+
+
+def _refuse_all(walk: _Walk, refusal: StreamRefusal) -> None:
+    for client in walk.clients:
+        client.refuse(refusal)

@@ -12,12 +12,13 @@ import trio
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from batonpass.actors.http.prompt import SEND_NOW, PromptSender
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.streaming import EventStream, server_sent_event
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
 from batonpass.actors.http.websocket_handshake import ANY_ORIGIN
 from batonpass.simserver.sync.door.ports import StreamHost
-from batonpass.simserver.sync.door.pushed import PushedClient, SharedText
+from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
 from batonpass.simserver.sync.events.json_form import (
     StreamAction,
     StreamTarget,
@@ -88,10 +89,10 @@ class StreamDoor:
         self._host: Final = host
         self._pages: Final = dict(pages or {})
         self._origins: Final = frozenset(origins)
-        self._texts: Final = SharedText()
         self._large: Final = trio.Semaphore(_LARGE_BODIES)
         bounds = websocket_limits or WebSocketLimits(message_bytes=host.limits.max_body_bytes)
         self.websockets: Final = WebSockets(self._origins, bounds)
+        self.pushes: Final = StreamPushes(host)
 
     async def serve(
         self,
@@ -106,15 +107,17 @@ class StreamDoor:
         Raises:
             OSError: the address cannot be listened on.
         """
-        await serve_http(
-            self,
-            address,
-            port,
-            error_json=_error_json,
-            limits=limits,
-            websockets=self.websockets,
-            task_status=task_status,
-        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.pushes.serve)
+            await serve_http(
+                self,
+                address,
+                port,
+                error_json=_error_json,
+                limits=limits,
+                websockets=self.websockets,
+                task_status=task_status,
+            )
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer one request (ASGI 3)."""
@@ -154,7 +157,7 @@ class StreamDoor:
         target = read_path_untrusted(method, scope["raw_path"].decode("latin-1"), limits)
         match target.action:
             case StreamAction.SYNC if method == "GET" and "text/event-stream" in headers.get(b"accept", ""):
-                return await self._event_stream(target, headers, scope["query_string"].decode("latin-1"))
+                return await self._event_stream(target, headers, scope)
             case StreamAction.SYNC:
                 body = await _body(receive, limits.max_body_bytes)
                 return _text(write_reply(await self._sync(target, read_request_untrusted(target, body, limits))))
@@ -177,7 +180,10 @@ class StreamDoor:
         with trio.move_on_after(request.wait_s):
             while reply.tick <= request.known and not reply.reset:
                 seen = await self._host.changed(target.stream, seen)
-                reply = await self._host.reply_for(target.stream, target.private_id, request.known)
+                (found,) = await self._host.replies_for(target.stream, [request])
+                if isinstance(found, StreamRefusal):
+                    raise found
+                reply = found
         return reply
 
     async def _put(self, target: StreamTarget, receive: _Receive, limits: StreamLimits) -> Response:
@@ -194,30 +200,25 @@ class StreamDoor:
 
     # Server-sent events
 
-    async def _event_stream(self, target: StreamTarget, headers: Mapping[bytes, str], query: str) -> EventStream:
+    async def _event_stream(self, target: StreamTarget, headers: Mapping[bytes, str], scope: _Scope) -> EventStream:
         """From the tick in the path, or from where the client was: `Last-Event-ID` is a tick and an incarnation."""
-        known, incarnation = target.tick, next(iter(parse_qs(query).get("incarnation", [])), None)
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        known, incarnation = target.tick, next(iter(query.get("incarnation", [])), None)
         if b"last-event-id" in headers:
             tick, _, last = headers[b"last-event-id"].partition(".")
             known, incarnation = read_known_untrusted(tick), last or incarnation
         request = StreamRequest(private_id=target.private_id, known=known, incarnation=incarnation)
         reply = await self._host.request(target.stream, request)
-        client = self._pushed(target, known)
+        client = PushedClient(target.stream, target.private_id, known, scope["extensions"][SEND_NOW], _as_event)
         return EventStream(self._pieces(client, reply), headers={"cache-control": "no-store"})
 
     async def _pieces(self, client: PushedClient, first: StreamReply) -> AsyncIterator[bytes]:
-        def event(text: str) -> bytes:
-            return server_sent_event(text, event_id=f"{client.known}.{first.incarnation}")
-
-        yield event(client.first(first))
+        text, client.known = self.pushes.text(client, first), first.tick
+        yield _as_event(text, first)
         try:
-            while True:
-                yield event(await client.next())
+            await self.pushes.tell(client)
         except StreamRefusal as refusal:
             yield server_sent_event(write_refusal(refusal), kind="refused")
-
-    def _pushed(self, target: StreamTarget, known: int) -> PushedClient:
-        return PushedClient(self._host, self._texts, target.stream, target.private_id, known)
 
     # WebSockets
 
@@ -245,8 +246,10 @@ class StreamDoor:
         limits = self._host.limits
         request = read_request_untrusted(target, await _message(websocket), limits)
         reply = await self._host.request(target.stream, request)
-        client = self._pushed(target, target.tick)
-        await websocket.send_text(client.first(reply))
+        sender: PromptSender = websocket.scope["extensions"][SEND_NOW]
+        client = PushedClient(target.stream, target.private_id, target.tick, sender, _as_message)
+        text, client.known = self.pushes.text(client, reply), reply.tick
+        await websocket.send_text(text)
         if request.leave:
             await websocket.close()
             return
@@ -255,8 +258,7 @@ class StreamDoor:
 
             async def tell() -> None:
                 try:
-                    while True:
-                        await websocket.send_text(await client.next())
+                    await self.pushes.tell(client)
                 except StreamRefusal as refusal:
                     refusals.append(refusal)
                     nursery.cancel_scope.cancel()
@@ -286,6 +288,14 @@ class StreamDoor:
                     await websocket.close()
                     return
             await trio.sleep_until(asked_s + _MESSAGE_GAP_S)
+
+
+def _as_event(text: str, reply: StreamReply) -> bytes:
+    return server_sent_event(text, event_id=f"{reply.tick}.{reply.incarnation}")
+
+
+def _as_message(text: str, _reply: StreamReply) -> str:
+    return text
 
 
 async def _message(websocket: WebSocket) -> bytes:

@@ -98,6 +98,8 @@ class StreamClients:
     def silent(self, now_ms: int, but: bytes | None) -> list[bytes]:
         """The connected clients that are silent for too long, the most silent first; never `but`."""
         last_ms = now_ms - self._limits.silence_ms
+        if not self.connected or next(iter(self.connected.values())).heard_ms >= last_ms:
+            return []
         found = takewhile(lambda item: item[1].heard_ms < last_ms, self.connected.items())
         return [key for key, _ in found if key != but]
 
@@ -108,6 +110,8 @@ class StreamClients:
 
     def states_after(self, tick: int) -> tuple[StateRow, ...]:
         """The states that were stored for a tick above this, in the order in which they were stored."""
+        if not self._states:
+            return ()
         newest = takewhile(lambda row: row.tick > tick, reversed(self._states.values()))
         return tuple(reversed(list(newest)))
 

@@ -297,8 +297,8 @@ def write_reply(reply: StreamReply) -> str:
 def write_common_part(reply: StreamReply) -> str:
     """Of a reply what is the same for all that know the same, as JSON: what time it is and what has happened."""
     events = ",".join(map(_written_event, reply.events))
-    states = _written([{"T": row.tick, "Origin": row.origin, "Data": row.data} for row in reply.states])
-    return f'{{"T":{reply.tick},"Events":[{events}],"States":{states}}}'
+    states = ",".join(_written({"T": row.tick, "Origin": row.origin, "Data": row.data}) for row in reply.states)
+    return f'{{"T":{reply.tick},"Events":[{events}],"States":[{states}]}}'
 
 
 @lru_cache(_WRITTEN_EVENTS)

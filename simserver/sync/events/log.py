@@ -36,6 +36,8 @@ class StreamLog:
 
     def between(self, known: int, tick: int) -> tuple[StreamEvent, ...]:
         """The events after the tick `known`, up to `tick`, in their order."""
+        if not self._events or self._events[-1].tick <= known:
+            return ()
         first = bisect_right(self._events, known, key=_TICK)
         return tuple(self._events[first : bisect_right(self._events, tick, first, key=_TICK)])
 

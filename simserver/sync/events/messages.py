@@ -1,7 +1,7 @@
 """Requests and replies of an event stream, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 __all__ = ["DesyncNotice", "PostedEvent", "StateRow", "StreamEvent", "StreamReply", "StreamRequest"]
@@ -64,9 +64,8 @@ class StreamRequest:
     hashes: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamReply:
-    """What a client is told.
+class StreamReply(NamedTuple):
+    """What a client is told. A tuple, for one is made for every client with every tick.
 
     Attributes:
         tick: the tick of the stream; the client simulates no farther.
@@ -88,6 +87,6 @@ class StreamReply:
     incarnation: str
     acked: int = 0
     oldest: int = 0
-    reset: bool = field(default=False)
+    reset: bool = False
     desync: DesyncNotice | None = None
     snapshot: int | None = None

@@ -6,7 +6,7 @@ suspended for an hour goes on as if it had been for that long, for its ticks as 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,8 @@ from batonpass.simserver.sync.events.stream import StreamMachine
 __all__ = ["PolledStreams"]
 
 _NS_PER_MS: Final = 1_000_000
+# Ticks of all streams are at these moments, so that many streams tick at one: tick 0 of a stream is that much shorter.
+_GRID_MS: Final = 10
 
 
 @dataclass(slots=True)
@@ -73,29 +75,48 @@ class PolledStreams:
             raise StreamRefusal(
                 RefusalCode.TOO_MANY_STREAMS, f"there are {present} streams: come back when one has ended"
             )
-        return _Polled(StreamMachine(self._new_incarnation(), self.limits), now_ms, now_ms)
+        return _Polled(StreamMachine(self._new_incarnation(), self.limits), now_ms - now_ms % _GRID_MS, now_ms)
 
-    def reply_for(self, name: str, private_id: str, known: int, now_ns: int) -> StreamReply:
-        """What a client is told whose connection is open, after `known`. Raises StreamRefusal."""
-        stream = self.find(name, now_ns)
-        stream.hear(private_id, self._clock_ns // _NS_PER_MS)
-        self._asked(name, self._streams[name], self._clock_ns // _NS_PER_MS)
-        return stream.reply_for(private_id, known)
+    def replies_for(self, name: str, clients: Iterable[tuple[str, int]]) -> list[StreamReply | StreamRefusal]:
+        """What clients are told whose connections are open, each by its private id and the last tick that it was told.
+
+        They are told of the present as `present_tick` has found it: no time passes. A client that cannot be told is
+        refused alone. Raises StreamRefusal: there is no stream of this name.
+        """
+        polled, now_ms = self._known(name), self._clock_ns // _NS_PER_MS
+        self._asked(name, polled, now_ms)
+        replies: list[StreamReply | StreamRefusal] = []
+        for private_id, known in clients:
+            try:
+                replies.append(polled.stream.reply_for(private_id, known, heard_ms=now_ms))
+            except StreamRefusal as refusal:
+                replies.append(refusal)
+        return replies
 
     def find(self, name: str, now_ns: int) -> StreamMachine:
         """A stream, at its present tick. Raises StreamRefusal: there is none of this name."""
+        return self._present(name, now_ns).stream
+
+    def _present(self, name: str, now_ns: int) -> _Polled:
         now_ms = self._pass_time(now_ns)
+        polled = self._known(name)
+        self._tick(polled, now_ms)
+        return polled
+
+    def _known(self, name: str) -> _Polled:
         polled = self._streams.get(name)
         if polled is None:
             raise StreamRefusal(RefusalCode.UNKNOWN_STREAM, f"there is no stream {name!r:.80}: begin it with POST")
-        self._tick(polled, now_ms)
-        return polled.stream
+        return polled
 
-    def next_tick_ns(self, name: str, now_ns: int) -> int:
-        """When a stream will have ticked next, by the clock of `now_ns`. Raises StreamRefusal: there is none."""
-        self.find(name, now_ns)
-        due_ms = self._streams[name].ticked_ms + TICK_MS + 1
-        return now_ns + due_ms * _NS_PER_MS - self._clock_ns
+    def present_tick(self, name: str, now_ns: int) -> tuple[int, int]:
+        """The tick of a stream, and when it will have ticked next, by the clock of `now_ns`.
+
+        Raises StreamRefusal: there is no stream of this name.
+        """
+        polled = self._present(name, now_ns)
+        due_ms = polled.ticked_ms + TICK_MS + 1
+        return polled.stream.tick, now_ns + due_ms * _NS_PER_MS - self._clock_ns
 
     def beat(self, now_ns: int) -> None:
         """Let time pass: silent clients are disconnected, and streams that nobody asks for are forgotten."""

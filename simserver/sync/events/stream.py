@@ -143,13 +143,19 @@ class StreamMachine:
         known, offset, reset = self._place(request, client)
         return self._reply(client, known, offset, reset=reset, upto=upto)
 
-    def reply_for(self, private_id: str, known: int, upto: int | None = None) -> StreamReply:
+    def reply_for(
+        self, private_id: str, known: int, upto: int | None = None, *, heard_ms: int | None = None
+    ) -> StreamReply:
         """What a client is told that asked before: all after `known`, the last tick that it was told.
 
-        With `upto`, as if the stream were at that tick, which it has passed. Changes nothing but what is sent.
+        With `upto`, as if the stream were at that tick, which it has passed. With `heard_ms`, as after `hear`; without,
+        nothing changes but what is sent.
         Raises StreamRefusal: the stream does not know the client, or has dropped what it would have to tell.
         """
-        client = self._clients.find(key_of(private_id))
+        key = key_of(private_id)
+        if heard_ms is not None:
+            self._hear(key, heard_ms)
+        client = self._clients.find(key)
         if client is None:
             raise StreamRefusal(RefusalCode.UNKNOWN_CLIENT, "this stream does not know the client: ask with POST first")
         place = max(0, known - client.offset)
@@ -161,7 +167,9 @@ class StreamMachine:
 
     def hear(self, private_id: str, now_ms: int) -> bool:
         """A connection of this client is open: it is not silent. Returns whether it is connected to the stream."""
-        key = key_of(private_id)
+        return self._hear(key_of(private_id), now_ms)
+
+    def _hear(self, key: bytes, now_ms: int) -> bool:
         self._expire(now_ms, but=key)
         if key not in self._clients.connected:
             return False

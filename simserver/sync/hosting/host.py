@@ -6,7 +6,7 @@ one does.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
-from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot
+from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
@@ -246,14 +246,21 @@ class HostedStreams:
                 return hosted.publication.tick
             await self._look_again()
 
-    async def reply_for(self, stream: str, private_id: str, known: int) -> StreamReply:
-        """What a client is told that has an open connection and knows the tick `known`. Raises as `request` does."""
-        entity, client = entity_of(self._instance, stream), disguised(private_id)
+    async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
+        """What clients are told that have open connections, each or why it is not. Raises as `request` does."""
+        entity = entity_of(self._instance, stream)
         await self._here(entity)
         hosted, live = self._hosted_now(entity)
-        reply = live.reply_for(client, known, hosted.publication.tick)
-        hosted.heard.add(client)
-        return self._with_acked(hosted, client, reply)
+        replies: list[StreamReply | StreamRefusal] = []
+        for client, known in ((disguised(each.private_id), each.known) for each in clients):
+            try:
+                reply = live.reply_for(client, known, hosted.publication.tick)
+            except StreamRefusal as refusal:
+                replies.append(refusal)
+            else:
+                hosted.heard.add(client)
+                replies.append(self._with_acked(hosted, client, reply))
+        return replies
 
     async def offer_snapshot(self, stream: str, private_id: str, offer: SnapshotOffer) -> None:
         """As `StreamMachine.offer_snapshot`; raises as `request` does."""
@@ -308,7 +315,7 @@ class HostedStreams:
         """The reply with what was taken of the client's events in ticks that may be told."""
         if hosted.publication.tick >= hosted.newest:
             return reply
-        return replace(reply, acked=hosted.acked.get(client, 0))
+        return reply._replace(acked=hosted.acked.get(client, 0))
 
     async def _given(self, entity: str, given: StreamInput) -> None:
         """Have the stream apply this, and wait until that may be told."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+from wsproto.utilities import LocalProtocolError
 
 from batonpass.actors.http.websocket_end import Came, WebSocketEnd
 
@@ -134,3 +135,20 @@ def test_no_bytes_do_more_than_end_it(sent: list[bytes]) -> None:
         assert all(len(message) <= BYTES for message in came.messages)
         if came.close is not None:
             break
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 70_000])
+def test_a_message_of_any_length_is_one_frame_that_others_read(size: int) -> None:
+    text, data = "x" * size, b"\xff" * size
+    texts = [event for event in heard(end().message(text)) if isinstance(event, TextMessage)]
+    assert ("".join(event.data for event in texts), texts[-1].message_finished) == (text, True)
+    pieces = [event for event in heard(end().message(data)) if isinstance(event, BytesMessage)]
+    assert (b"".join(event.data for event in pieces), pieces[-1].message_finished) == (data, True)
+    assert heard(end().message("ö\u2028")) == [TextMessage(data="ö\u2028")]
+
+
+def test_nothing_is_sent_after_a_close() -> None:
+    closed = end()
+    closed.close(1000)
+    with pytest.raises(LocalProtocolError):
+        closed.message("too late")

@@ -118,5 +118,7 @@ class EventReader:
 
 async def open_door(nursery: trio.Nursery, limits: StreamLimits | None = None, **settings: Any) -> OpenDoor:
     host = PolledHost(limits)
+    door = StreamDoor(host, **settings)
     await nursery.start(host.serve)
-    return OpenDoor(nursery, StreamDoor(host, **settings))
+    await nursery.start(door.pushes.serve)
+    return OpenDoor(nursery, door)

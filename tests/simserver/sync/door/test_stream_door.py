@@ -386,7 +386,7 @@ async def test_what_many_are_told_is_written_once(autojump_clock: MockClock, doo
     clients = [await door.websocket(f"/game/client-{number}/0") for number in range(10)]
     for client in clients:
         await client.send("{}")
-    texts = door.door._texts
+    texts = door.door.pushes.texts
     for client in clients:
         while json.loads(str(await client.next()))["T"] < 20:
             pass

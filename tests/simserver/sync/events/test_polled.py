@@ -100,12 +100,23 @@ def test_a_connection_that_is_open_is_told_each_tick_and_keeps_its_client_and_st
     known = ask(game, "game", "me", 0, 0).tick
     heard = []
     for ms in range(60, 80_000, 1_000):
-        reply = game.reply_for("game", "me", known, ms * MS)
+        game.present_tick("game", ms * MS)
+        (reply,) = game.replies_for("game", [("me", known)])
+        assert isinstance(reply, StreamReply)
         known = reply.tick
         heard.extend(told(reply))
         game.beat(ms * MS)
     assert [text[:4] for text in heard] == ["1 _a", "1 _c"]
     assert known == 79_060 // 50
+
+
+def test_streams_tick_at_few_moments_however_many_they_are() -> None:
+    game = streams()
+    for ms in range(50):
+        ask(game, f"game {ms}", "me", 0, ms)
+    due_ms = [game.present_tick(f"game {ms}", 50 * MS)[1] // MS for ms in range(50)]
+    assert sorted(set(due_ms)) == [51, 61, 71, 81, 91]
+    assert due_ms == sorted(due_ms), "none ticks after one that began later"
 
 
 def test_a_refused_request_begins_no_stream_and_keeps_none() -> None:
@@ -127,6 +138,8 @@ def test_what_is_not_there_is_refused_by_name() -> None:
     with pytest.raises(StreamRefusal, match="no stream 'game'"):
         game.find("game", 0)
     ask(game, "game", "me", 0, 0)
-    with pytest.raises(StreamRefusal, match="does not know the client") as caught:
-        game.reply_for("game", "you", 0, 0)
-    assert (caught.value.code, caught.value.status) == (RefusalCode.UNKNOWN_CLIENT, 404)
+    refusal, reply = game.replies_for("game", [("you", 0), ("me", 0)])
+    assert isinstance(refusal, StreamRefusal)
+    assert (refusal.code, refusal.status) == (RefusalCode.UNKNOWN_CLIENT, 404)
+    assert "does not know the client" in refusal.message
+    assert isinstance(reply, StreamReply), "the other client is told"

@@ -93,7 +93,9 @@ class Place:
 
     async def next_reply(self, stream: str, client: str, known: int) -> StreamReply:
         await self.streams.changed(stream, known)
-        return await self.streams.reply_for(stream, client, known)
+        (reply,) = await self.streams.replies_for(stream, [StreamRequest(client, known)])
+        assert isinstance(reply, StreamReply)
+        return reply
 
     async def serve_ticks(self) -> None:
         feed = self.population.stage.environment.feed
