@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MAX_TICK", "TICK_MS", "StreamLimits"]
+__all__ = ["CHECKPOINT_TICKS", "MAX_TICK", "TICK_MS", "StreamLimits"]
 
 TICK_MS: Final = 50
 """One tick of a stream. Clients count on it (seed document: event stream)."""
+
+CHECKPOINT_TICKS: Final = 20
+"""Each tick that is a multiple of this is a *checkpoint*: clients that cannot tell all hashes tell those of these."""
 
 MAX_TICK: Final = 2**52
 """The highest last known tick that is taken: twice as much is still a whole number in JavaScript."""
@@ -34,6 +37,7 @@ class StreamLimits:
         forget_ms: a stream that was not asked for longer is forgotten.
         max_jump_ms: how far the clock moves at once; longer, the server was suspended.
         hash_window_ticks: for how many ticks votes are kept.
+        checkpoint_window_ticks: for how many ticks the votes of checkpoints are kept.
         pause: whether the tick waits while no client is connected.
         keep_history: whether the log before a trusted snapshot is kept until the log is full.
     """
@@ -55,5 +59,6 @@ class StreamLimits:
     forget_ms: int = 60_000
     max_jump_ms: int = 5_000
     hash_window_ticks: int = 600
+    checkpoint_window_ticks: int = 2_400
     pause: bool = True
     keep_history: bool = True
