@@ -23,8 +23,10 @@ class StreamLimits:
         max_body_bytes: of a request, but for snapshots and dumps.
         max_name_chars: of the name of a stream, and of a private id.
         max_events_per_s: of one client; also how many it may send at once.
+        max_stream_events_per_s: of all clients of one stream together; also how many they may send at once.
         max_events: in the log of one stream.
         max_log_bytes: of the types and bodies in the log of one stream, each with `log.ROW_BYTES` for itself.
+        max_reply_bytes: of the events in a reply, counted as in the log; those of one tick are told in any case.
         max_clients: connected to one stream.
         max_remembered: disconnected clients of one stream whose public ids are kept; the longest gone is forgotten.
         max_streams: of one server.
@@ -45,8 +47,10 @@ class StreamLimits:
     max_body_bytes: int = 16 * 1024
     max_name_chars: int = 128
     max_events_per_s: int = 20
+    max_stream_events_per_s: int = 2_000
     max_events: int = 100_000
     max_log_bytes: int = 32 * 1024 * 1024
+    max_reply_bytes: int = 256 * 1024
     max_clients: int = 1_000
     max_remembered: int = 4_096
     max_streams: int = 1_000

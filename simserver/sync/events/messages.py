@@ -69,7 +69,8 @@ class StreamReply:
     """What a client is told.
 
     Attributes:
-        tick: the tick of the stream; the client simulates no farther.
+        tick: the tick of the stream, or an earlier one if there is too much to tell at once; the client simulates no
+            farther.
         events: those after the client's last known tick, up to `tick`.
         states: those that were stored after it.
         public_id: the client's; empty for one that the stream does not know.

@@ -1,8 +1,8 @@
 """Hashes of states that clients report: the first tick at which they differ, and what most of them had.
 
 The votes of a tick are kept while it is among the last `hash_window_ticks`, those of a checkpoint while it is among the
-last `checkpoint_window_ticks`: clients that are slow tell few ticks, and late, so all of them tell these. Of each client
-its first vote for a tick counts. The clients of one vote are the bits of one number, by *seat*: a thousand clients are
+last `checkpoint_window_ticks`: slow clients tell few ticks, and late, so all of them tell these. Of each client its
+first vote for a tick counts. The clients of one vote are the bits of one number, by *seat*: a thousand clients are
 125 bytes. A seat is kept when its client has left, until a new client needs it; then the votes of the client that is
 gone longest are forgotten.
 

@@ -101,9 +101,9 @@ class TestDesync:
         say(game, "a", 60, GOOD)
         say(game, "b", 60, BAD)
         game.stream.store_dump("a", 60, "<a>")
-        for tick, told in ((40, 60), (55, 55), (57, 55), (30, 55), (37, 37)):
+        for tick, first in ((40, 60), (55, 55), (57, 55), (30, 55), (37, 37)):
             say(game, "a", tick, GOOD)
-            assert say(game, "b", tick, BAD if tick != 40 else GOOD).tick == told
+            assert say(game, "b", tick, BAD if tick != 40 else GOOD).tick == first
         assert game.stream.dumps == {}
         # The votes of what is not searched any more are forgotten.
         assert [tick for tick, _ in game.stream.as_data()["votes"]["votes"]] == [60, 37]
@@ -113,9 +113,9 @@ class TestDesync:
         for tick, theirs in ((48, BAD), (50, GOOD), (60, BAD), (61, GOOD)):
             say(game, "a", tick, GOOD)
             say(game, "b", tick, theirs)
-        for tick, told in ((49, 60), (55, 55)):
+        for tick, first in ((49, 60), (55, 55)):
             say(game, "a", tick, GOOD)
-            assert say(game, "b", tick, BAD).tick == told
+            assert say(game, "b", tick, BAD).tick == first
 
     def test_it_is_over_when_those_who_disagreed_agree_at_a_later_tick(self) -> None:
         game = playing("a", "b", "c")

@@ -187,9 +187,10 @@ def test_a_stream_that_clients_have_filled_fits_a_copy_and_what_one_of_them_give
     for client in clients:
         stream.take(StreamRequest(client, 0, state=full, incarnation=INCARNATION), 0)
     event = PostedEvent("", "x" * (limits.max_log_bytes // limits.max_events))
-    for client in clients[: limits.max_events // 20]:
+    for at, client in enumerate(clients[: limits.max_events // 20]):
         with suppress(StreamRefusal):
-            stream.take(StreamRequest(client, 0, (event,) * 20, incarnation=INCARNATION), 0)
+            # As fast as all of them together may.
+            stream.take(StreamRequest(client, 0, (event,) * 20, incarnation=INCARNATION), at * 10)
     assert len(stream) > limits.max_events - 20
     stream.skip(2 * limits.checkpoint_window_ticks - stream.tick)
     state = random.Random(1).randbytes(limits.max_snapshot_bytes)
