@@ -3,7 +3,7 @@
 import pytest
 
 from batonpass.simserver.sync.events.limits import StreamLimits
-from batonpass.simserver.sync.events.messages import PostedEvent, StateRow
+from batonpass.simserver.sync.events.messages import PostedEvent, StateRow, StreamEvent
 from batonpass.simserver.sync.events.refusals import RefusalCode
 from batonpass.simserver.sync.events.stream import StreamMachine
 from tests.simserver.sync.events.game import ONE, OTHER, Game, told
@@ -162,7 +162,7 @@ class TestBounds:
             game.wait(2)
         game.ask("a", game.stream.tick, *["move"] * 15)
         game.wait(1)
-        known, told, ticks = 0, [], []
+        known, told, ticks = 0, list[StreamEvent](), list[int]()
         while known < game.stream.tick:
             reply = game.ask("a", known)
             assert reply.tick > known
