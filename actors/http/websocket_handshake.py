@@ -9,7 +9,15 @@ from urllib.parse import urlsplit
 import h11
 from wsproto.utilities import generate_accept_token
 
-__all__ = ["ANY_ORIGIN", "HandshakeProblem", "asks_for_websocket", "offered_subprotocols", "problem_of", "switching"]
+__all__ = [
+    "ANY_ORIGIN",
+    "HandshakeProblem",
+    "asks_for_websocket",
+    "may_ask",
+    "offered_subprotocols",
+    "problem_of",
+    "switching",
+]
 
 ANY_ORIGIN: Final = "*"
 _VERSION: Final = b"13"
@@ -76,14 +84,18 @@ def switching(request: h11.Request, subprotocol: str | None) -> h11.Informationa
 
 
 def _problem_of_origin(request: h11.Request, origins: Collection[str]) -> HandshakeProblem | None:
-    given = [value.decode("latin-1") for value in _values(request, b"origin")]
-    if not given or ANY_ORIGIN in origins:
-        return None
-    hosts = [value.decode("latin-1") for value in _values(request, b"host")]
-    if len(given) == 1 and (given[0] in origins or _is_of_host(given[0], hosts)):
+    given, hosts = ([value.decode("latin-1") for value in _values(request, name)] for name in (b"origin", b"host"))
+    if may_ask(given, hosts, origins):
         return None
     text = "a page of another origin may not open a WebSocket here, unless this server is told so"
     return HandshakeProblem(403, "origin_refused", text)
+
+
+def may_ask(given: Sequence[str], hosts: Sequence[str], origins: Collection[str]) -> bool:
+    """Whether a request may be taken by its `Origin`: it has none, or one of `origins`, or that of its `Host`."""
+    if not given or ANY_ORIGIN in origins:
+        return True
+    return len(given) == 1 and (given[0] in origins or _is_of_host(given[0], hosts))
 
 
 def _is_of_host(origin: str, hosts: Sequence[str]) -> bool:

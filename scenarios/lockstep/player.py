@@ -25,8 +25,6 @@ OFFER_EVERY_TICKS: Final = 200
 FRAME_S: Final = 0.02
 # How fast a machine is, is not judged: a client bears a takeover that takes minutes.
 PATIENCE_MS: Final = 120_000
-# The way leads to the doors, whatever the host of a URL is.
-_ANY_DOOR: Final = "http://door.invalid"
 
 
 class LockstepPlayer:
@@ -38,8 +36,9 @@ class LockstepPlayer:
         dice = Random(f"{plan.seed} way of {client.name}")
         at = dice.randrange(len(doors))
         self._client: Final = client
+        self._doors: Final = [*doors[at:], *doors[:at]]
         self._game: Final = WatchedGame()
-        self._way: Final = LossyWay([*doors[at:], *doors[:at]], net, dice, plan.loss, plan.jitter_ms / 1e3)
+        self._way: Final = LossyWay(net, dice, plan.loss, plan.jitter_ms / 1e3)
         key = Ed25519PrivateKey.from_private_bytes(dice.randbytes(32))
         public = key.public_key().public_bytes_raw()
         self.follower: Final = StreamFollower(
@@ -82,7 +81,7 @@ class LockstepPlayer:
         try:
             async with HttpClient(transport=self._way) as http, trio.open_nursery() as nursery:
                 nursery.start_soon(self._post, began_s)
-                await follow_stream(self.follower, _ANY_DOOR, http=http, frame_s=FRAME_S, on_frame=self._look)
+                await follow_stream(self.follower, self._doors, http=http, frame_s=FRAME_S, on_frame=self._look)
         except* StreamLost as lost:
             self._failure = str(lost.exceptions[0])
 

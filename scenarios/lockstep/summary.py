@@ -50,13 +50,16 @@ def lockstep_report(
     took_s = max(last_s - began_s, 1e-3)
     # One that begins by a snapshot has joined by it; every other one is a jump.
     joined = sum(bool(client.restored) and client.restored[0][0] == 0 for client in clients)
+    late = {client.name for client in plan.clients if client.is_late}
+    by_replay = sum(client.name in late and not (client.restored and client.restored[0][0] == 0) for client in clients)
     catch_ups_ms = [took_ms for client in clients for took_ms in client.catch_ups_ms]
     return LockstepReport(
         **facts,
         violations=LockstepViolations(**found.broken()),
         clients=len(clients),
-        late_joiners=sum(client.is_late for client in plan.clients),
+        late_joiners=len(late),
         joined_by_snapshot=joined,
+        joined_by_replay=by_replay,
         seconds=plan.seconds,
         loss=plan.loss,
         jitter_ms=plan.jitter_ms,

@@ -1,11 +1,6 @@
-"""The network of one client: requests and answers are lost and late on it, as the dice say.
-
-It finds the door that has the stream by itself: where one is sent on, it asks there from then on, and where nobody
-answers, it asks the next one.
-"""
+"""The network of one client: requests and answers are lost and late on it, as the dice say."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -17,7 +12,6 @@ __all__ = ["LossyWay", "WayLog"]
 
 NOTICED_S: Final = 0.4
 """After so long a client takes a request for lost."""
-_MAX_SENT_ON: Final = 4
 _TICK: Final = re.compile(rb'\{"T":\s*(\d+)')
 _RESET: Final = re.compile(rb'"Reset":\s*true')
 
@@ -37,20 +31,16 @@ class WayLog:
 
 
 class LossyWay(httpx.AsyncBaseTransport):
-    """A way to the doors of a cluster, for `HttpClient`; the host in a request's URL is not looked at.
+    """A way to the doors of a cluster, for `HttpClient`.
 
     Args:
-        doors: their URLs.
         inner: the real network, which others use, too.
         dice: what decides.
         loss: the share of requests that are lost; half of these arrive, and their answers are lost.
         jitter_s: by which each is late at most, on either way.
     """
 
-    def __init__(
-        self, doors: Sequence[str], inner: httpx.AsyncBaseTransport, dice: Random, loss: float, jitter_s: float
-    ) -> None:
-        self._doors: Final = list(doors)
+    def __init__(self, inner: httpx.AsyncBaseTransport, dice: Random, loss: float, jitter_s: float) -> None:
         self._inner: Final = inner
         self._dice: Final = dice
         self._loss: Final = loss
@@ -62,7 +52,7 @@ class LossyWay(httpx.AsyncBaseTransport):
         is_lost, arrives = self._dice.random() < self._loss, self._dice.random() < 0.5
         there_s, back_s = (self._dice.uniform(0.0, self._jitter_s) for _ in range(2))
         await trio.sleep(there_s)
-        answer = None if is_lost and not arrives else await self._asked(request)
+        answer = None if is_lost and not arrives else await self._ask(request)
         if answer is None or is_lost:
             self.log.lost += 1
             await trio.sleep(NOTICED_S)
@@ -70,40 +60,19 @@ class LossyWay(httpx.AsyncBaseTransport):
         await trio.sleep(back_s)
         return answer
 
-    async def _asked(self, request: httpx.Request) -> httpx.Response:
-        """Ask the door that is known, and where that sends one on."""
-        for _ in range(_MAX_SENT_ON):
-            try:
-                answer = await self._ask(self._doors[0], request)
-            except httpx.TransportError:
-                self._doors.append(self._doors.pop(0))
-                raise
-            if answer.status_code != httpx.codes.TEMPORARY_REDIRECT:
-                self._note(request, answer)
-                return answer
-            self.log.sent_on += 1
-            there = httpx.URL(answer.headers["location"])
-            door = f"{there.scheme}://{there.netloc.decode()}"
-            self._doors[:] = [door, *(other for other in self._doors if other != door)]
-        raise httpx.ReadError("sent on and on: no door has the stream", request=request)
-
-    async def _ask(self, door: str, request: httpx.Request) -> httpx.Response:
-        asked = httpx.Request(
-            request.method,
-            door + request.url.raw_path.decode(),
-            content=request.content,
-            headers={"content-type": "application/json"},
-            extensions=request.extensions,
-        )
-        answer = await self._inner.handle_async_request(asked)
+    async def _ask(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._inner.handle_async_request(request)
         try:
             body = await answer.aread()
         finally:
             await answer.aclose()
-        return httpx.Response(answer.status_code, headers=answer.headers, content=body)
+        self._note(request, read := httpx.Response(answer.status_code, headers=answer.headers, content=body))
+        return read
 
     def _note(self, request: httpx.Request, answer: httpx.Response) -> None:
-        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        if answer.status_code == httpx.codes.TEMPORARY_REDIRECT:
+            self.log.sent_on += 1
+        elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             self.log.unavailable += 1
         elif request.method != "POST" or answer.status_code == httpx.codes.GONE:
             # Snapshots and dumps may be refused: others have given theirs already. What a client is too far behind for

@@ -300,6 +300,8 @@ class LockstepReport(RunFacts):
     clients: Count
     late_joiners: Count
     joined_by_snapshot: Count
+    joined_by_replay: Count = 0
+    """Late joiners that computed all ticks instead; not in reports of earlier releases."""
     seconds: Quantity
     loss: Quantity
     jitter_ms: Quantity

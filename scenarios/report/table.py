@@ -82,7 +82,8 @@ def _lockstep_run_table(report: LockstepReport) -> Table:
         f"{report.jumps:,}",
     )
     table.caption = (
-        f"{counted(report.joined_by_snapshot, 'client')} joined by a snapshot; "
+        f"{counted(report.joined_by_snapshot, 'client')} joined by a snapshot, "
+        f"{counted(report.joined_by_replay, 'late one')} by a replay; "
         f"state at the last tick: {report.last_hash[:16]}"
     )
     return table

@@ -971,6 +971,7 @@ export function framesDue(behind, elapsedMs, tolerance = 4) {
 
 const MOST_HASHES = 600;
 const HASHES_A_REQUEST = 32;
+const CHECKPOINT_TICKS = 20; // all clients tell the hashes of its multiples, however slow they are
 const EVENTS_A_REQUEST = 16; // the server takes 20 of a client in a second
 const STEPS_AT_ONCE = 100;
 
@@ -981,8 +982,9 @@ export class StreamFollower {
   #events = []; // of ticks to come, in the order of the log
   #waiting = []; // events that the server has not acknowledged
   #first = 0; // the number of the first of them, once the server has said what it has
-  #hashes = [];
-  #told = { event: 0, hash: 0 }; // the highest that were sent on this connection
+  #hashes = new Map(); // by tick
+  #told = { event: 0, hashes: new Set() }; // the highest number, and the ticks, that were sent on this connection
+  #searched = { from: 0, to: 0 }; // the ticks before a desync, of which all that is known is told
   #waited_ms = 0;
 
   /** @param {SimDriver} driver @param {{tolerance?: number}} [options] a client that is more ticks behind catches up */
@@ -1014,7 +1016,7 @@ export class StreamFollower {
   get hasNews() {
     this.#collect();
     const hasEvents = !this.holdsEvents && this.#first + this.#waiting.length - 1 > this.#told.event;
-    return this.incarnation !== null && (hasEvents || (this.#hashes.at(-1)?.[0] ?? 0) > this.#told.hash);
+    return this.incarnation !== null && (hasEvents || this.#hashes.size > this.#told.hashes.size);
   }
 
   /** Compute the ticks that are due when `elapsedMs` more have passed. @returns {number} how many these were */
@@ -1030,8 +1032,8 @@ export class StreamFollower {
   #step() {
     const tick = this.#driver.tick + 1;
     const later = this.#events.findIndex((event) => event.T > tick);
-    this.#hashes.push([tick, this.#driver.step(this.#events.splice(0, later < 0 ? this.#events.length : later))]);
-    if (this.#hashes.length > MOST_HASHES) this.#hashes.shift();
+    this.#hashes.set(tick, this.#driver.step(this.#events.splice(0, later < 0 ? this.#events.length : later)));
+    if (this.#hashes.size > MOST_HASHES) this.#forgetHash(this.#hashes.keys().next().value);
   }
 
   /**
@@ -1040,7 +1042,7 @@ export class StreamFollower {
    */
   request(anew) {
     this.#collect();
-    if (anew) this.#told = { event: 0, hash: 0 };
+    if (anew) this.#told = { event: 0, hashes: new Set() };
     if (this.holdsEvents) this.#told.event = 0;
     if (this.incarnation === null) return {}; // which numbers are taken is in the first answer
     const body = { Incarnation: this.incarnation };
@@ -1054,10 +1056,44 @@ export class StreamFollower {
       events.push({ Type, Body, Id });
     }
     if (events.length > 0) body.Events = events;
-    const hashes = this.#hashes.filter(([tick]) => tick > this.#told.hash).slice(0, HASHES_A_REQUEST);
-    if (hashes.length > 0) body.Hashes = hashes;
-    this.#told = { event: events.at(-1)?.Id ?? this.#told.event, hash: hashes.at(-1)?.[0] ?? this.#told.hash };
+    const ticks = this.#ticksToTell();
+    if (ticks.length > 0) body.Hashes = ticks.map((tick) => [tick, this.#hashes.get(tick)]);
+    this.#told.event = events.at(-1)?.Id ?? this.#told.event;
+    for (const tick of ticks) this.#told.hashes.add(tick);
     return body;
+  }
+
+  /** Of which ticks the next request has the hashes: first of those that all clients tell. */
+  #ticksToTell() {
+    const weight = (tick) => (this.#isSearched(tick) ? 0 : tick % CHECKPOINT_TICKS === 0 ? 1 : 2);
+    const untold = [...this.#hashes.keys()].filter((tick) => !this.#told.hashes.has(tick));
+    const first = untold.sort((a, b) => weight(a) - weight(b) || a - b).slice(0, HASHES_A_REQUEST);
+    return first.sort((a, b) => a - b);
+  }
+
+  #isSearched(tick) {
+    return this.#searched.from <= tick && tick < this.#searched.to;
+  }
+
+  /** Tell all that is known of the ticks before a desync: the server may not have heard of the first one. */
+  #search(tick) {
+    if (tick === this.#searched.to) return;
+    this.#searched = { from: tick - CHECKPOINT_TICKS + 1, to: tick };
+    for (let known = Math.max(1, this.#searched.from); known < tick; known++) {
+      const hash = this.#driver.record(known)?.hash;
+      if (hash) this.#hashes.set(known, hash);
+    }
+  }
+
+  #forgetHash(tick) {
+    this.#hashes.delete(tick);
+    this.#told.hashes.delete(tick);
+  }
+
+  #forgetHashes() {
+    this.#hashes.clear();
+    this.#told.hashes.clear();
+    this.#searched = { from: 0, to: 0 };
   }
 
   #collect() {
@@ -1077,8 +1113,8 @@ export class StreamFollower {
     if (isReset || isForeign || reply.T < this.known) {
       this.#driver.startOver();
       this.#events = [];
-      this.#hashes = [];
-      this.#told = { event: 0, hash: 0 };
+      this.#forgetHashes();
+      this.#told.event = 0;
       this.known = 0;
       if (isForeign) this.#first = 0; // each life of a stream counts anew, and has had none of what waits
       this.incarnation = null;
@@ -1088,7 +1124,8 @@ export class StreamFollower {
     this.publicId = reply.ProxyId;
     if (this.#first > 0) this.#waiting.splice(0, Math.max(0, reply.Acked + 1 - this.#first));
     this.#first = Math.max(this.#first, reply.Acked + 1);
-    this.#hashes = this.#hashes.filter(([tick]) => tick > this.#told.hash);
+    for (const tick of [...this.#told.hashes]) this.#forgetHash(tick);
+    if (reply.Desync) this.#search(reply.Desync.T);
     for (const event of reply.Events) if (event.T > this.known) this.#events.push(event);
     this.known = reply.T;
     return isReset ? "reset" : "followed";
@@ -1110,7 +1147,7 @@ export class StreamFollower {
     this.incarnation = snapshot.Incarnation;
     this.known = Math.max(this.known, this.#driver.tick);
     this.#events = this.#events.filter((event) => event.T > this.#driver.tick);
-    this.#hashes = [];
+    this.#forgetHashes();
     this.#waited_ms = 0;
   }
 }

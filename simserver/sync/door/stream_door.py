@@ -16,7 +16,7 @@ from batonpass.actors.http.prompt import SEND_NOW, PromptSender
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.streaming import EventStream, server_sent_event
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
-from batonpass.actors.http.websocket_handshake import ANY_ORIGIN
+from batonpass.actors.http.websocket_handshake import ANY_ORIGIN, may_ask
 from batonpass.simserver.sync.door.ports import StreamHost
 from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
 from batonpass.simserver.sync.events.json_form import (
@@ -45,6 +45,7 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 DOOR_LIMITS: Final = HttpLimits(connections=448, connections_of_a_place=416, send_s=10.0)
 """A process may usually have 1024 files open, and its REST interface has 512 connections."""
 
+_ASKER: Final = (b"origin", b"host")
 _METHODS: Final = "POST, GET, PUT, DELETE, OPTIONS"
 # The type of the original, which browsers of its time could read from another page without asking first.
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -126,6 +127,7 @@ class StreamDoor:
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         try:
+            self._require_origin(scope)
             answer = await self._answer(scope, headers, receive)
         except StreamRefusal as refusal:
             answer = _text(write_refusal(refusal), refusal.status)
@@ -137,6 +139,12 @@ class StreamDoor:
             return  # the HTTP server says why, if there is anybody to hear it
         answer.headers.update(self._cross_origin(headers.get(b"origin")))
         await answer(scope, receive, send)
+
+    def _require_origin(self, scope: _Scope) -> None:
+        """A browser sends a simple request, and asks later only whether its page may read the answer."""
+        given, hosts = ([value.decode("latin-1") for key, value in scope["headers"] if key == name] for name in _ASKER)
+        if not may_ask(given, hosts, self._origins):
+            raise StreamRefusal(RefusalCode.ORIGIN_REFUSED, "pages of this origin may not ask here: see stream_origins")
 
     def _cross_origin(self, origin: str | None) -> dict[str, str]:
         shared = {"access-control-allow-headers": "Content-Type", "access-control-allow-methods": _METHODS}

@@ -14,7 +14,7 @@ from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StateRow
 
-__all__ = ["ClientRecord", "StreamClients", "key_of"]
+__all__ = ["ClientRecord", "StreamClients", "gained", "key_of"]
 
 _MILLI: Final = 1_000
 
@@ -22,6 +22,11 @@ _MILLI: Final = 1_000
 def key_of(private_id: str) -> bytes:
     """Under which a private id is kept."""
     return hashlib.sha256(private_id.encode()).digest()
+
+
+def gained(allowance: int, since_ms: int, now_ms: int, per_s: int) -> int:
+    """The thousandths of an event that may be sent now: what was left at `since_ms`, and `per_s` a second since."""
+    return min(per_s * _MILLI, allowance + (now_ms - since_ms) * per_s)
 
 
 @dataclass(slots=True)
@@ -45,7 +50,7 @@ class ClientRecord:
 
     def allowance_at(self, now_ms: int, per_s: int) -> int:
         """The thousandths of an event that it may send now: it gains `per_s` events a second, up to `per_s`."""
-        return min(per_s * _MILLI, self.allowance + (now_ms - self.allowance_ms) * per_s)
+        return gained(self.allowance, self.allowance_ms, now_ms, per_s)
 
     def as_data(self) -> list[Any]:
         """Its fields in their order."""

@@ -41,6 +41,19 @@ class StreamLog:
         first = bisect_right(self._events, known, key=_TICK)
         return tuple(self._events[first : bisect_right(self._events, tick, first, key=_TICK)])
 
+    def whole_until(self, known: int, tick: int, most_bytes: int) -> int:
+        """Up to which tick, at most `tick`, the events after `known` have so many bytes; one tick may have more."""
+        first = bisect_right(self._events, known, key=_TICK)
+        size_bytes = 0
+        for at in range(first, len(self._events)):
+            event = self._events[at]
+            size_bytes += _size_bytes(event)
+            if event.tick > tick:
+                break
+            if size_bytes > most_bytes and event.tick > self._events[first].tick:
+                return event.tick - 1
+        return tick
+
     def drop_before(self, tick: int) -> None:
         """Forget the events up to and at `tick`: what somebody has who has a snapshot of it."""
         gone = bisect_right(self._events, tick, key=_TICK)

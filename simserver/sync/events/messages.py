@@ -68,7 +68,8 @@ class StreamReply(NamedTuple):
     """What a client is told. A tuple, for one is made for every client with every tick.
 
     Attributes:
-        tick: the tick of the stream; the client simulates no farther.
+        tick: the tick of the stream, or an earlier one if there is too much to tell at once; the client simulates no
+            farther.
         events: those after the client's last known tick, up to `tick`.
         states: those that were stored after it.
         public_id: the client's; empty for one that the stream does not know.

@@ -19,7 +19,7 @@ The whole of a stream is plain data (`as_data`, `from_data`), the same for the s
 
 from typing import Any, Final
 
-from batonpass.simserver.sync.events.clients import ClientRecord, StreamClients, key_of
+from batonpass.simserver.sync.events.clients import ClientRecord, StreamClients, gained, key_of
 from batonpass.simserver.sync.events.limits import MAX_TICK, StreamLimits
 from batonpass.simserver.sync.events.log import ROW_BYTES, StreamLog, event_bytes
 from batonpass.simserver.sync.events.messages import (
@@ -64,6 +64,9 @@ class StreamMachine:
         self.sent = 0
         self.now_ms = 0
         self.snapshot: TrustedSnapshot | None = None
+        # How many thousandths of an event all clients together might send, and when that was.
+        self._allowance = self.limits.max_stream_events_per_s * _MILLI
+        self._allowance_ms = 0
         self._log = StreamLog()
         self._clients: Final = StreamClients(self.limits)
         self._votes: Final = HashVotes(self.limits)
@@ -226,12 +229,23 @@ class StreamMachine:
                 f"{len(events)} events are more than this client may send now, which is {self.limits.max_events_per_s} "
                 "a second: send fewer, or later",
             )
+        if events and self._allowance_now() < len(events) * _MILLI:
+            raise StreamRefusal(
+                RefusalCode.TOO_MANY_EVENTS,
+                f"all clients of this stream together send more than {self.limits.max_stream_events_per_s} events a "
+                "second: send fewer, or later",
+            )
+
+    def _allowance_now(self) -> int:
+        return gained(self._allowance, self._allowance_ms, self.now_ms, self.limits.max_stream_events_per_s)
 
     def _take(
         self, key: bytes, client: ClientRecord, request: StreamRequest, events: list[PostedEvent], *, is_ours: bool
     ) -> None:
         client.allowance = client.allowance_at(self.now_ms, self.limits.max_events_per_s) - len(events) * _MILLI
         client.allowance_ms = self.now_ms
+        self._allowance = self._allowance_now() - len(events) * _MILLI
+        self._allowance_ms = self.now_ms
         for event in events:
             self._append(event.type, client.public_id, event.body)
             client.acked = event.number or client.acked
@@ -262,7 +276,8 @@ class StreamMachine:
         self, client: ClientRecord | None, known: int, offset: int, *, reset: bool = False, upto: int | None = None
     ) -> StreamReply:
         self.sent = self.tick
-        tick = self.tick if upto is None else upto
+        # Else each request of a client that knows nothing would cost as much as the log is long.
+        tick = self._log.whole_until(known, self.tick if upto is None else upto, self.limits.max_reply_bytes)
         events, states = self._log.between(known, tick), self._clients.states_after(known)
         if offset:
             events = tuple(event._replace(tick=event.tick + offset) for event in events)
@@ -382,6 +397,7 @@ class StreamMachine:
             "tick": self.tick,
             "sent": self.sent,
             "now_ms": self.now_ms,
+            "allowance": [self._allowance, self._allowance_ms],
             "oldest": self._log.oldest,
             "log": self._log.as_data(),
             "clients": self._clients.as_data(),
@@ -396,6 +412,8 @@ class StreamMachine:
             raise ValueError(f"a stream of format {data['format']}; this release reads {_FORMAT}")
         stream = cls(data["incarnation"], limits)
         stream.tick, stream.sent, stream.now_ms = data["tick"], data["sent"], data["now_ms"]
+        # Not in the data of earlier releases.
+        stream._allowance, stream._allowance_ms = data.get("allowance", (stream._allowance, stream.now_ms))
         stream._log = StreamLog((StreamEvent(*row) for row in data["log"]), data["oldest"])
         stream._clients.load(data["clients"])
         stream._votes.load(data["votes"])

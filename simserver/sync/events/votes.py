@@ -1,13 +1,18 @@
 """Hashes of states that clients report: the first tick at which they differ, and what most of them had.
 
-The votes of a tick are kept while it is among the last `hash_window_ticks`. Of each client its first vote for a tick
-counts. The clients of one vote are the bits of one number, by *seat*: a thousand clients are 125 bytes. A seat is kept
-when its client has left, until a new client needs it; then the votes of the client that is gone longest are forgotten.
+The votes of a tick are kept while it is among the last `hash_window_ticks`, those of a checkpoint while it is among the
+last `checkpoint_window_ticks`: slow clients tell few ticks, and late, so all of them tell these. Of each client its
+first vote for a tick counts. The clients of one vote are the bits of one number, by *seat*: a thousand clients are
+125 bytes. A seat is kept when its client has left, until a new client needs it; then the votes of the client that is
+gone longest are forgotten.
 
 A *desync* is the earliest tick for which two hashes came. It is told while members of two of its groups are connected,
 and is over when all of them that are connected have had the same hash at one later tick. Votes for ticks before that
 one begin no new desync. One that is over is told until two groups have given a dump, while they still can: a difference
 may be gone a tick later, before any client was told of it.
+
+Votes for the 19 ticks before a desync are taken however late they come: clients tell the hashes of these when they are
+told of it, for the first tick at which they differ may be one that they had not told.
 """
 
 from bisect import bisect_right
@@ -16,7 +21,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, Final
 
-from batonpass.simserver.sync.events.limits import StreamLimits
+from batonpass.simserver.sync.events.limits import CHECKPOINT_TICKS, StreamLimits
 from batonpass.simserver.sync.events.messages import DesyncNotice
 
 __all__ = ["HashVotes"]
@@ -29,6 +34,7 @@ class HashVotes:
 
     def __init__(self, limits: StreamLimits) -> None:
         self._window_ticks: Final = limits.hash_window_ticks
+        self._checkpoint_window_ticks: Final = limits.checkpoint_window_ticks
         # More than can be connected: there is always one of a client that has left.
         self._max_seats: Final = 2 * limits.max_clients
         self._seats: Final[dict[str, int]] = {}
@@ -37,8 +43,12 @@ class HashVotes:
         self._votes: Final[dict[int, dict[bytes, int]]] = {}
         # Who is connected from each of these ticks on.
         self._connected: Final[list[tuple[int, int]]] = [(0, 0)]
+        # Up to here votes are forgotten: of ticks, and of checkpoints.
         self._floor = 0
+        self._oldest = 0
         self._settled = 0
+        # What was settled before the desync of now began.
+        self._former = 0
         self._desync: tuple[int, dict[bytes, list[str]]] | None = None
         self.dumps: Final[dict[bytes, tuple[str, str]]] = {}
         """Of the desync: by hash, the public id of the client that gave it, and what it gave."""
@@ -79,19 +89,34 @@ class HashVotes:
 
     def advance(self, tick: int) -> None:
         """Forget the votes that are too old at this tick."""
-        floor = max(self._floor, tick - self._window_ticks)
-        if floor - self._floor > len(self._votes):
-            gone: Iterable[int] = [voted for voted in self._votes if voted <= floor]
+        floor, oldest = self._floor, self._oldest
+        self._floor = max(floor, tick - self._window_ticks)
+        self._oldest = max(oldest, min(self._floor, tick - self._checkpoint_window_ticks))
+        if self._floor - floor > len(self._votes):
+            self._forget(list(self._votes))
         else:
-            gone = range(self._floor + 1, floor + 1)
-        for voted in gone:
-            self._votes.pop(voted, None)
-        self._floor = floor
-        del self._connected[: self._index_at(floor)]
+            self._forget(range(floor + 1, self._floor + 1))
+            self._forget(range(oldest - oldest % CHECKPOINT_TICKS, self._oldest + 1, CHECKPOINT_TICKS))
+        del self._connected[: self._index_at(self._oldest)]
+
+    def _forget(self, ticks: Iterable[int]) -> None:
+        for voted in ticks:
+            if not self._is_kept(voted):
+                self._votes.pop(voted, None)
+
+    def _is_kept(self, tick: int) -> bool:
+        is_checkpoint = tick % CHECKPOINT_TICKS == 0
+        return tick > (self._oldest if is_checkpoint else self._floor) or self._is_searched(tick)
+
+    def _is_searched(self, tick: int) -> bool:
+        """Whether clients may have differed at this tick before they did at that of the desync."""
+        if self._desync is None:
+            return False
+        return max(self._former, self._desync[0] - CHECKPOINT_TICKS) < tick <= self._desync[0]
 
     def vote(self, public_id: str, tick: int, state_hash: bytes) -> None:
         """A connected client had this hash at this tick. If it is too old, or its second for it, it does not count."""
-        if tick <= self._floor:
+        if not self._is_kept(tick):
             return
         groups, bit = self._votes.setdefault(tick, {}), self._bit(public_id)
         if any(voters & bit for voters in groups.values()):
@@ -103,9 +128,13 @@ class HashVotes:
 
     def _compare(self, tick: int, groups: dict[bytes, int]) -> None:
         if len(groups) > 1:
-            if tick > self._settled and (self._desync is None or tick < self._desync[0] or not self._is_on()):
-                self._desync = tick, {key: self._public_ids(voters) for key, voters in groups.items()}
-                self.dumps.clear()
+            if tick > self._settled and not self._is_on():
+                self._former = self._settled
+            elif self._desync is None or not self._former < tick < self._desync[0]:
+                return
+            self._desync = tick, {key: self._public_ids(voters) for key, voters in groups.items()}
+            self.dumps.clear()
+            self._forget(list(self._votes))
         elif self._desync is not None and self._settled < self._desync[0] < tick:
             (voters,) = groups.values()
             disagreed = (public_id for group in self._desync[1].values() for public_id in group)
@@ -132,7 +161,7 @@ class HashVotes:
         return self.last_desync if self._is_on() or self._lacks_dumps() else None
 
     def _lacks_dumps(self) -> bool:
-        if self._desync is None or self._desync[0] <= self._floor or len(self.dumps) > 1:
+        if self._desync is None or self._desync[0] <= self._oldest or len(self.dumps) > 1:
             return False
         groups = self._desync[1].items()
         return sum(key in self.dumps or any(map(self._is_connected, group)) for key, group in groups) > 1
@@ -155,6 +184,8 @@ class HashVotes:
 
         A quorum is more than half of the clients that were connected at the tick, and at least two.
         """
+        if tick <= self._oldest:
+            return ()
         connected = self._connected[self._index_at(tick)][1]
         voters = self._votes.get(tick, {}).get(state_hash, 0) & connected
         enough = voters.bit_count() > max(1, connected.bit_count() // 2)
@@ -167,7 +198,9 @@ class HashVotes:
         """All of it, as plain data."""
         return {
             "floor": self._floor,
+            "oldest": self._oldest,
             "settled": self._settled,
+            "former": self._former,
             "seats": list(self._holders),
             "left": list(self._left),
             "votes": [
@@ -181,6 +214,8 @@ class HashVotes:
     def load(self, data: dict[str, Any]) -> None:
         """Take in what `as_data` gave, into votes that are empty."""
         self._floor, self._settled = data["floor"], data["settled"]
+        # Not in the data of earlier releases.
+        self._oldest, self._former = data.get("oldest", self._floor), data.get("former", self._settled)
         self._holders.extend(data["seats"])
         self._seats.update((public_id, seat) for seat, public_id in enumerate(self._holders))
         self._left.update((public_id, None) for public_id in data["left"])

@@ -33,7 +33,6 @@ from batonpass.simserver.sync.hosting.inputs import (
     DumpGiven,
     Heard,
     SnapshotGiven,
-    StreamInput,
     disguised,
     encoded_input,
 )
@@ -113,6 +112,8 @@ class HostedStreams:
         self._count: Final = count
         self._hosted: Final[dict[str, _Hosted]] = {}
         self._waiting: Final[dict[tuple[str, int], _Waiting]] = {}
+        # By entity and client: whose inputs wait. What else they ask waits outside of the inbox, which is for all.
+        self._askers: Final[set[tuple[str, str]]] = set()
         # The entities that may have begun here before ticks were missed, so that it is not known what of them is kept.
         self._unseen: set[str] = set()
         self._acknowledged: Final[set[str]] = set()
@@ -317,19 +318,21 @@ class HostedStreams:
             return reply
         return reply._replace(acked=hosted.acked.get(client, 0))
 
-    async def _given(self, entity: str, given: StreamInput) -> None:
-        """Have the stream apply this, and wait until that may be told."""
+    async def _given(self, entity: str, given: StreamRequest | SnapshotGiven | DumpGiven) -> None:
+        """Have the stream apply this, and wait until that may be told; of each client one thing at a time."""
+        asker = entity, given.private_id if isinstance(given, StreamRequest) else given.client
         data, until_ns = encoded_input(given), self._clock.monotonic_ns() + round(PATIENCE_S * 1e9)
         while True:
             holding = await self._here(entity)
             if len(self._waiting) >= MAX_WAITING:
                 raise _unavailable(f"{len(self._waiting)} requests wait already: ask again later")
-            if number := holding.life.take_own_input(data):
+            if asker not in self._askers and (number := holding.life.take_own_input(data)):
                 break
-            # It is frozen, and leaves or is resumed; or its inbox is full until its next tick.
+            # It is frozen, and leaves or is resumed; or its inbox is full until its next tick; or the client has asked.
             await self._look_again()
             self._require_patience(entity, until_ns)
         one = self._waiting[entity, number] = _Waiting()
+        self._askers.add(asker)
         try:
             while not self._is_told(entity, one):
                 if self._holdings.get(entity) is not holding:
@@ -339,6 +342,7 @@ class HostedStreams:
                 self._require_patience(entity, until_ns)
         finally:
             self._waiting.pop((entity, number), None)
+            self._askers.discard(asker)
         if one.outcome.refusal is not None:
             raise one.outcome.refusal
         if isinstance(given, StreamRequest):

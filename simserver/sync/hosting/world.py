@@ -40,7 +40,8 @@ HOSTED_LIMITS: Final = StreamLimits(
     max_snapshot_bytes=128 * 1024,
     max_state_bytes=1_024,
     max_dump_bytes=64 * 1024,
-    hash_window_ticks=100,
+    hash_window_ticks=40,
+    checkpoint_window_ticks=1_200,
     keep_history=False,
 )
 _HEX: Final = frozenset("0123456789abcdef")

@@ -11,14 +11,14 @@ was not one), the draws and writes, the fields.
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from batonpass.simserver.sync.lockstep.acts import Act
 from batonpass.simserver.sync.lockstep.canonical import NotCanonical, decode_untrusted_state, freeze, state_hash
-from batonpass.simserver.sync.lockstep.driver import SimDriver
+from batonpass.simserver.sync.lockstep.driver import SimDriver, TickRecord
 
-__all__ = ["MAX_DUMP_CHARS", "DesyncReport", "Difference", "DumpRefused", "dump_of", "explain"]
+__all__ = ["MAX_DUMP_CHARS", "DesyncReport", "Difference", "DumpRefused", "dump_of", "dump_of_record", "explain"]
 
 MAX_DUMP_CHARS: Final = 1024 * 1024
 MAX_DIFFERENCES: Final = 20
@@ -68,25 +68,32 @@ class DesyncReport(NamedTuple):
 
 
 def dump_of(driver: SimDriver, tick: int) -> str | None:
-    """Return the dump of a tick, or None if the driver keeps it no more.
+    """Return the dump of a tick, or None if the driver keeps it no more; raises as `dump_of_record`."""
+    record = driver.record(tick)
+    return None if record is None else dump_of_record(record, driver.records())
+
+
+def dump_of_record(record: TickRecord, kept: Iterable[TickRecord]) -> str:
+    """Return the dump of a tick.
+
+    Args:
+        record: of the tick.
+        kept: those of other ticks, whose hashes are told.
 
     Raises:
         DumpRefused: its state alone is longer than a dump may be.
     """
-    record = driver.record(tick)
-    if record is None:
-        return None
     shown: dict[str, Any] = {
-        "tick": tick,
+        "tick": record.tick,
         "hash": record.hash,
         "state": base64.b64encode(record.state).decode(),
         "events": [dict(zip(_EVENT, event, strict=True)) for event in record.events],
         "acts": None if record.acts is None else [act._asdict() for act in record.acts],
-        "hashes": [[kept.tick, kept.hash] for kept in driver.records()],
+        "hashes": [[one.tick, one.hash] for one in kept],
     }
     while len(text := json.dumps(shown, default=_in_json, separators=(",", ":"))) > MAX_DUMP_CHARS:
         if not shown["acts"]:
-            raise DumpRefused(f"the state of tick {tick} has {len(record.state)} bytes, too many for a dump")
+            raise DumpRefused(f"the state of tick {record.tick} has {len(record.state)} bytes, too many for a dump")
         # The first difference is likelier early in the tick.
         shown["acts"] = shown["acts"][: len(shown["acts"]) // 2]
     return text

@@ -19,11 +19,18 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from batonpass.simserver.sync.lockstep.canonical import MAX_INTEGER, state_hash
-from batonpass.simserver.sync.lockstep.desync import DumpRefused, dump_of
+from batonpass.simserver.sync.lockstep.desync import DumpRefused, dump_of_record
 from batonpass.simserver.sync.lockstep.driver import SimDriver, SimEvent, TickRecord
 from batonpass.simserver.sync.lockstep.outbox import EventOutbox
 from batonpass.simserver.sync.lockstep.scene import SnapshotRefused
-from batonpass.simserver.sync.lockstep.schedule import FAULT_WINDOW_MS, TOLERANCE, Connection, FaultWindow, frames_due
+from batonpass.simserver.sync.lockstep.schedule import (
+    CHECKPOINT_TICKS,
+    FAULT_WINDOW_MS,
+    TOLERANCE,
+    Connection,
+    FaultWindow,
+    frames_due,
+)
 
 __all__ = ["AnswerRefused", "StreamFollower", "SyncPurpose", "SyncRequest"]
 
@@ -34,6 +41,7 @@ BATCH_HASHES: Final = 32
 MAX_STEPS: Final = 100
 MAX_EVENTS: Final = 200_000
 """That wait for their ticks; twice what a stream's log has."""
+# Each comes a second later after the last one than that did: 45 s in all.
 _OFFER_TRIES: Final = 10
 _FOR_A_WHILE: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -74,7 +82,7 @@ class StreamFollower:
         jump_after: a client that is more ticks behind jumps by a snapshot, if there is one.
         join_by_snapshot: whether it asks for one before all else.
         sign: makes the public key and the signature (Ed25519) of a text. With it, snapshots are offered to the stream.
-        offer_every: at which ticks that is done: the multiples of this.
+        offer_every: at which ticks that is done: the multiples of this, which itself is one of `CHECKPOINT_TICKS`.
         fault_window_ms: for how long it bears a server that does not answer, before that is lost.
     """
 
@@ -93,6 +101,10 @@ class StreamFollower:
     ) -> None:
         if driver.tick != 0:
             raise ValueError(f"the driver is at tick {driver.tick}: a follower begins at 0; call start_over first")
+        if offer_every % CHECKPOINT_TICKS:
+            raise ValueError(
+                f"offer_every is {offer_every}: give a multiple of {CHECKPOINT_TICKS}, which all clients tell"
+            )
         self.driver: Final = driver
         self._stream: Final = "/" + quote(stream, safe="")
         self._client: Final = f"{self._stream}/{quote(private_id, safe='')}"
@@ -106,7 +118,12 @@ class StreamFollower:
         self._incarnation: str | None = None
         self._events: Final[deque[SimEvent]] = deque()
         self._outbox: Final = EventOutbox()
-        self._hashes: Final[deque[tuple[int, str]]] = deque(maxlen=MAX_HASHES)
+        # By tick: what the server has not heard.
+        self._hashes: Final[dict[int, str]] = {}
+        # The ticks before that of the last desync, at which clients may have differed first.
+        self._searched = range(0)
+        # What is kept of these and of that one, though the driver keeps it no more when a dump is due.
+        self._shown: Final[dict[int, TickRecord]] = {}
         self._window: Final = FaultWindow(window_ms=fault_window_ms)
         # The tick of the snapshot that is wanted; 0: any that there is.
         self._wanted: int | None = 0 if join_by_snapshot else None
@@ -114,6 +131,7 @@ class StreamFollower:
         self._begins_anew = False
         self._offer: TickRecord | None = None
         self._offer_tries = 0
+        self._offer_from = 0
         self._dumped: tuple[str, int] | None = None
         self._synced_last = False
         # After too many events, the next request has none: a refused one does not tell ticks either.
@@ -173,7 +191,8 @@ class StreamFollower:
         may_tell, self._synced_last = self._synced_last, not self._synced_last
         if may_tell and (dump := self._dump_due()) is not None:
             return self._asking(SyncPurpose.PUT_DUMP, "PUT", f"{self._client}/desync/{dump[0]}", json.loads(dump[1]))
-        if may_tell and self._offer is not None and self._sign is not None and self._incarnation is not None:
+        is_due = self._offer is not None and self.driver.tick >= self._offer_from
+        if may_tell and is_due and self._offer is not None and self._sign is not None and self._incarnation is not None:
             body = self._offered(self._offer, self._incarnation, self._sign)
             return self._asking(SyncPurpose.PUT_SNAPSHOT, "PUT", f"{self._client}/snapshot/{self._offer.tick}", body)
         self._synced_last = True
@@ -220,6 +239,7 @@ class StreamFollower:
             case SyncPurpose.PUT_SNAPSHOT if status != 429:
                 # The votes of others may be under way.
                 self._offer_tries += 1
+                self._offer_from = self.driver.tick + self._offer_tries * CHECKPOINT_TICKS
                 if self._offer_tries >= _OFFER_TRIES:
                     self._offer = None
             case SyncPurpose.PUT_DUMP if status not in _FOR_A_WHILE:
@@ -260,10 +280,18 @@ class StreamFollower:
                 body["Events"] = events
             self._held_back = False
             if self._hashes:
-                body["Hashes"] = [list(self._hashes[at]) for at in range(min(BATCH_HASHES, len(self._hashes)))]
+                body["Hashes"] = [[tick, self._hashes[tick]] for tick in self._ticks_to_tell()]
         if wait_s:
             body["Wait"] = wait_s
         return body
+
+    def _ticks_to_tell(self) -> list[int]:
+        """Of which ticks the next request has the hashes: of those that all clients tell, though they tell few."""
+
+        def weight(tick: int) -> tuple[bool, bool, int]:
+            return tick not in self._searched, tick % CHECKPOINT_TICKS != 0, tick
+
+        return sorted(sorted(self._hashes, key=weight)[:BATCH_HASHES])
 
     def _take_sync(self, answer: Any, asked: Mapping[str, Any] | None) -> None:
         reply = _SyncReply.read_untrusted(answer)
@@ -272,8 +300,8 @@ class StreamFollower:
         elif self._incarnation not in (None, reply.incarnation) or reply.tick < self._known:
             return
         elif asked is not None and (told := asked.get("Hashes")):
-            while self._hashes and self._hashes[0][0] <= told[-1][0]:
-                self._hashes.popleft()
+            for tick, _ in told:
+                self._hashes.pop(tick, None)
         if len(self._events) + len(reply.events) > MAX_EVENTS:
             raise AnswerRefused(f"more than {MAX_EVENTS} events wait to be computed: call run more often")
         self._incarnation = reply.incarnation
@@ -282,6 +310,10 @@ class StreamFollower:
         self._events.extend(event for event in reply.events if event.tick > self._known)
         self._known = reply.tick
         self.desync = reply.desync
+        if self.desync is not None and self._searched.stop != self.desync[0]:
+            self._search(self.desync[0])
+        if self._offer is not None and reply.snapshot > self._offer.tick:
+            self._offer = None
         is_far = self.behind > self._jump_after
         if is_far and reply.snapshot > max(self._looked_at, self.driver.tick + self._tolerance):
             self._wanted = reply.snapshot
@@ -298,6 +330,8 @@ class StreamFollower:
         self._incarnation = incarnation
         self._events.clear()
         self._hashes.clear()
+        self._searched = range(0)
+        self._shown.clear()
         self._offer = None
         self._looked_at = 0
 
@@ -306,9 +340,12 @@ class StreamFollower:
         due = []
         while events and events[0].tick <= tick:
             due.append(events.popleft())
-        self._hashes.append((tick, self.driver.step(due)))
-        if self._sign is not None and tick % self._offer_every == 0:
-            self._offer, self._offer_tries = self.driver.record(tick), 0
+        self._hashes[tick] = self.driver.step(due)
+        if len(self._hashes) > MAX_HASHES:
+            del self._hashes[next(iter(self._hashes))]
+        # One whose votes are under way is not given up for a later one: of a stream that is slow none would be trusted.
+        if self._sign is not None and self._offer is None and tick % self._offer_every == 0:
+            self._offer, self._offer_tries, self._offer_from = self.driver.record(tick), 0, tick
 
     # Snapshots
 
@@ -345,20 +382,34 @@ class StreamFollower:
 
     # Desyncs
 
+    def _search(self, tick: int) -> None:
+        """Tell all that is known of the ticks before a desync: the server may not have heard of the first one."""
+        self._searched = range(max(1, tick - CHECKPOINT_TICKS + 1), tick)
+        kept = {**self._shown, **{record.tick: record for record in self.driver.records()}}
+        self._shown.clear()
+        for record in kept.values():
+            if record.tick in self._searched:
+                self._hashes[record.tick] = record.hash
+            if record.tick in self._searched or record.tick == tick:
+                self._shown[record.tick] = record
+
     def _dump_due(self) -> tuple[int, str] | None:
         if self.desync is None or self._incarnation is None:
             return None
         tick = self.desync[0]
         if self._dumped == (self._incarnation, tick) or self.driver.tick < tick:
             return None
-        try:
-            dump = dump_of(self.driver, tick)
-        except DumpRefused:
-            dump = None
-        if dump is None:
-            self._dumped_now()
+        if any(one in self._hashes for one in self._searched):
+            # The desync may turn out to be of an earlier tick.
             return None
-        return tick, dump
+        record = self.driver.record(tick) or self._shown.get(tick)
+        try:
+            if record is not None:
+                return tick, dump_of_record(record, self.driver.records())
+        except DumpRefused:
+            pass  # there is nothing to show
+        self._dumped_now()
+        return None
 
     def _dumped_now(self) -> None:
         if self.desync is not None and self._incarnation is not None:

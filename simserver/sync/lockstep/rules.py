@@ -25,11 +25,26 @@ _MODULES: Final = {
     "random": "every machine draws other numbers; use get_random()",
     "time": "every machine has another time; use the tick",
 }
+_DICE: Final = "every machine draws other numbers; use get_random()"
+_CLOCK: Final = "every machine has another time; use the tick"
+_UUID: Final = "every machine makes another one; use get_random(), or the entity's id"
+# Of modules that have functions on which machines agree, too. `secrets` draws by these.
+_FUNCTIONS: Final = {
+    ("posix", "urandom"): ("os.urandom", _DICE),
+    ("posix", "getrandom"): ("os.getrandom", _DICE),
+    ("nt", "urandom"): ("os.urandom", _DICE),
+    ("datetime", "now"): ("datetime.now", _CLOCK),
+    ("datetime", "today"): ("datetime.today", _CLOCK),
+    ("datetime", "utcnow"): ("datetime.utcnow", _CLOCK),
+    **{("uuid", name): (f"uuid.{name}", _UUID) for name in ("uuid1", "uuid4", "uuid6", "uuid7", "getnode")},
+}
 _NAMES: Final = {
     "set": "a set has no order that all machines share; use a tuple, or sorted(…)",
     "frozenset": "a set has no order that all machines share; use a tuple, or sorted(…)",
     "hash": "it differs from process to process; use a number that is in a field",
     "id": "it differs from process to process; use the entity's id",
+    "pow": "a power of a float has other last bits elsewhere; multiply",
+    "sum": "Python 3.12 adds floats in another way than 3.11; add in a loop",
 }
 _NOT_LOOKED_AT: Final = (__name__.rpartition(".")[0] + ".", "batonpass.authority.", "cbor2", "typing", "logging")
 
@@ -43,9 +58,9 @@ def only_exact() -> Iterator[None]:
     """Raise `NotDeterministic` in the code within, when it does what machines do not agree on.
 
     It is found as it is called, in whatever module that is: functions of `math` that are not exact, clocks, the
-    system's dice, `hash` and `id`, sets that are made, and `**`, of which a float's is not exact. The code takes
-    several times as long. Garbage is collected after it: what is told of a collection, such as a profiler, is no part
-    of a simulation, and reads clocks at any place of it.
+    system's dice, `hash` and `id`, sets that are made, and `**`, `pow` and `sum`, of which a float's is not exact, or
+    not the same in all releases of Python. The code takes several times as long. Garbage is collected after it: what is
+    told of a collection, such as a profiler, is no part of a simulation, and reads clocks at any place of it.
     """
     former, collects = sys.getprofile(), gc.isenabled()
     seen: set[CodeType] = set()
@@ -53,12 +68,19 @@ def only_exact() -> Iterator[None]:
     def watch(frame: FrameType, event: str, callee: Any) -> None:
         if event == "c_call":
             module, name = getattr(callee, "__module__", None), callee.__name__
+            owner = getattr(callee, "__self__", None)
             if module is None:
-                module = type(getattr(callee, "__self__", None)).__module__
+                module = (owner if isinstance(owner, type) else type(owner)).__module__
+            homes = {one.__module__ for one in owner.__mro__} if isinstance(owner, type) else {module}
+            for home in homes:
+                if (home, name) in _FUNCTIONS and not _is_own(frame):
+                    _refuse(*_FUNCTIONS[home, name])
             if module in _MODULES and name not in _EXACT and not _is_own(frame):
                 _refuse(f"{module}.{name}", _MODULES[module])
         elif event == "call" and frame.f_code not in seen:
             seen.add(frame.f_code)
+            if (refused := _FUNCTIONS.get((frame.f_globals.get("__name__", ""), frame.f_code.co_name))) is not None:
+                _refuse(*refused)
             if not _is_own(frame):
                 _look_at(frame.f_code)
 

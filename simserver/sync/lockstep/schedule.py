@@ -6,9 +6,11 @@ Source: Beamable's SimClient, the descendant of the seed's GameSim; the toleranc
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["FAULT_WINDOW_MS", "TICK_MS", "TOLERANCE", "Connection", "FaultWindow", "frames_due"]
+__all__ = ["CHECKPOINT_TICKS", "FAULT_WINDOW_MS", "TICK_MS", "TOLERANCE", "Connection", "FaultWindow", "frames_due"]
 
 TICK_MS: Final = 50
+CHECKPOINT_TICKS: Final = 20
+"""Each tick that is a multiple of this is a checkpoint, of which all clients tell the hash (docs/event-stream.md)."""
 TOLERANCE: Final = 4
 """A client that is farther behind than this catches up."""
 FAULT_WINDOW_MS: Final = 15_000

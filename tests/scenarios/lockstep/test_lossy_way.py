@@ -4,7 +4,6 @@ from collections.abc import Callable
 from random import Random
 
 import httpx
-import pytest
 import trio.testing
 
 from batonpass.scenarios.lockstep.way import LossyWay
@@ -17,38 +16,11 @@ def tick(number: int, **more: object) -> httpx.Response:
 
 
 def way(answers: Answers, *, loss: float = 0.0, jitter_s: float = 0.0) -> LossyWay:
-    return LossyWay(["http://a", "http://b"], httpx.MockTransport(answers), Random(7), loss, jitter_s)
+    return LossyWay(httpx.MockTransport(answers), Random(7), loss, jitter_s)
 
 
 async def ask(over: LossyWay, method: str = "POST") -> httpx.Response:
     return await over.handle_async_request(httpx.Request(method, "http://x.invalid/game/me/3", json={}))
-
-
-async def test_a_client_asks_where_it_was_sent_on_to_from_then_on(autojump_clock: trio.testing.MockClock) -> None:
-    asked: list[str] = []
-
-    def answers(request: httpx.Request) -> httpx.Response:
-        asked.append(str(request.url))
-        if request.url.host == "a":
-            return httpx.Response(307, headers={"location": "http://c:7/game/me/3"})
-        return tick(5)
-
-    over = way(answers)
-    assert ((await ask(over)).json(), (await ask(over)).json()) == ({"T": 5}, {"T": 5})
-    assert asked == ["http://a/game/me/3", "http://c:7/game/me/3", "http://c:7/game/me/3"]
-    assert [told for _, told in over.log.told] == [5, 5]
-
-
-async def test_where_nobody_answers_the_next_door_is_asked(autojump_clock: trio.testing.MockClock) -> None:
-    def answers(request: httpx.Request) -> httpx.Response:
-        if request.url.host == "a":
-            raise httpx.ConnectError("it is dead")
-        return tick(1)
-
-    over = way(answers)
-    with pytest.raises(httpx.ConnectError):
-        await ask(over)
-    assert (await ask(over)).json() == {"T": 1}
 
 
 async def test_of_what_is_lost_half_has_arrived_and_its_ticks_count_as_told(

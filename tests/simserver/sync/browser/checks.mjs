@@ -254,6 +254,33 @@ export const checks = {
     assert.equal(follower.request(true).Hashes, undefined);
   },
 
+  "of more hashes than a request has room for, those of checkpoints are told first"() {
+    const { driver, follower } = following(110);
+    while (driver.tick < 110) follower.play(50);
+    const ticks = (body) => body.Hashes.map(([tick]) => tick);
+    const upTo = (from, to) => Array.from({ length: to - from }, (_, at) => from + at).filter((tick) => tick % 20 !== 0);
+    const first = [...upTo(1, 29), 20, 40, 60, 80, 100].sort((a, b) => a - b);
+    assert.deepEqual(ticks(follower.request(true)), first);
+  },
+
+  "of a desync the ticks before it are told again, for one of them may be the first that differs"() {
+    const { driver, follower } = following(60);
+    while (driver.tick < 60) follower.play(50);
+    for (let tick = 61; tick < 64; tick++) {
+      follower.request(false);
+      follower.receive(reply(tick));
+    }
+    assert.ok(!follower.hasNews);
+    const Desync = { T: 60, Hashes: { a: ["1"], b: ["2"] } };
+    follower.receive(reply(64, { Desync }));
+    assert.ok(follower.hasNews);
+    const told = follower.request(false).Hashes;
+    assert.deepEqual(told.map(([tick]) => tick), Array.from({ length: 19 }, (_, at) => 41 + at));
+    assert.equal(told[0][1], driver.record(41).hash);
+    follower.receive(reply(65, { Desync }));
+    assert.ok(!follower.hasNews);
+  },
+
   "a reset begins anew, with the events of the new history"() {
     const { driver, follower } = following(9);
     while (driver.tick < 9) follower.play(50);

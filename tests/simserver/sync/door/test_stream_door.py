@@ -114,6 +114,17 @@ async def test_pages_of_named_origins_only_may_ask_where_the_door_is_told_so(
     theirs = await door.ask("POST", "/game/me/0", origin="https://evil.example")
     assert mine.headers["access-control-allow-origin"] == "https://game.example"
     assert "access-control-allow-origin" not in theirs.headers
+    assert (theirs.status, theirs.json["code"]) == (403, "origin_refused")
+    own = await door.ask("POST", "/game/me/0", origin="http://x")
+    assert own.status == 200, "the page that the door itself serves"
+    said = json.dumps({"Events": [{"Type": "forged"}]})
+    for origin in ("https://evil.example", "null"):
+        # Simple, so no browser asks before it sends it.
+        forged = await door.ask("POST", "/game/me/0", said, origin=origin, content_type="text/plain")
+        assert forged.status == 403
+    await ticks(2)
+    events = (await door.poll("/game/me/0"))["Events"]
+    assert [event["Type"] for event in events] == ["_a", "_c"], "nothing was taken"
     stream = door.connect()
     await stream.send_all(
         b"GET /game/me/0 HTTP/1.1\r\nhost: x\r\norigin: https://evil.example\r\nupgrade: websocket\r\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from batonpass.simserver.sync.events.limits import StreamLimits
-from batonpass.simserver.sync.events.messages import PostedEvent, StateRow
+from batonpass.simserver.sync.events.messages import PostedEvent, StateRow, StreamEvent
 from batonpass.simserver.sync.events.refusals import RefusalCode
 from batonpass.simserver.sync.events.stream import StreamMachine
 from tests.simserver.sync.events.game import ONE, OTHER, Game, told
@@ -141,6 +141,39 @@ class TestBounds:
         game.wait(1).ask("a", 0, "move")
         game.wait(ms=3_000).ask("a", 0, *["move"] * 20)
         assert game.refused("a", 0, "move") is RefusalCode.TOO_MANY_EVENTS
+
+    def test_all_clients_of_a_stream_together_have_a_rate_too_however_many_private_ids_one_person_takes(self) -> None:
+        game = Game(StreamLimits(max_stream_events_per_s=50))
+        game.ask("a", 0, *["move"] * 20)
+        game.ask("b", 0, *["move"] * 20)
+        before = game.stream.as_data()
+        assert game.refused("c", 0, *["move"] * 11) is RefusalCode.TOO_MANY_EVENTS
+        assert game.stream.as_data() == before
+        game.stream = StreamMachine.from_data(before, game.limits)
+        assert game.refused("c", 0, *["move"] * 11) is RefusalCode.TOO_MANY_EVENTS
+        game.ask("c", 0, *["move"] * 10)
+        game.wait(ms=400).ask("d", 0, *["move"] * 20)
+        assert game.refused("e", 0, "move") is RefusalCode.TOO_MANY_EVENTS
+
+    def test_a_reply_ends_with_the_last_whole_tick_that_fits_and_the_client_asks_again_from_there(self) -> None:
+        game = Game(StreamLimits(max_reply_bytes=200))
+        for _ in range(6):
+            game.ask("a", game.stream.tick, "move", "move")
+            game.wait(2)
+        game.ask("a", game.stream.tick, *["move"] * 15)
+        game.wait(1)
+        known, told, ticks = 0, list[StreamEvent](), list[int]()
+        while known < game.stream.tick:
+            reply = game.ask("a", known)
+            assert reply.tick > known
+            told += reply.events
+            known = reply.tick
+            ticks.append(known)
+            sizes = [len(reply.events) - 5, len({event.tick for event in reply.events}) - 1]
+            assert min(sizes) <= 0, "200 bytes have 5 events; only one tick alone may have more"
+        assert len(ticks) > 3
+        whole = StreamMachine.from_data(game.stream.as_data()).reply_for("a", 0)
+        assert (tuple(told), known) == (whole.events, whole.tick)
 
     def test_repeated_events_use_no_allowance(self) -> None:
         game = Game(StreamLimits(max_events_per_s=2))

@@ -88,6 +88,35 @@ class TestDesync:
         say(game, "a", 6, GOOD)
         assert say(game, "b", 6, BAD).tick == 6
 
+    def test_votes_for_checkpoints_are_taken_for_longer(self) -> None:
+        game = playing("a", "b", limits=StreamLimits(hash_window_ticks=5, checkpoint_window_ticks=60), ticks=100)
+        for tick in (30, 40, 90):
+            say(game, "a", tick, GOOD)
+            assert say(game, "b", tick, BAD) is None
+        say(game, "a", 60, GOOD)
+        assert say(game, "b", 60, BAD).tick == 60
+
+    def test_votes_for_the_ticks_since_the_checkpoint_before_a_desync_find_the_first_one_however_late(self) -> None:
+        game = playing("a", "b", limits=StreamLimits(hash_window_ticks=5, checkpoint_window_ticks=60), ticks=100)
+        say(game, "a", 60, GOOD)
+        say(game, "b", 60, BAD)
+        game.stream.store_dump("a", 60, "<a>")
+        for tick, first in ((40, 60), (55, 55), (57, 55), (30, 55), (37, 37)):
+            say(game, "a", tick, GOOD)
+            assert say(game, "b", tick, BAD if tick != 40 else GOOD).tick == first
+        assert game.stream.dumps == {}
+        # The votes of what is not searched any more are forgotten.
+        assert [tick for tick, _ in game.stream.as_data()["votes"]["votes"]] == [60, 37]
+
+    def test_one_that_is_over_is_searched_too_but_not_beyond_what_was_settled_before_it(self) -> None:
+        game = playing("a", "b", ticks=100)
+        for tick, theirs in ((48, BAD), (50, GOOD), (60, BAD), (61, GOOD)):
+            say(game, "a", tick, GOOD)
+            say(game, "b", tick, theirs)
+        for tick, first in ((49, 60), (55, 55)):
+            say(game, "a", tick, GOOD)
+            assert say(game, "b", tick, BAD).tick == first
+
     def test_it_is_over_when_those_who_disagreed_agree_at_a_later_tick(self) -> None:
         game = playing("a", "b", "c")
         say(game, "a", 5, GOOD)
@@ -117,7 +146,7 @@ class TestDesync:
 
     @pytest.mark.parametrize("leaves", [False, True])
     def test_one_that_is_over_is_not_told_when_it_is_too_old_or_a_side_has_left(self, leaves: bool) -> None:
-        game = playing("a", "b", limits=StreamLimits(hash_window_ticks=5))
+        game = playing("a", "b", limits=StreamLimits(hash_window_ticks=5, checkpoint_window_ticks=5))
         game.ask("a", 10, incarnation=ONE, hashes=((6, GOOD), (7, GOOD)))
         assert game.ask("b", 10, incarnation=ONE, hashes=((6, BAD), (7, GOOD))).desync is not None
         if leaves:
@@ -210,6 +239,25 @@ class TestSnapshots:
         for me in names[:votes]:
             say(game, me, 5, GOOD)
         assert offer_refused(game, "a", offer(5)) is RefusalCode.NO_QUORUM
+
+    def test_slow_clients_have_the_time_of_the_window_of_checkpoints_to_report(self) -> None:
+        game = playing("a", "b", "c", ticks=20)
+        game.wait(1_000)
+        for me in "ab":
+            say(game, me, 20, GOOD)
+        game.stream.offer_snapshot("a", offer(20))
+        assert game.stream.snapshot is not None
+
+    def test_a_tick_of_which_it_is_forgotten_who_was_there_has_no_quorum(self) -> None:
+        game = playing("a", "b", limits=StreamLimits(hash_window_ticks=5, checkpoint_window_ticks=5), ticks=100)
+        for me in "ab":
+            say(game, me, 98, GOOD if me == "a" else BAD)
+        for name in "cdef":
+            game.ask(name)
+        game.wait(50)
+        for name in "cdef":
+            say(game, name, 98, GOOD)
+        assert offer_refused(game, "c", offer(98)) is RefusalCode.NO_QUORUM
 
     def test_clients_that_came_after_the_tick_have_no_say(self) -> None:
         game = playing("a", "b", "c")

@@ -394,3 +394,24 @@ async def test_names_of_streams_that_do_not_exist_leave_nothing_behind(
 def test_a_stream_is_an_entity_of_its_instance() -> None:
     assert entity_of("alpha", "my-game_2") == "alpha.stream-my-game_2"
     assert entity_of("alpha", "beta.game") == "beta.stream-game"
+
+
+async def test_of_one_client_one_thing_waits_in_the_inbox_at_a_time_so_it_cannot_fill_it(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with served(place):
+        life = place.open().life
+        replies: list[StreamReply] = []
+
+        async def ask(client: str, number: int) -> None:
+            replies.append(await place.streams.request("game", asks(client, f"{number}", first=number)))
+
+        async with trio.open_nursery() as nursery:
+            place.ticks = False
+            for number in range(1, 6):
+                nursery.start_soon(ask, "ada", number)
+            nursery.start_soon(ask, "bob", 1)
+            await trio.sleep(1)
+            assert len(life.inbox.pending) == 2
+            place.ticks = True
+        assert len(replies) == 6, "the others waited for their turn"

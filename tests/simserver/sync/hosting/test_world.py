@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from batonpass.authority.wire.recovery import MAX_COPY_BYTES
 from batonpass.simserver.entity.inputs import MAX_PENDING_BYTES
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
+from batonpass.simserver.sync.events.limits import CHECKPOINT_TICKS
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, signed_text
@@ -186,15 +187,18 @@ def test_a_stream_that_clients_have_filled_fits_a_copy_and_what_one_of_them_give
     for client in clients:
         stream.take(StreamRequest(client, 0, state=full, incarnation=INCARNATION), 0)
     event = PostedEvent("", "x" * (limits.max_log_bytes // limits.max_events))
-    for client in clients[: limits.max_events // 20]:
+    for at, client in enumerate(clients[: limits.max_events // 20]):
         with suppress(StreamRefusal):
-            stream.take(StreamRequest(client, 0, (event,) * 20, incarnation=INCARNATION), 0)
+            # As fast as all of them together may.
+            stream.take(StreamRequest(client, 0, (event,) * 20, incarnation=INCARNATION), at * 10)
     assert len(stream) > limits.max_events - 20
-    stream.skip(limits.hash_window_ticks)
+    stream.skip(2 * limits.checkpoint_window_ticks - stream.tick)
     state = random.Random(1).randbytes(limits.max_snapshot_bytes)
-    agreed = stream.tick - limits.hash_window_ticks + 1, hashlib.sha256(state)
+    checkpoints = range(stream.tick - limits.checkpoint_window_ticks, stream.tick, CHECKPOINT_TICKS)[1:]
+    agreed = checkpoints[0], hashlib.sha256(state)
+    newest = range(stream.tick - limits.hash_window_ticks + 1, stream.tick + 1)
     for client in clients:
-        lies = [(tick, hashlib.sha256(f"{tick} {client}".encode())) for tick in range(agreed[0] + 1, stream.tick + 1)]
+        lies = [(tick, hashlib.sha256(f"{tick} {client}".encode())) for tick in [*checkpoints[1:], *newest]]
         said = tuple((tick, digest.hexdigest()) for tick, digest in [agreed, *lies])
         stream.take(StreamRequest(client, 0, incarnation=INCARNATION, hashes=said), 0)
     signature = key.sign(signed_text(INCARNATION, agreed[0], agreed[1].hexdigest()))
@@ -203,7 +207,8 @@ def test_a_stream_that_clients_have_filled_fits_a_copy_and_what_one_of_them_give
     for client in clients:
         stream.offer_snapshot(client, offer)
     for client in clients[:2]:
-        stream.store_dump(client, agreed[0] + 1, "x" * limits.max_dump_bytes)
+        stream.store_dump(client, checkpoints[1], "x" * limits.max_dump_bytes)
+    assert len(stream.as_data()["votes"]["votes"]) == len({*checkpoints, *newest})
     size = len(cbor2.dumps(stream.as_data())) + MAX_PENDING_BYTES
     assert MAX_COPY_BYTES // 2 < size < MAX_COPY_BYTES
     assert len(encoded_input(SnapshotGiven(ADA, offer))) < MAX_PENDING_BYTES

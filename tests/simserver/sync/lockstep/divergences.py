@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.lockstep.acts import Act
 from batonpass.simserver.sync.lockstep.desync import DesyncReport, Difference, explain
 from tests.simserver.sync.lockstep.lossy_room import Chances, LossyRoom
 from tests.simserver.sync.lockstep.meadow import Meadow, Patch, Visitor, Wind
 
 SHORT: Final = Chances(post=0.05)
+SLOW: Final = Chances(post=0.05, ask=0.02)
+"""A client asks once in 2.5 s: its requests have no room for all of its hashes."""
 _EARLIEST: Final = 40
 _LATEST: Final = 120
+_PATIENCE: Final = 1_000
 _AFTERWARDS: Final = 60
 """Ticks after the first word of a desync, in which dumps come in."""
 MORE: Final = 1_000
@@ -170,20 +174,22 @@ class Finding:
         return self.tick_is_right and self.field_is_named and self.act_is_named
 
 
-def diverge(seed: int) -> Finding:
+def diverge(
+    seed: int, chances: Chances = SHORT, afterwards: int = _AFTERWARDS, limits: StreamLimits | None = None
+) -> Finding:
     """Let one of three clients go astray, and see what the stream tells of it and what two dumps explain."""
     draws = Random(f"divergence {seed}")
     kind = list(KINDS)[seed % len(KINDS)]
     # The order is written in every fourth tick.
     at = draws.randrange(_EARLIEST // 4, _LATEST // 4) * 4 + (1 if kind is HasAnotherOrder else draws.randrange(4))
-    room = LossyRoom(seed, lambda: Meadow(trace=True), chances=SHORT)
+    room = LossyRoom(seed, lambda: Meadow(trace=True), chances=chances, limits=limits)
     seats: list[Meadow | None] = [None, None, kind(at)]
     draws.shuffle(seats)
     guests: list[Any] = [room.come(game) for game in seats]
     (stray,) = (guest for guest, game in zip(guests, seats, strict=True) if game is not None)
-    while room.stream.machine.desync is None and room.counts.ticks < 2 * _LATEST:
+    while room.stream.machine.desync is None and room.counts.ticks < _PATIENCE:
         room.tick()
-    for _ in range(_AFTERWARDS):
+    for _ in range(afterwards):
         room.tick()
     machine = room.stream.machine
     dumps = sorted(machine.dumps.values(), key=lambda dump: dump[0] == stray.follower.public_id)

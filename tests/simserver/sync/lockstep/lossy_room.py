@@ -1,7 +1,7 @@
 """Clients of one stream machine over connections that lose, repeat and reorder; all of it is drawn from one seed.
 
 Clients come late, by a snapshot, leave, fall silent and come back. The stream is handed over now and then: its data is
-serialised, and another machine goes on with it. Nothing is left out but HTTP: requests and replies are the bytes of the
+serialised, and another machine continues it. Nothing is left out but HTTP: requests and replies are the bytes of the
 protocol.
 """
 
@@ -100,7 +100,7 @@ class HeldStream:
         return self.machine
 
     def hand_over(self, skipped: int) -> None:
-        """Go on as a machine that has the data only, perhaps after ticks in which nothing was."""
+        """Continue as a machine that has the data only, perhaps after ticks in which nothing was."""
         data = cbor2.loads(cbor2.dumps(self.machine.as_data()))
         self.machine = StreamMachine.from_data(data, self.limits)
         if skipped:
@@ -127,6 +127,7 @@ class LossyRoom:
         new_game: the driver of each client that comes of itself.
         chances: of what happens.
         most: how many clients are there at once.
+        limits: of the stream.
     """
 
     def __init__(
@@ -136,11 +137,14 @@ class LossyRoom:
         *,
         chances: Chances,
         most: int = 6,
+        limits: StreamLimits | None = None,
     ) -> None:
         self.draws: Final = random.Random(seed)
         self.counts: Final = Counts()
         self.guests: Final[list[Guest]] = []
-        self.stream: Final = HeldStream(f"{self.draws.getrandbits(128):032x}", StreamLimits(keep_history=False))
+        self.stream: Final = HeldStream(
+            f"{self.draws.getrandbits(128):032x}", limits or StreamLimits(keep_history=False)
+        )
         self._new_game: Final = new_game
         self._chances: Final = chances
         self._most: Final = most

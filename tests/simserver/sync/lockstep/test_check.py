@@ -2,9 +2,13 @@
 
 import gc
 import math
+import os
 import random
+import secrets
 import time
+import uuid
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -48,6 +52,10 @@ def helper(x: float) -> float:
     return float(x**POWER)
 
 
+class Later(datetime):
+    """A class of the game's own that reads the clock."""
+
+
 @pytest.mark.parametrize(
     ("doing", "said"),
     [
@@ -56,6 +64,19 @@ def helper(x: float) -> float:
         (lambda: helper(2.0), r"test_check\.py:\d+ helper: \*\* in a simulation: .* multiply"),
         (random.Random(1).random, r"random\.random"),
         (time.monotonic, r"time\.monotonic"),
+        (lambda: pow(2.0, POWER), r"pow\(…\) in a simulation: .* multiply"),
+        (lambda: sum([0.1] * 10), r"sum\(…\) in a simulation: .* in a loop"),
+        (lambda: math.fsum([0.1] * 10), r"math\.fsum"),
+        (datetime.now, r"datetime\.now in a simulation: .* use the tick"),  # noqa: TID251 — it is refused
+        (lambda: datetime.now(UTC), r"datetime\.now"),  # noqa: TID251 — it is refused
+        (datetime.utcnow, r"datetime\.utcnow"),
+        (date.today, r"date\S*\.today"),
+        (Later.today, r"datetime\.today"),
+        (lambda: os.urandom(4), r"os\.urandom in a simulation: .* use get_random"),
+        (lambda: secrets.token_hex(4), r"(secrets|os|random)\.\w+ in a simulation: .* use get_random"),
+        (lambda: secrets.randbelow(4), r"(secrets|os|random)\.\w+ in a simulation: .* use get_random"),
+        (uuid.uuid4, r"uuid\.uuid4 in a simulation: .* use get_random"),
+        (uuid.uuid1, r"uuid\.uuid1 in a simulation"),
         (lambda: hash("a"), r"hash\(…\)"),
         (lambda: id(1), r"id\(…\)"),
         (lambda: list({POWER, 1.0}), r"a set .* no order"),

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from batonpass.simserver.sync.lockstep.canonical import state_hash
 from batonpass.simserver.sync.lockstep.desync import explain
 from batonpass.simserver.sync.lockstep.driver import SimDriver, SimEvent
-from batonpass.simserver.sync.lockstep.follower import (
-    BATCH_HASHES,
-    AnswerRefused,
-    StreamFollower,
-    SyncPurpose,
-    SyncRequest,
-)
+from batonpass.simserver.sync.lockstep.follower import AnswerRefused, StreamFollower, SyncPurpose, SyncRequest
 from batonpass.simserver.sync.lockstep.offline import OfflineStream
 from batonpass.simserver.sync.lockstep.outbox import BATCH_EVENTS
 from batonpass.simserver.sync.lockstep.recording import StreamRecording
@@ -358,16 +352,54 @@ def test_a_reset_that_comes_again_resets_nothing() -> None:
 
 def test_hashes_are_told_until_a_request_that_had_them_is_answered() -> None:
     stream, follower = OfflineStream("one"), follower_of()
-    stream.advance(50)
+    stream.advance(10)
     synced(stream, follower)
     caught_up(follower)
-    hashes = [list(row) for row in enumerate(replayed(stream, 50, Bouncers()))][1:]
-    for first in (0, 0, BATCH_HASHES):
-        request = follower.next_request()
-        assert isinstance(request.body, dict)
-        assert request.body["Hashes"] == hashes[first : first + BATCH_HASHES]
-        if first or request.number % 2:
-            follower.take_answer(request, asked(stream, request))
+    hashes = [list(row) for row in enumerate(replayed(stream, 10, Bouncers()))][1:]
+    assert ticks_told(follower) == list(range(1, 11))
+    request = follower.next_request()
+    assert isinstance(request.body, dict)
+    assert request.body["Hashes"] == hashes
+    follower.take_answer(request, asked(stream, request))
+    assert ticks_told(follower) == []
+
+
+def ticks_told(follower: StreamFollower) -> list[int]:
+    request = follower.next_request()
+    assert isinstance(request.body, dict)
+    return [tick for tick, _ in request.body.get("Hashes", ())]
+
+
+def test_a_client_with_more_hashes_than_a_request_has_room_for_tells_the_checkpoints_first() -> None:
+    stream, follower = OfflineStream("one"), follower_of()
+    stream.advance(110)
+    synced(stream, follower)
+    caught_up(follower)
+    first = [*range(1, 29), 40, 60, 80, 100]
+    assert ticks_told(follower) == first
+    # The others follow while there is room.
+    synced(stream, follower)
+    assert ticks_told(follower) == [tick for tick in range(29, 63) if tick % 20]
+
+
+def test_a_client_that_is_told_of_a_desync_tells_the_ticks_before_it_again_and_then_dumps() -> None:
+    stream, follower = OfflineStream("one"), follower_of()
+    stream.advance(100)
+    for _ in range(6):
+        synced(stream, follower)
+        caught_up(follower)
+    assert ticks_told(follower) == []
+    desync = {"Desync": {"T": 60, "Hashes": {"aa": ["1"], "bb": ["2"]}}}
+    request = follower.next_request()
+    follower.take_answer(request, {**asked(stream, request), **desync})
+    assert ticks_told(follower) == list(range(41, 60))
+    request = follower.next_request()
+    assert request.ask is SyncPurpose.SYNC, "not the dump yet"
+    earlier = {"Desync": {"T": 43, "Hashes": {"aa": ["1"], "bb": ["2"]}}}
+    follower.take_answer(request, {**asked(stream, request), **earlier})
+    request = follower.next_request()
+    follower.take_answer(request, {**asked(stream, request), **earlier})
+    assert follower.next_request().path.endswith("/desync/43")
 
 
 def test_after_too_many_events_a_request_without_any_tells_the_ticks_and_then_they_are_sent_again() -> None:
@@ -435,25 +467,55 @@ def test_a_client_that_can_sign_offers_snapshots_until_they_are_taken_or_too_old
         signed.append(text)
         return b"key", b"signature"
 
-    stream, follower = OfflineStream("one"), follower_of(sign=sign, offer_every=30)
-    stream.advance(35)
+    stream, follower = OfflineStream("one"), follower_of(sign=sign, offer_every=40)
     synced(stream, follower)
-    caught_up(follower)
-    asks = []
-    for _ in range(8):
+    offered = []
+    for _ in range(150):
+        stream.advance(1)
         request = follower.next_request()
-        asks.append(request.ask)
         if request.ask is SyncPurpose.SYNC:
             follower.take_answer(request, asked(stream, request))
         elif len(signed) < 3:
             follower.take_refusal(request, 409, 0)
         else:
             follower.take_answer(request, {})
-    assert asks.count(SyncPurpose.PUT_SNAPSHOT) == 3
-    record = follower.driver.record(30)
+        if request.ask is SyncPurpose.PUT_SNAPSHOT:
+            offered.append((follower.driver.tick, request.path))
+        caught_up(follower)
+    # A second later, and two after that; the next one is of the tick that is due then.
+    assert [path.rpartition("/")[2] for _, path in offered] == ["40", "40", "40", "120"]
+    ticks = [tick for tick, _ in offered]
+    assert 20 <= ticks[1] - ticks[0] <= 23
+    assert 40 <= ticks[2] - ticks[1] <= 43
+    record = follower.driver.record(40)
     assert record is not None
-    assert signed[0] == f"batonpass snapshot\n{stream.incarnation}\n30\n{record.hash}".encode()
+    assert signed[0] == f"batonpass snapshot\n{stream.incarnation}\n40\n{record.hash}".encode()
     assert follower.connection is Connection.HEARD
+
+
+def test_an_offer_is_dropped_when_a_later_snapshot_is_trusted_and_after_ten_tries() -> None:
+    for trusts in (True, False):
+        stream, follower = OfflineStream("one"), follower_of(sign=lambda _: (b"", b""), offer_every=1_200)
+        stream.advance(1_200)
+        synced(stream, follower)
+        caught_up(follower)
+        puts = 0
+        for _ in range(1_100):
+            stream.advance(1)
+            request = follower.next_request()
+            if request.ask is SyncPurpose.SYNC:
+                more = {"Snapshot": 1_210} if trusts and puts == 3 else {}
+                follower.take_answer(request, {**asked(stream, request), **more})
+            else:
+                puts += 1
+                follower.take_refusal(request, 409, 0)
+            caught_up(follower)
+        assert puts == (3 if trusts else 10)
+
+
+def test_snapshots_are_offered_of_checkpoints_only() -> None:
+    with pytest.raises(ValueError, match="offer_every is 30: give a multiple of 20"):
+        follower_of(offer_every=30)
 
 
 GOOD = {"T": 1, "Events": [], "States": [], "ProxyId": "1", "Incarnation": "a", "Acked": 0, "Oldest": 0}
