@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import reprlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -393,7 +393,27 @@ class StrictRoute(APIRoute):
     """A route whose rights are checked first and whose body is bounded, and read by `read_json_untrusted`.
 
     Give it to every router of an API as `route_class`.
+
+    A route is made when it is first needed: when a request is for it, or the document is made. That takes 2 ms, and a
+    process of many servers makes the API of each, of which it asks for few routes.
     """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], *, methods: Collection[str], **options: Any) -> None:
+        """As `APIRoute` is made."""
+        self.path = path
+        self.endpoint = endpoint
+        self.methods = {method.upper() for method in methods}
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self.dependencies = list(options.get("dependencies") or ())
+        self._options: dict[str, Any] | None = options
+
+    def __getattr__(self, name: str) -> Any:
+        options = self.__dict__.get("_options")
+        if options is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        self._options = None
+        super().__init__(self.path, self.endpoint, methods=self.methods, **options)
+        return getattr(self, name)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own handler, given a request whose body is there."""

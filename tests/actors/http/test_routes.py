@@ -1,11 +1,11 @@
-"""Routes that are written down before there is an application: each is made once, and as strict as all others."""
+"""Routes, written down before there is an application: each is made once, when needed, and as strict as all others."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Depends, FastAPI
 
-from batonpass.actors.http.app import StrictRoute, prepare_app
+from batonpass.actors.http.app import StrictRoute, document_once, prepare_app
 from batonpass.actors.http.routes import Routes
 
 
@@ -56,6 +56,33 @@ async def test_a_route_is_made_once_and_asks_what_its_application_and_its_module
     document = app.openapi()["paths"]
     assert document["/v1/things/first"]["get"]["tags"] == ["all", "own"]
     assert document["/v1/things/{name}"]["get"]["tags"] == ["all"]
+
+
+async def test_an_app_whose_document_there_is_makes_only_the_routes_that_it_is_asked_for() -> None:
+    routes = Routes()
+
+    @routes.get("/first")
+    async def first() -> None:
+        """Nothing."""
+
+    @routes.get("/second/{name}")
+    async def second(name: str) -> None:
+        """Nothing."""
+
+    def made_of(app: FastAPI) -> list[str]:
+        return [route.path for route in app.routes if isinstance(route, StrictRoute) and "app" in vars(route)]
+
+    apps = [FastAPI(title="of routes that are made late") for _ in range(2)]
+    for app in apps:
+        prepare_app(app)
+        routes.add_to(app)
+        document_once(app)
+    assert [made_of(app) for app in apps] == [["/first", "/second/{name}"], []]
+    assert await answered(apps[1], "GET", "/second/one") == 200
+    assert made_of(apps[1]) == ["/second/{name}"]
+    assert await answered(apps[1], "PUT", "/second/one") == 405
+    assert await answered(apps[1], "GET", "/third") == 404
+    assert apps[1].openapi() == apps[0].openapi()
 
 
 async def test_each_method_is_written_by_its_name() -> None:
