@@ -2,7 +2,7 @@
 
 The engine runs in a thread of its own. Once a frame it awaits the frame, exchanges the state and sends its images:
 
-    controller   await_frame_data, compute, send_follower_data, render
+    controller   await_frame_data, continued_state, compute, send_follower_data, render
     follower     await_frame_data, receive_follower_data, apply exactly that, render
 
 Rules:
@@ -10,23 +10,26 @@ Rules:
 1. A follower renders a frame only with the data of that frame. Without them it sends nothing for the frame; its last
    images are repeated, and the frame is counted. It never computes a state of its own.
 2. Bytes that a call returns never change. Bytes that a call takes are copied.
-3. A call that is not allowed raises INVALID_PARAMETERS and changes nothing. All calls that belong to a frame are made by
-   the thread that awaits.
+3. A call that is not allowed raises INVALID_PARAMETERS and changes nothing. All calls that belong to a frame are made
+   by the thread that awaits.
 4. Of a RESET nothing of the frames before is left: no delta, no last state, no image, no interaction data.
 5. An engine that is late is given the newest frame that has begun; those between are reported as dropped.
+6. An engine that becomes the controller continues from the newest complete state of the show, not from its own.
 
-Sources: `followers.md` and `d3renderstream.h` of RenderStream, branch engine_sync_dev; what they leave open is decided in
-docs/followers.md.
+Sources: `followers.md` and `d3renderstream.h` of RenderStream, branch engine_sync_dev; what they leave open is decided
+in docs/followers.md.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn
 
 from batonpass.simserver.sync.followers.frame_clock import FrameDeltas, FrameRate
+from batonpass.simserver.sync.followers.images import ImageSink, RenderedImage, SentImage
 from batonpass.simserver.sync.followers.ports import (
     CamerasReceived,
+    EngineAct,
     EngineDropped,
     EngineEvent,
     EngineLeft,
@@ -49,7 +52,6 @@ from batonpass.simserver.sync.followers.structs import (
     FrameDataFlag,
     RenderStreamError,
     RsError,
-    RsPixelFormat,
     state_digest,
     write_into,
 )
@@ -59,9 +61,6 @@ __all__ = [
     "MAX_INTERACTION_BYTES",
     "MAX_STATE_BYTES",
     "EngineNode",
-    "ImageSink",
-    "RenderedImage",
-    "SentImage",
     "ShowFrame",
 ]
 
@@ -69,7 +68,6 @@ AWAIT_TIMEOUT_MS: Final = 5_000
 """As RenderStream's sample awaits."""
 
 MAX_STATE_BYTES: Final = 64 * 1024 * 1024
-MAX_IMAGE_BYTES: Final = 1024 * 1024 * 1024
 MAX_INTERACTION_BYTES: Final = 1_024
 MAX_INTERACTIONS: Final = 1_024
 """That an engine has not received; of more the oldest go and are counted."""
@@ -77,64 +75,18 @@ MAX_INTERACTIONS: Final = 1_024
 MAX_CAMERA_FRAMES: Final = 64
 """Frames whose cameras are known."""
 
-BYTES_PER_PIXEL: Final[Mapping[RsPixelFormat, int]] = {
-    RsPixelFormat.BGRA8: 4,
-    RsPixelFormat.BGRX8: 4,
-    RsPixelFormat.RGBA32F: 16,
-    RsPixelFormat.RGBA16: 8,
-    RsPixelFormat.RGBA8: 4,
-    RsPixelFormat.RGBX8: 4,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedImage:
-    """An image in memory: rows from top to bottom without gaps.
-
-    Attributes:
-        pixels: anything that `memoryview` takes, as bytes or an array of numpy; it must be contiguous.
-        width, height: in pixels.
-    """
-
-    pixels: Any
-    width: int
-    height: int
-    format: RsPixelFormat = RsPixelFormat.RGBA8
-
-
-@dataclass(frozen=True, slots=True)
-class SentImage:
-    """What a node shows for a stream in a frame.
-
-    Attributes:
-        frame: that the node was asked for.
-        response: the tracked time and camera that the image was rendered with.
-        repeated: the engine had no data of `frame`: this is its last image.
-    """
-
-    frame: int
-    stream: ShowStream
-    image: RenderedImage
-    response: CameraResponseData
-    repeated: bool = False
-
-
-class ImageSink(Protocol):
-    """Takes images; is called in the engine's thread, which waits for it."""
-
-    def __call__(self, sent: SentImage) -> None:
-        """Take an image."""
-
 
 class ShowFrame(NamedTuple):
     """A frame of `EngineNode.frames`.
 
     Attributes:
-        received: the state of the frame; None if this engine is to compute it, and then to send it.
+        is_controller: this engine computes the state of the frame and sends it.
+        received: the state to apply first: of the frame, or at a controller the one to continue from; None if none.
         inputs: what was received are inputs: the engine computes the state, and reports its hash.
     """
 
     data: FrameData
+    is_controller: bool
     received: bytes | None
     inputs: bool = False
 
@@ -148,7 +100,7 @@ class _OpenFrame:
     timeout_ms: int
     exchanged: bool = False
     reported: bool = False
-    may_render: bool = True
+    may_render: bool = False
     inputs: bool = False
     closed: bool = False
 
@@ -191,6 +143,8 @@ class EngineNode:
         self._open: _OpenFrame | None = None
         self._begun: FrameBegins | None = None
         self._ready: FrameReady | None = None
+        self._continued: FrameReady | None = None
+        self._applied = -1
         self._streams: tuple[ShowStream, ...] = ()
         self._streams_changed = False
         self._cameras: Final[dict[int, Mapping[int, CameraData]]] = {}
@@ -215,15 +169,16 @@ class EngineNode:
         self._close_frame()
         deadline_ns = self._port.now_ns() + timeout_ms * 1_000_000
         self._take_events()
-        while not (self._quit or self._streams_changed or self._begun):
-            if not self._take_events(deadline_ns):
-                raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{self._after()}")
+        while not (self._quit or self._streams_changed or self._begun) and self._take_events(deadline_ns):
+            pass
         if self._quit:
             raise RenderStreamError(RsError.QUIT, "the show ends; leave the loop and call shutdown")
         if self._streams_changed:
             self._streams_changed = False
             raise RenderStreamError(RsError.STREAMS_CHANGED, f"there are {len(self._streams)} streams; ask get_streams")
-        assert self._begun is not None
+        if self._begun is None:
+            after = f" after frame {self._open.begins.frame}" if self._open else ""
+            raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{after}")
         return self._begin(self._begun, timeout_ms)
 
     def is_controller(self) -> bool:
@@ -247,29 +202,47 @@ class EngineNode:
         `inputs` are for the mode `inputs`: what followers compute the same state from; `state` heals those whose hash
         differs. Both are bytes-like and are copied.
 
-        Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, for the
-        second time in a frame, or for what is not bytes-like or too large.
+        Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, for
+        the second time in a frame, for what is not bytes-like or too large, and if this engine lacks the newest state
+        and has not asked `continued_state`.
         """
         call = "send_follower_data"
         opened = self._exchanging(call, controller=True)
+        if self._continued is not None:
+            newest = self._continued.frame
+            self._misused(call, f"this engine lacks the state of frame {newest}; continue from continued_state")
         payload = self._bytes_of(call, state, self._max_state_bytes)
         cause = None if inputs is None else self._bytes_of(call, inputs, self._max_state_bytes)
         begins = opened.begins
         self._port.submit(SubmitState(begins.frame, begins.epoch, payload, self._version, cause))
         opened.exchanged = True
+        self._applied = begins.frame
+
+    def continued_state(self) -> bytes | None:
+        """Return the state from which the controller computes the frame, if this engine has an older one; else None.
+
+        It is the newest complete state of the show, after a node has become the controller. Apply it before computing.
+        Raises INCOMPATIBLE_VERSION and INVALID_PARAMETERS as `receive_follower_data`.
+        """
+        opened = self._in_role("continued_state", controller=True)
+        if self._continued is None:
+            return None
+        self._check_version(opened, self._continued)
+        self._applied, self.last_complete = self._continued.frame, self._continued.payload
+        self._continued = None
+        return self.last_complete
 
     def receive_follower_data(self, timeout_ms: int | None = None) -> bytes:
         """Wait for the data of the awaited frame and return them; by default as long as the await would have.
 
         In the mode `inputs` they may be inputs: see `received_inputs`.
 
-        Raises TIMEOUT, naming the frame, INCOMPATIBLE_VERSION for data of an engine that writes another version, QUIT if
-        the show ends meanwhile. Nothing may be rendered for the frame then. INVALID_PARAMETERS as `send_follower_data`.
+        Raises TIMEOUT, naming the frame; INCOMPATIBLE_VERSION for data of an engine that writes another version; QUIT
+        if the show ends meanwhile. Nothing may be rendered for the frame then. INVALID_PARAMETERS as
+        `send_follower_data`.
         """
         opened = self._exchanging("receive_follower_data", controller=False)
         wait_ms = opened.timeout_ms if timeout_ms is None else timeout_ms
-        opened.exchanged = True
-        opened.may_render = False
         frame = opened.begins.frame
         deadline_ns = self._port.now_ns() + wait_ms * 1_000_000
         self._take_events()
@@ -280,18 +253,13 @@ class EngineNode:
                 self._give_up(opened, "frames_not_received")
                 raise RenderStreamError(
                     RsError.TIMEOUT,
-                    f"the controller has not sent data for frame {frame} within {wait_ms} ms; render nothing, await again",
+                    f"the controller has not sent data for frame {frame} within {wait_ms} ms; render nothing, await",
                 )
         ready, self._ready = self._ready, None
-        if ready.version != self._version:
-            self._give_up(opened, "frames_of_another_version")
-            raise RenderStreamError(
-                RsError.INCOMPATIBLE_VERSION,
-                f"the data of frame {frame} have payload version {ready.version}, this engine reads {self._version}; "
-                "start the same release of the engine on all nodes",
-            )
-        opened.may_render = True
+        self._check_version(opened, ready)
+        opened.exchanged = opened.may_render = True
         opened.inputs = ready.is_inputs
+        self._applied = frame
         if not ready.is_inputs:
             self.last_complete = ready.payload
         return ready.payload
@@ -346,8 +314,8 @@ class EngineNode:
     def get_streams_into(self, buffer: bytearray | memoryview | None) -> int:
         """Write the streams into `buffer` as RenderStream's structs do, and return their size in bytes.
 
-        Raises BUFFER_OVERFLOW with the needed size if it is None or too small. The streams may change between two calls:
-        try at most three times.
+        Raises BUFFER_OVERFLOW with the needed size if it is None or too small. The streams may change between two
+        calls: try at most three times.
         """
         return write_into(buffer, pack_streams(self._streams))
 
@@ -370,14 +338,14 @@ class EngineNode:
     def send_frame(self, handle: int, image: RenderedImage, response: CameraResponseData) -> None:
         """Hand over the image of a stream for the awaited frame, with the camera that it was rendered with.
 
-        An image of a stream that went during the frame is counted and thrown away. Raises INVALIDHANDLE for a stream that
-        never was, INVALID_PARAMETERS for a second image, one that has another size than it says, the tracked time of
-        another frame, and at a follower that has not received the data of the frame.
+        An image of a stream that went during the frame is counted and thrown away. Raises INVALIDHANDLE for a stream
+        that never was, INVALID_PARAMETERS for a second image, one that has another size than it says, the tracked time
+        of another frame, and at a follower that has not received the data of the frame.
         """
         call = "send_frame"
         opened = self._awaited(call)
         frame = opened.begins.frame
-        if self._engine_sync and not opened.begins.is_controller and not (opened.exchanged and opened.may_render):
+        if self._engine_sync and not opened.begins.is_controller and not opened.may_render:
             self._misused(call, f"this follower has no data of frame {frame}; render nothing for it")
         if response.t_tracked != opened.begins.data.t_tracked:
             self._misused(
@@ -387,7 +355,10 @@ class EngineNode:
             )
         if handle in self._sent:
             self._misused(call, f"stream {handle} has its image of frame {frame}; send one a frame")
-        image = self._copied(call, image)
+        try:
+            image = image.copied()
+        except (ValueError, TypeError) as err:
+            self._misused(call, f"{err}; pass the pixels of the whole image")
         stream = self._stream_of(handle)
         if stream is None:
             if handle not in opened.handles:
@@ -403,7 +374,7 @@ class EngineNode:
         """Leave the show; every later call that belongs to a frame raises NOT_INITIALISED. May be repeated."""
         if not self._left:
             self._left = True
-            self._port.submit(EngineLeft())
+            self._tell(EngineLeft())
 
     # The loop, for engines that need no other
 
@@ -416,9 +387,9 @@ class EngineNode:
         while True:
             try:
                 data = self.await_frame_data(timeout_ms)
-                received = None
-                if self._engine_sync and not self.is_controller():
-                    received = self.receive_follower_data()
+                is_controller, received = self.is_controller(), None
+                if self._engine_sync:
+                    received = self.continued_state() if is_controller else self.receive_follower_data()
             except RenderStreamError as err:
                 if err.code == RsError.QUIT:
                     self.shutdown()
@@ -426,7 +397,7 @@ class EngineNode:
                 if err.code in {RsError.STREAMS_CHANGED, RsError.TIMEOUT, RsError.INCOMPATIBLE_VERSION}:
                     continue
                 raise
-            yield ShowFrame(data, received, self.received_inputs())
+            yield ShowFrame(data, is_controller, received, self.received_inputs())
 
     def frame_cameras(self) -> Iterator[tuple[ShowStream, CameraData]]:
         """Yield the streams that the awaited frame asks for, with their cameras."""
@@ -457,9 +428,7 @@ class EngineNode:
             case FrameBegins():
                 self._frame_begins(event)
             case FrameReady():
-                awaited = self._open.begins.frame if self._open and not self._open.closed else None
-                if self._ready is None or self._ready.frame != awaited:
-                    self._ready = event
+                self._frame_ready(event)
             case InteractionReceived():
                 self._interactions.append(event)
                 if len(self._interactions) > MAX_INTERACTIONS:
@@ -479,17 +448,31 @@ class EngineNode:
             case QuitTold():
                 self._quit = True
 
+    def _tell(self, act: EngineAct) -> None:
+        """Submit what the node can do without."""
+        try:
+            self._port.submit(act)
+        except RenderStreamError:
+            self.counters["reports_lost"] += 1
+
     def _frame_begins(self, event: FrameBegins) -> None:
         last = self._begun or (self._open.begins if self._open else None)
         if last is not None and event.frame <= last.frame:
             self.counters["frames_out_of_order"] += 1
             return
         if self._begun is not None:
-            self._port.submit(EngineDropped(self._begun.frame, self._begun.frame))
+            self._tell(EngineDropped(self._begun.frame, self._begun.frame))
             self.counters["frames_dropped"] += 1
             flags = event.data.flags | (self._begun.data.flags & FrameDataFlag.RESET)
             event = replace(event, data=replace(event.data, flags=flags))
         self._begun = event
+
+    def _frame_ready(self, event: FrameReady) -> None:
+        """Keep the data of the awaited frame until they are received; of later frames the newest."""
+        opened, kept = self._open, self._ready
+        awaited = opened.begins.frame if opened and not (opened.exchanged or opened.closed) else None
+        if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame > kept.frame):
+            self._ready = event
 
     # The awaited frame
 
@@ -499,6 +482,12 @@ class EngineNode:
             self.last_complete = None
             self._shown.clear()
             self._interactions.clear()
+        if reset or not begins.is_controller:
+            self._continued = None
+        if self._ready is not None and self._ready.frame < begins.frame:
+            older, self._ready = self._ready, None
+            if begins.is_controller and not (reset or older.is_inputs) and older.frame > self._applied:
+                self._continued = older
         rate = FrameRate(begins.data.frame_rate_numerator, begins.data.frame_rate_denominator)
         for frame in [frame for frame in self._cameras if frame < begins.frame]:
             del self._cameras[frame]
@@ -518,13 +507,22 @@ class EngineNode:
 
     def _give_up(self, opened: _OpenFrame, counter: str) -> None:
         """Nothing is rendered for the frame: the last images are shown again."""
-        opened.may_render = False
+        opened.exchanged, opened.may_render = True, False
         self.counters[counter] += 1
         if self._sink is not None:
             for shown in self._shown.values():
                 self._sink(replace(shown, frame=opened.begins.frame, repeated=True))
 
     # What is allowed
+
+    def _check_version(self, opened: _OpenFrame, ready: FrameReady) -> None:
+        if ready.version != self._version:
+            self._give_up(opened, "frames_of_another_version")
+            raise RenderStreamError(
+                RsError.INCOMPATIBLE_VERSION,
+                f"the data of frame {ready.frame} have payload version {ready.version}, this engine reads "
+                f"{self._version}; start the same release of the engine on all nodes",
+            )
 
     def _check_thread(self, call: str) -> None:
         if self._left:
@@ -558,7 +556,7 @@ class EngineNode:
 
     def _exchanged_by_follower(self, call: str) -> _OpenFrame:
         opened = self._in_role(call, controller=False)
-        if not (opened.exchanged and opened.may_render):
+        if not opened.may_render:
             self._misused(
                 call, f"the data of frame {opened.begins.frame} were not received; receive_follower_data first"
             )
@@ -566,29 +564,15 @@ class EngineNode:
 
     def _bytes_of(self, call: str, value: Any, limit: int) -> bytes:
         try:
-            with memoryview(value) as view:
-                if view.nbytes <= limit:
-                    return bytes(view)
-                size = view.nbytes
+            view = memoryview(value)
         except TypeError:
             self._misused(call, f"{type(value).__name__} is not bytes-like; pass bytes, a bytearray or a memoryview")
-        self._misused(call, f"{size} bytes are more than the limit of {limit}; send less in a frame")
-
-    def _copied(self, call: str, image: RenderedImage) -> RenderedImage:
-        expected = image.width * image.height * BYTES_PER_PIXEL.get(image.format, 0)
-        pixels = self._bytes_of(call, image.pixels, MAX_IMAGE_BYTES)
-        if not expected or len(pixels) != expected:
-            self._misused(
-                call,
-                f"an image of {image.width} x {image.height} in {image.format.name} has {expected} bytes, not {len(pixels)}",
-            )
-        return replace(image, pixels=pixels)
+        if view.nbytes > limit:
+            self._misused(call, f"{view.nbytes} bytes are more than the limit of {limit}; send less in a frame")
+        return bytes(view)
 
     def _stream_of(self, handle: int) -> ShowStream | None:
         return next((stream for stream in self._streams if stream.handle == handle), None)
-
-    def _after(self) -> str:
-        return f" after frame {self._open.begins.frame}" if self._open else ""
 
     def _misused(self, call: str, sentence: str) -> NoReturn:
         self.counters["calls_refused"] += 1

@@ -35,12 +35,12 @@ class RenderedImage:
     format: RsPixelFormat = RsPixelFormat.RGBA8
 
     def copied(self) -> Self:
-        """Return this image with its own bytes. Raises ValueError if they are not as many as it says, TypeError if none."""
+        """Return this image with its own bytes. Raises ValueError if their number is wrong."""
         expected = self.width * self.height * BYTES_PER_PIXEL[self.format]
         with memoryview(self.pixels) as view:
             if not expected or view.nbytes != expected:
                 raise ValueError(
-                    f"an image of {self.width} x {self.height} in {self.format.name} has {expected} bytes, not {view.nbytes}"
+                    f"{self.width} x {self.height} in {self.format.name} are {expected} bytes, not {view.nbytes}"
                 )
             return replace(self, pixels=bytes(view))
 

@@ -1,8 +1,8 @@
 """Between the thread of an engine and the loop of its node: events one way, acts the other, both within bounds.
 
-The node never waits for its engine: of what an engine is too slow to take, the oldest goes, by kind, and is counted. The
-engine waits for events only. Nothing that decides how a show ends or looks is lost: of QUIT and of the list of streams
-the last one is kept, a RESET passes to the next frame, and frames that go are reported as dropped by this engine.
+The node never waits for its engine: of what an engine is too slow to take, the oldest goes, by kind, and is counted.
+The engine waits for events only. Nothing that decides how a show ends or looks is lost: of QUIT and of the list of
+streams the last one is kept, a RESET passes to the next frame, and frames that go are reported as dropped.
 """
 
 import queue
@@ -71,8 +71,7 @@ class _Events(queue.Queue[EngineEvent]):
         at, *later = (index for index, event in enumerate(self._events) if type(event) is kind)
         oldest = self._events[at]
         if isinstance(oldest, FrameBegins) and oldest.data.flags & FrameDataFlag.RESET:
-            following = self._events[later[0]]
-            assert isinstance(following, FrameBegins)
+            following: Any = self._events[later[0]]
             data = replace(following.data, flags=following.data.flags | FrameDataFlag.RESET)
             self._events[later[0]] = replace(following, data=data)
         del self._events[at]

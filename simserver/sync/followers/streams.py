@@ -1,6 +1,6 @@
 """The list of streams as it lies in one buffer: `StreamDescriptions`, the descriptions, then their texts.
 
-Pointers are offsets from the begin of the buffer; texts are UTF-8 and end with a zero byte. The buffer is made for engines
+Pointers are offsets from the begin of the buffer; texts are UTF-8 and end with a zero byte. The buffer is for engines
 that read the structs of RenderStream; all others have `ShowStream`.
 """
 
