@@ -1,6 +1,6 @@
 """A follower's part of a node: collects the data of frames and gives them to the engine, each frame once and in order.
 
-A frame waits for those before it, until they are complete, passed over, gone or `patience_frames` behind. Data go to the
+It waits for those before it until they are complete, passed over, gone or `patience_frames` behind. Data go to the
 engine only if the controller of this epoch has signed their head and they have its digest.
 """
 
