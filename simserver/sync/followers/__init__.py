@@ -1,5 +1,7 @@
 """Frame-accurate engine sync: one node computes the state of a frame, every other applies exactly that. Pure.
 
+The engine's side:
+
 engine_node    the calls of an engine, by the names of RenderStream; start here
 frame_clock    when a frame is due, at any rational rate
 images         images that an engine hands over
@@ -8,4 +10,20 @@ ports          what an engine's side and a node's side tell each other
 streams        the list of streams as it lies in a buffer
 struct_layout  structs of C as values
 structs        error codes and structs of RenderStream, to the byte
+
+The node's side:
+
+assembly       frames that come in pieces
+board          what of frames the engine of this node is told
+controller     what a node does that computes the state
+datagrams      the wire: docs/followers-protocol.md
+delta          what changed against a state that all have
+follower       what a node does that takes the state
+frames         heads of frames, and complete ones
+interactions   what followers tell the controller, in order
+node           one node of one show; start here
+sealing        keys of an epoch, and the controller's signature
+settings       what all nodes of a show agree on
+survey         which newest frame a new controller continues from
+window         what may be sent again
 """
