@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
-from batonpass.simserver.sync.followers.datagrams import DatagramKind, pack_datagram
+from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, pack_datagram
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead
 from batonpass.simserver.sync.followers.ports import EngineEvent, FrameBegins
 from batonpass.simserver.sync.followers.sealing import HeadSigning
@@ -88,7 +88,7 @@ class NodeBoard:
         if receivers:
             self._outgoing.append((receivers, datagram))
 
-    def send_kind(self, to: str, kind: DatagramKind, epoch: int, frame: int, body: bytes = b"") -> None:
+    def send_kind(self, to: str, kind: ShowDatagramKind, epoch: int, frame: int, body: bytes = b"") -> None:
         """Send a datagram to one node."""
         self.send((to,), pack_datagram(kind, epoch, frame, body))
 

@@ -8,7 +8,7 @@ from batonpass.simserver.sync.followers.board import NodeBoard
 from batonpass.simserver.sync.followers.datagrams import (
     BeginPart,
     Datagram,
-    DatagramKind,
+    ShowDatagramKind,
     dropped_of_untrusted,
     interaction_of_untrusted,
     pack_begin,
@@ -299,7 +299,7 @@ class ControllerPart:
         sent = self._window.get(frame)
         if sent is None:
             if frame < self._submitted or (frame < self._next and frame not in self._begun):
-                board.send_kind(peer, DatagramKind.GONE, self.epoch, frame)
+                board.send_kind(peer, ShowDatagramKind.GONE, self.epoch, frame)
             return
         cursor = next((index for sending, index in self._sending if sending is sent), None)
         period = self._now_ns // self._period_ns
@@ -334,25 +334,25 @@ class ControllerPart:
             of = self._peers[peer] = _Peer()
         of.heard_ns = now_ns
         match datagram.kind:
-            case DatagramKind.MISSING:
+            case ShowDatagramKind.MISSING:
                 self._answer(peer, of, datagram)
-            case DatagramKind.COMPLETE:
+            case ShowDatagramKind.COMPLETE:
                 of.newest = max(of.newest, datagram.frame)
                 acked = self._acked.get(datagram.frame)
                 if acked is not None:
                     acked.add(peer)
                 self._fence_tick()
-            case DatagramKind.WAITING:
+            case ShowDatagramKind.WAITING:
                 self._board.counters["full_states_asked"] += 1
                 if bytes(datagram.body) == b"\x01":
                     self._board.counters["diverged"] += 1
                     self._board.dropped(peer, datagram.frame, datagram.frame, "diverged")
                 self._full_wanted = True
-            case DatagramKind.INTERACTION:
+            case ShowDatagramKind.INTERACTION:
                 self._interaction(peer, of, datagram)
-            case DatagramKind.LEAVE:
+            case ShowDatagramKind.LEAVE:
                 of.left = True
-            case DatagramKind.DROPPED:
+            case ShowDatagramKind.DROPPED:
                 read = dropped_of_untrusted(datagram.body)
                 if read is None or not 0 <= read[0] - datagram.frame <= MAX_DROPPED_AT_ONCE:
                     self._board.counters["malformed"] += 1
@@ -381,7 +381,7 @@ class ControllerPart:
                 of.received += 1
                 self._board.tell(InteractionReceived(peer, of.early.pop(of.received)))
         body = incarnation.to_bytes(8, "little")
-        self._board.send_kind(peer, DatagramKind.INTERACTION_ACK, self.epoch, of.received, body)
+        self._board.send_kind(peer, ShowDatagramKind.INTERACTION_ACK, self.epoch, of.received, body)
 
     # --- fence, tree, end
 
@@ -401,7 +401,7 @@ class ControllerPart:
             self._applied = frame
         if self._applied != before:
             self._board.send(
-                self._direct, pack_datagram(DatagramKind.APPLY, self.epoch, self._applied, to_all=True)
+                self._direct, pack_datagram(ShowDatagramKind.APPLY, self.epoch, self._applied, to_all=True)
             )  # fmt: skip
 
     def _reshape(self) -> None:
@@ -427,7 +427,7 @@ class ControllerPart:
                 direct.append(name)
         for parent in {*tree, *self._tree}:
             body = pack_names(tree.get(parent, ()))
-            self._board.send_kind(parent, DatagramKind.TREE, self.epoch, self._next, body)
+            self._board.send_kind(parent, ShowDatagramKind.TREE, self.epoch, self._next, body)
         self._direct, self._tree = tuple(direct), {parent: tuple(names) for parent, names in tree.items()}
 
     def members_changed(self) -> None:
@@ -454,4 +454,4 @@ class ControllerPart:
     def _tell_quit(self, staying: Iterable[str]) -> None:
         self._quit_again_ns = self._now_ns + REPEAT_NS
         for name in {*staying, *self._board.others()}:
-            self._board.send_kind(name, DatagramKind.QUIT, self.epoch, self._submitted)
+            self._board.send_kind(name, ShowDatagramKind.QUIT, self.epoch, self._submitted)

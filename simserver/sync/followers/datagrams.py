@@ -37,7 +37,7 @@ __all__ = [
     "SIGNATURE_BYTES",
     "BeginPart",
     "Datagram",
-    "DatagramKind",
+    "ShowDatagramKind",
     "begin_of_untrusted",
     "dropped_of_untrusted",
     "fetched_of_untrusted",
@@ -72,7 +72,7 @@ _BEGIN_BYTES: Final = _BEGIN.size + layout_of(FrameData).size
 _ALL_BITS: Final = (1 << 64) - 1
 
 
-class DatagramKind(enum.IntEnum):
+class ShowDatagramKind(enum.IntEnum):
     """Of a datagram."""
 
     BEGIN = 1
@@ -99,7 +99,7 @@ class DatagramKind(enum.IntEnum):
 class Datagram:
     """One that was read: `body` is what follows the first 18 bytes."""
 
-    kind: DatagramKind
+    kind: ShowDatagramKind
     epoch: int
     frame: int
     body: memoryview
@@ -123,7 +123,7 @@ class BeginPart:
     data: FrameData
 
 
-_KINDS: Final = {int(kind): kind for kind in DatagramKind}
+_KINDS: Final = {int(kind): kind for kind in ShowDatagramKind}
 
 
 def read_datagram_untrusted(datagram: bytes | memoryview) -> Datagram | None:
@@ -138,14 +138,14 @@ def read_datagram_untrusted(datagram: bytes | memoryview) -> Datagram | None:
 
 
 def pack_datagram(
-    kind: DatagramKind, epoch: int, frame: int, body: bytes | memoryview = b"", *, to_all: bool = False
+    kind: ShowDatagramKind, epoch: int, frame: int, body: bytes | memoryview = b"", *, to_all: bool = False
 ) -> bytes:
     """Return a datagram."""
     return b"".join((_PREFIX.pack(VERSION, kind | TO_ALL if to_all else kind, epoch, frame), body))
 
 
 def pack_piece(
-    kind: DatagramKind, epoch: int, frame: int, index: int, piece: bytes | memoryview, *, to_all: bool = False
+    kind: ShowDatagramKind, epoch: int, frame: int, index: int, piece: bytes | memoryview, *, to_all: bool = False
 ) -> bytes:
     """Return a PIECE or FETCHED; the piece is copied once."""
     code = kind | TO_ALL if to_all else kind
@@ -154,14 +154,14 @@ def pack_piece(
 
 def pack_head(head: FrameHead, signature: bytes, piece: bytes | memoryview, *, to_all: bool = False) -> bytes:
     """Return a HEAD with the first piece."""
-    code = DatagramKind.HEAD | TO_ALL if to_all else DatagramKind.HEAD
+    code = ShowDatagramKind.HEAD | TO_ALL if to_all else ShowDatagramKind.HEAD
     return b"".join((_PREFIX.pack(VERSION, code, head.epoch, head.frame), head.pack(), signature, piece))
 
 
 def pack_begin(epoch: int, frame: int, begin: BeginPart) -> bytes:
     """Return a BEGIN, which is for all."""
     body = _BEGIN.pack(begin.previous, begin.first, begin.applied, begin.flags) + begin.data.pack()
-    return pack_datagram(DatagramKind.BEGIN, epoch, frame, body, to_all=True)
+    return pack_datagram(ShowDatagramKind.BEGIN, epoch, frame, body, to_all=True)
 
 
 def pack_ranges(ranges: Sequence[tuple[int, int]]) -> bytes:
@@ -233,7 +233,7 @@ def names_of_untrusted(body: memoryview) -> list[str] | None:
 def pack_interaction(epoch: int, number: int, incarnation: int, oldest: int, payload: bytes) -> bytes:
     """Return an INTERACTION."""
     body = struct.pack("<QQ", incarnation & _ALL_BITS, oldest) + payload
-    return pack_datagram(DatagramKind.INTERACTION, epoch, number, body)
+    return pack_datagram(ShowDatagramKind.INTERACTION, epoch, number, body)
 
 
 def interaction_of_untrusted(body: memoryview) -> tuple[int, int, bytes] | None:
@@ -246,7 +246,7 @@ def interaction_of_untrusted(body: memoryview) -> tuple[int, int, bytes] | None:
 
 def pack_fetched(epoch: int, frame: int, index: int, size: int, piece: bytes | memoryview) -> bytes:
     """Return a FETCHED."""
-    prefix = _PREFIX.pack(VERSION, DatagramKind.FETCHED, epoch, frame)
+    prefix = _PREFIX.pack(VERSION, ShowDatagramKind.FETCHED, epoch, frame)
     return b"".join((prefix, struct.pack("<IQ", index, size), piece))
 
 
@@ -257,7 +257,7 @@ def fetched_of_untrusted(body: memoryview) -> tuple[int, int, memoryview] | None
 
 def pack_dropped(epoch: int, first: int, last: int, reason: str) -> bytes:
     """Return a DROPPED."""
-    return pack_datagram(DatagramKind.DROPPED, epoch, first, struct.pack("<Q", last) + reason.encode()[:16])
+    return pack_datagram(ShowDatagramKind.DROPPED, epoch, first, struct.pack("<Q", last) + reason.encode()[:16])
 
 
 def dropped_of_untrusted(body: memoryview) -> tuple[int, str] | None:

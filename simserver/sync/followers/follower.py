@@ -12,7 +12,7 @@ from batonpass.simserver.sync.followers.assembly import FrameAssembly, OpenFrame
 from batonpass.simserver.sync.followers.board import NodeBoard
 from batonpass.simserver.sync.followers.datagrams import (
     Datagram,
-    DatagramKind,
+    ShowDatagramKind,
     begin_of_untrusted,
     names_of_untrusted,
     pack_dropped,
@@ -75,7 +75,7 @@ class FollowerPart:
         """A datagram of this epoch from the controller."""
         frame = datagram.frame
         match datagram.kind:
-            case DatagramKind.BEGIN:
+            case ShowDatagramKind.BEGIN:
                 begin = begin_of_untrusted(datagram.body)
                 if begin is None or begin.previous >= frame or begin.first > frame:
                     self._board.counters["malformed"] += 1
@@ -84,26 +84,26 @@ class FollowerPart:
                 self._begin(frame, begin.data, begin.flags, now_ns)
                 if begin.applied:
                     self.apply(begin.applied)
-            case DatagramKind.HEAD:
+            case ShowDatagramKind.HEAD:
                 self._head(datagram, now_ns)
-            case DatagramKind.PIECE:
+            case ShowDatagramKind.PIECE:
                 self._piece(datagram, now_ns)
-            case DatagramKind.GONE:
+            case ShowDatagramKind.GONE:
                 gone = self._assembly.get(frame)
                 if gone is not None:
                     gone.gone = True
-            case DatagramKind.SURVEY:
+            case ShowDatagramKind.SURVEY:
                 answer_survey(self._board, self.controller, self.epoch)
-            case DatagramKind.FETCH:
+            case ShowDatagramKind.FETCH:
                 answer_fetch(self._board, self.controller, datagram)
-            case DatagramKind.APPLY:
+            case ShowDatagramKind.APPLY:
                 if self._board.settings.fence is FenceKind.SOFT:
                     self.apply(frame)
-            case DatagramKind.TREE:
+            case ShowDatagramKind.TREE:
                 names = names_of_untrusted(datagram.body)
                 self.children = () if names is None else tuple(names)
-            case DatagramKind.QUIT:
-                self._board.send_kind(self.controller, DatagramKind.LEAVE, self.epoch, frame)
+            case ShowDatagramKind.QUIT:
+                self._board.send_kind(self.controller, ShowDatagramKind.LEAVE, self.epoch, frame)
                 if not self._quit_told:
                     self._quit_told = True
                     self._board.tell(QuitTold())
@@ -249,7 +249,7 @@ class FollowerPart:
             if board.newest is None or board.newest.head.frame < head.frame:
                 board.newest = complete
         if state is not None or head.kind is PayloadKind.INPUTS:
-            board.send_kind(self.controller, DatagramKind.COMPLETE, self.epoch, head.frame)
+            board.send_kind(self.controller, ShowDatagramKind.COMPLETE, self.epoch, head.frame)
 
     def _is_state_of(self, state: bytes, head: FrameHead) -> bool:
         if head.kind is PayloadKind.STATE:
@@ -362,7 +362,7 @@ class FollowerPart:
     def _ask_full(self, why: bytes, frame: int = 0) -> None:
         if not self._needs_full or why == DIVERGED:
             self._needs_full = True
-            self._board.send_kind(self.controller, DatagramKind.WAITING, self.epoch, frame, why)
+            self._board.send_kind(self.controller, ShowDatagramKind.WAITING, self.epoch, frame, why)
 
     def tick(self, now_ns: int) -> None:
         """Time has come this far: ask for what is missing."""
@@ -375,14 +375,14 @@ class FollowerPart:
             of.nack_ns = now_ns + min(MAX_NACK_NS, nack_ns << min(of.nacks, 6))
             board.counters["nacks"] += 1
             board.send_kind(
-                self.controller, DatagramKind.MISSING, self.epoch, of.frame, pack_ranges(of.missing())
+                self.controller, ShowDatagramKind.MISSING, self.epoch, of.frame, pack_ranges(of.missing())
             )  # fmt: skip
         if self._needs_full and now_ns >= self._waiting_ns:
             self._waiting_ns = now_ns + WAITING_AGAIN_NS
-            board.send_kind(self.controller, DatagramKind.WAITING, self.epoch, max(0, board.told), JOINING)
+            board.send_kind(self.controller, ShowDatagramKind.WAITING, self.epoch, max(0, board.told), JOINING)
         if now_ns >= self._alive_ns:
             self._alive_ns = now_ns + ALIVE_NS
-            board.send_kind(self.controller, DatagramKind.COMPLETE, self.epoch, max(0, board.told))
+            board.send_kind(self.controller, ShowDatagramKind.COMPLETE, self.epoch, max(0, board.told))
 
     def _nack_due(self, of: OpenFrame) -> int:
         if of.nack_ns:

@@ -11,7 +11,7 @@ from typing import Final
 
 from batonpass.simserver.sync.followers.board import DropRange, NodeBoard, ShowDice
 from batonpass.simserver.sync.followers.controller import ControllerPart
-from batonpass.simserver.sync.followers.datagrams import DatagramKind, number_of_untrusted, read_datagram_untrusted
+from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, number_of_untrusted, read_datagram_untrusted
 from batonpass.simserver.sync.followers.follower import FollowerPart
 from batonpass.simserver.sync.followers.frames import CompleteFrame, HeadFlag
 from batonpass.simserver.sync.followers.interactions import InteractionOutbox
@@ -125,7 +125,7 @@ class NodeMachine:
         elif isinstance(role, FollowerPart):
             if peer != role.controller:
                 board.counters["ignored"] += 1
-            elif read.kind is DatagramKind.INTERACTION_ACK:
+            elif read.kind is ShowDatagramKind.INTERACTION_ACK:
                 self._outbox.acknowledged(read.frame, number_of_untrusted(read.body) or 0)
             else:
                 role.receive(read, now_ns)

@@ -9,7 +9,7 @@ from typing import Final
 from batonpass.simserver.sync.followers.board import NodeBoard
 from batonpass.simserver.sync.followers.datagrams import (
     Datagram,
-    DatagramKind,
+    ShowDatagramKind,
     fetched_of_untrusted,
     pack_datagram,
     pack_fetched,
@@ -56,7 +56,7 @@ class SurveyPart:
                 self._fetch_next(now_ns)
             elif now_ns >= self._again_ns:
                 self._again_ns = now_ns + ASK_NS
-                ask = pack_datagram(DatagramKind.SURVEY, self.epoch, 0)
+                ask = pack_datagram(ShowDatagramKind.SURVEY, self.epoch, 0)
                 self._board.send(tuple(sorted(self._unanswered)), ask)
         elif now_ns >= self._progress_ns + int(self._board.settings.fetch_s * NS_IN_S):
             self._board.counters["fetch_failed"] += 1
@@ -70,11 +70,11 @@ class SurveyPart:
 
     def receive(self, peer: str, datagram: Datagram, now_ns: int) -> None:
         """An answer of a node."""
-        if datagram.kind is DatagramKind.SURVEY_ANSWER:
+        if datagram.kind is ShowDatagramKind.SURVEY_ANSWER:
             self._answered(peer, datagram)
             if not self._unanswered:
                 self.tick(now_ns)
-        elif datagram.kind is DatagramKind.FETCHED:
+        elif datagram.kind is ShowDatagramKind.FETCHED:
             self._fetched(peer, datagram, now_ns)
 
     def _answered(self, peer: str, datagram: Datagram) -> None:
@@ -122,7 +122,7 @@ class SurveyPart:
                     ranges[-1] = (ranges[-1][0], index + 1)
                 else:
                     ranges.append((index, index + 1))
-        self._board.send_kind(holder, DatagramKind.FETCH, self.epoch, head.frame, pack_ranges(ranges))
+        self._board.send_kind(holder, ShowDatagramKind.FETCH, self.epoch, head.frame, pack_ranges(ranges))
 
     def _fetched(self, peer: str, datagram: Datagram, now_ns: int) -> None:
         read = fetched_of_untrusted(datagram.body)
@@ -158,7 +158,7 @@ def answer_survey(board: NodeBoard, peer: str, epoch: int) -> None:
     """Tell the new controller of the newest frame that this node has."""
     newest = board.newest
     body = b"" if newest is None else newest.head.pack() + newest.signature
-    board.send_kind(peer, DatagramKind.SURVEY_ANSWER, epoch, 0 if newest is None else newest.head.frame, body)
+    board.send_kind(peer, ShowDatagramKind.SURVEY_ANSWER, epoch, 0 if newest is None else newest.head.frame, body)
 
 
 def answer_fetch(board: NodeBoard, peer: str, datagram: Datagram) -> None:

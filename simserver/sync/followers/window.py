@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.simserver.sync.followers.datagrams import DatagramKind, pack_head, pack_piece
+from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, pack_head, pack_piece
 from batonpass.simserver.sync.followers.frames import FrameHead
 
 __all__ = ["SentFrame", "SentWindow"]
@@ -27,7 +27,7 @@ class SentFrame:
         piece = memoryview(self.payload)[index * head.piece_bytes : (index + 1) * head.piece_bytes]
         if index == 0:
             return pack_head(head, self.signature, piece, to_all=to_all)
-        return pack_piece(DatagramKind.PIECE, head.epoch, head.frame, index, piece, to_all=to_all)
+        return pack_piece(ShowDatagramKind.PIECE, head.epoch, head.frame, index, piece, to_all=to_all)
 
     def indices(self, ranges: list[tuple[int, int]]) -> Iterator[int]:
         """Yield the pieces in these ranges; all of them if there are none."""

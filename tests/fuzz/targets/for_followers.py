@@ -3,7 +3,7 @@
 from random import Random
 
 from batonpass.simserver.sync.followers import datagrams, delta, frames
-from batonpass.simserver.sync.followers.datagrams import BeginPart, DatagramKind
+from batonpass.simserver.sync.followers.datagrams import BeginPart, ShowDatagramKind
 from batonpass.simserver.sync.followers.frames import FrameHead, HeadFlag, PayloadKind
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.sealing import GroupSeal
@@ -62,7 +62,7 @@ def _head(payload: bytes, frame: int = 1) -> FrameHead:
 def _seeds() -> list[bytes]:
     state = bytes(100)
     head = _head(state)
-    of = DatagramKind
+    of = ShowDatagramKind
     good = [
         datagrams.pack_begin(1, 1, BeginPart(0, 1, 0, HeadFlag.NO_FLAGS, FrameData())),
         datagrams.pack_head(head, bytes(64), state[:64]),

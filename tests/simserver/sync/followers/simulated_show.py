@@ -313,6 +313,8 @@ class SimulatedShow:
                 node.interactions.append((name, payload))
             case QuitTold():
                 node.has_quit_ns = self.now_ns
+            case _:
+                pass
 
     def _compute(self, node: SimulatedNode, frame: int, epoch: int) -> None:
         if not node.alive:

@@ -7,7 +7,7 @@ import pytest
 
 from batonpass.simserver.sync.followers.datagrams import (
     Datagram,
-    DatagramKind,
+    ShowDatagramKind,
     pack_datagram,
     read_datagram_untrusted,
     signed_head_of_untrusted,
@@ -369,7 +369,7 @@ def test_answers_to_one_node_are_bounded() -> None:
     pair = Pair()
     pair.submit(1, bytes(300_000))
     pair.pass_ms(3)
-    ask = pack_datagram(DatagramKind.MISSING, 1, 1)
+    ask = pack_datagram(ShowDatagramKind.MISSING, 1, 1)
     for _ in range(50):
         pair.a.receive("b", ask, pair.now_ns)
     assert sum(len(datagram) for _, datagram in pair.a.take_outgoing()) < 700_000
@@ -385,7 +385,7 @@ def test_a_fan_out_tree_passes_datagrams_on_unchanged() -> None:
     for name in names[1:]:
         assert len(show.nodes[name].applied) > 80
     machine = show.nodes["n00"].machine
-    to_all = []
+    to_all: list[bytes] = []
     while not to_all:
         show.now_ns += MS
         machine.tick(show.now_ns)

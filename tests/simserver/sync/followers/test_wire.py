@@ -10,7 +10,7 @@ from batonpass.simserver.sync.followers.assembly import FrameAssembly
 from batonpass.simserver.sync.followers.datagrams import (
     MAX_RANGES,
     BeginPart,
-    DatagramKind,
+    ShowDatagramKind,
     begin_of_untrusted,
     names_of_untrusted,
     pack_begin,
@@ -40,10 +40,14 @@ def head_of(payload: bytes, frame: int = 7, piece_bytes: int = 64, epoch: int = 
 
 
 @given(
-    kind=st.sampled_from(DatagramKind), epoch=numbers, frame=numbers, body=st.binary(max_size=80), to_all=st.booleans()
+    kind=st.sampled_from(ShowDatagramKind),
+    epoch=numbers,
+    frame=numbers,
+    body=st.binary(max_size=80),
+    to_all=st.booleans(),
 )
 def test_a_datagram_is_read_as_it_was_written(
-    kind: DatagramKind, epoch: int, frame: int, body: bytes, to_all: bool
+    kind: ShowDatagramKind, epoch: int, frame: int, body: bytes, to_all: bool
 ) -> None:
     """Prefix and body."""
     read = read_datagram_untrusted(pack_datagram(kind, epoch, frame, body, to_all=to_all))
@@ -53,7 +57,7 @@ def test_a_datagram_is_read_as_it_was_written(
 
 def test_the_prefix_has_the_bytes_that_the_protocol_says() -> None:
     """Others may write their own reader."""
-    packed = pack_datagram(DatagramKind.GONE, 3, 258)
+    packed = pack_datagram(ShowDatagramKind.GONE, 3, 258)
     assert packed.hex() == "0107" + "0300000000000000" + "0201000000000000"
 
 
