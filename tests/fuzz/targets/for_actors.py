@@ -18,7 +18,7 @@ from batonpass.actors.link.frames import (
     MIN_PIECE_BYTES,
     PING,
     Ack,
-    ShowDatagramKind,
+    DatagramKind,
     Piece,
     data_run_length,
     message_head,
@@ -119,7 +119,7 @@ def _authenticated_peer(data: bytes) -> None:
     now = 1.0
     held = 0
     for counter, body in enumerate(itertools.islice(_cut(data), 200), 1000):
-        header = write_header(ShowDatagramKind.DATA, session.peer_session_id, counter)
+        header = write_header(DatagramKind.DATA, session.peer_session_id, counter)
         beta.link.receive(header + session.session.seal(counter, header, body), now, PLACES["alpha.h1"])
         beta.link.datagrams_to_send(now)
         beta.link.next_timer()
@@ -148,7 +148,7 @@ def _train(data: bytes) -> None:
         assert session is not None
         first = beta.link.arrivals.ranges.largest + 1
         headers = [
-            write_header(ShowDatagramKind.DATA, session.peer_session_id, first + index) for index in range(len(bodies))
+            write_header(DatagramKind.DATA, session.peer_session_id, first + index) for index in range(len(bodies))
         ]
         train = [
             header + session.session.seal(first + index, header, body)
@@ -244,10 +244,10 @@ def _stranger_seeds() -> list[bytes]:
     alpha.link.find_at(PLACES["beta.h1"], 0.0)
     alpha.link.send(b"hello", 0.0)
     hello = alpha.link.datagrams_to_send(0.0)[0][0]
-    accept = write_header(ShowDatagramKind.ACCEPT, 200, 0) + bytes(158)
-    confirm = write_header(ShowDatagramKind.CONFIRM, 200, 0) + b"\x01" + bytes(80)
-    data = write_header(ShowDatagramKind.DATA, 200, 99) + bytes(40)
-    cookie = write_header(ShowDatagramKind.COOKIE, 200, 7) + bytes(16)
+    accept = write_header(DatagramKind.ACCEPT, 200, 0) + bytes(158)
+    confirm = write_header(DatagramKind.CONFIRM, 200, 0) + b"\x01" + bytes(80)
+    data = write_header(DatagramKind.DATA, 200, 99) + bytes(40)
+    cookie = write_header(DatagramKind.COOKIE, 200, 7) + bytes(16)
     return [_joined_up(hello, accept, confirm, data, cookie), _joined_up(hello, hello)]
 
 
@@ -349,7 +349,7 @@ TARGETS = [
         "link-header",
         read_header_untrusted,
         ["batonpass.actors.link.frames:read_header_untrusted"],
-        lambda: [write_header(ShowDatagramKind.DATA, 7, 9)],
+        lambda: [write_header(DatagramKind.DATA, 7, 9)],
         (Malformed,),
     ),
     Target(

@@ -385,7 +385,7 @@ def test_a_fan_out_tree_passes_datagrams_on_unchanged() -> None:
     for name in names[1:]:
         assert len(show.nodes[name].applied) > 80
     machine = show.nodes["n00"].machine
-    to_all: list[bytes] = []
+    to_all: list[tuple[str, ...]] = []
     while not to_all:
         show.now_ns += MS
         machine.tick(show.now_ns)
